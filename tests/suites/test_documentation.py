@@ -40,6 +40,12 @@ NAMED_PATH = r"`((?:crates|docs|scripts|tests|[a-z-]+/src)/[\w./-]+)`"
 READ_AT_START = ("crates/settee/src/serve/", "crates/node/src/memory.rs")
 AT_START_ELSEWHERE = {"couchdb/uuid", "couchdb/node_name", "couchdb/single_node", "replicator/startup_jitter"}
 FOLLOWED_THERE = {
+    "config/auto_reload_secs",
+    "global_changes/max_event_delay",
+    "global_changes/max_write_delay",
+    "log/level",
+    "log/max_file_size",
+    "log/max_old_files",
     "couchdb/os_process_timeout",
     "query_server_config/os_process_limit",
     "query_server_config/os_process_soft_limit",

@@ -550,6 +550,16 @@ impl Databases {
         self.partition_limit.store(max_bytes, Ordering::Relaxed);
     }
 
+    /// Sets how the background builds indexes from now on.
+    pub fn set_ken(&self, options: &KenOptions) {
+        self.views.indexer.set_options(options);
+    }
+
+    /// Sets whether databases are compacted automatically from now on.
+    pub fn set_auto_compact(&self, auto_compact: bool) {
+        self.maintenance.set_auto_compact(auto_compact);
+    }
+
     /// Sets when a reduction is too large from now on; `None` for never.
     pub fn set_reduce_limit(&self, limit: Option<index::ReduceLimit>) {
         self.views.reduce_limit.set(limit);

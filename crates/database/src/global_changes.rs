@@ -33,11 +33,12 @@ pub struct GlobalChangesOptions {
 }
 
 impl Databases {
-    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. Events of the last
+    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. `options` is called before
+    /// each write. Events of the last
     /// moments before a crash are lost, except for databases created and deleted, which are found out here.
     pub async fn keep_global_changes(
         self: Arc<Self>,
-        options: GlobalChangesOptions,
+        options: impl Fn() -> GlobalChangesOptions + Send,
         stop: impl Future<Output = ()>,
     ) {
         self.events().keep_pending();
@@ -49,6 +50,7 @@ impl Databases {
                 _ = changed.changed() => {}
                 () = &mut stop => break,
             }
+            let options = options();
             sleep(options.event_delay).await;
             changed.mark_unchanged();
             let next = Instant::now() + options.write_delay;

@@ -61,7 +61,7 @@ pub struct Maintenance {
     store: Arc<Store>,
     /// Figures of compacted databases, by name, since they may be closed and opened again.
     kept: Mutex<FxHashMap<Arc<str>, Kept>>,
-    auto_compact: bool,
+    auto_compact: AtomicBool,
     work: Mutex<Work>,
     wake: Condvar,
     stopping: AtomicBool,
@@ -74,13 +74,18 @@ impl Maintenance {
         Arc::new(Maintenance {
             store,
             kept: Mutex::default(),
-            auto_compact,
+            auto_compact: AtomicBool::new(auto_compact),
             work: Mutex::default(),
             wake: Condvar::new(),
             stopping: AtomicBool::new(false),
             thread: Mutex::default(),
             text_bytes: TextBytes::default(),
         })
+    }
+
+    /// Sets whether databases are compacted when writes have made that due.
+    pub fn set_auto_compact(&self, auto_compact: bool) {
+        self.auto_compact.store(auto_compact, Relaxed);
     }
 
     /// Starts the thread, which finds databases by `opened`.
@@ -145,7 +150,7 @@ impl Maintenance {
     /// Queues its compaction if writes have made that due.
     pub fn look_at(&self, db: &Arc<Database>) {
         // It reads the store, which the writer, who tells of writes, must not wait for.
-        if db.take_written() && self.auto_compact && is_due(db) {
+        if db.take_written() && self.auto_compact.load(Relaxed) && is_due(db) {
             self.compact(db);
         }
     }

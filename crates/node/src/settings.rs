@@ -1,7 +1,7 @@
 //! The effect of the configuration on the parts of a server.
 
 use config::Settings;
-use database::{AttachmentOptions, CreateOptions, Databases, ReduceLimit};
+use database::{AttachmentOptions, CreateOptions, Databases, KenOptions, ReduceLimit};
 use document::{UuidAlgorithm, UuidFormat};
 
 /// Passes their settings to the databases.
@@ -11,6 +11,16 @@ pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_leaf_limit(settings.couchdb.max_document_leaves);
     databases.set_attachment_options(attachment_options(settings));
     databases.set_time_seq_min(settings.couchdb.time_seq_min_time);
+    databases.set_ken(&ken(settings));
+    databases.set_auto_compact(settings.compaction.enable);
+}
+
+/// How the background builds indexes.
+pub fn ken(settings: &Settings) -> KenOptions {
+    KenOptions {
+        enabled: settings.ken.enable,
+        limit: settings.ken.limit,
+    }
 }
 
 /// When a reduction is too large; `None` for never.

@@ -93,9 +93,9 @@ section! {
         /// Keep _global_changes, which _db_updates shows.
         update_db: Bool = "true" [start],
         /// Time for which events are collected after an idle period, in milliseconds.
-        max_event_delay: Milliseconds = "25" [start],
+        max_event_delay: Milliseconds = "25",
         /// Minimum time between two writes to _global_changes, in milliseconds.
-        max_write_delay: Milliseconds = "500" [start],
+        max_write_delay: Milliseconds = "500",
     }
 }
 
@@ -167,9 +167,9 @@ section! {
     /// Building indexes in the background after writes.
     pub struct Ken in "ken" {
         /// Update the indexes of design documents in the background.
-        enable: Bool = "true" [start],
+        enable: Bool = "true",
         /// Maximum number of concurrent index builds in the background.
-        limit: Count = "20" [start],
+        limit: Count = "20",
     }
 }
 
@@ -241,7 +241,7 @@ section! {
     /// Reclaiming the space of old revisions.
     pub struct Compaction in "compaction" {
         /// Compact databases automatically when enough old data has accumulated.
-        enable: Bool = "true" [start],
+        enable: Bool = "true",
     }
 }
 

@@ -73,6 +73,7 @@ sections! {
     feature_flags: FeatureFlags,
     kafka: Kafka,
     replicator: Replicator,
+    config: Configuration,
     log: Log,
     prometheus: Prometheus,
     tracing: Tracing,

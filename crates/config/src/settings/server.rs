@@ -198,11 +198,20 @@ section! {
 }
 
 section! {
+    /// The configuration itself.
+    pub struct Configuration in "config" {
+        /// Interval in seconds at which the files of the configuration are read again, as on SIGHUP;
+        /// infinity: never.
+        auto_reload_secs: Limit = "infinity",
+    }
+}
+
+section! {
     /// The log.
     pub struct Log in "log" {
         /// Minimum level of logged messages: debug, info, notice, warning, error, critical, alert,
         /// emergency, none.
-        level: LogLevel = "info" [start],
+        level: LogLevel = "info",
         /// Destination: stderr or file.
         writer: LogWriter = "stderr" [start],
         /// Path for writer = file.
@@ -215,9 +224,9 @@ section! {
         slow_file: Text = "" [start],
         /// Size at which a log file is renamed to NAME.1 and a new one is started, in bytes; 0:
         /// never.
-        max_file_size: Int = "104857600" [start],
+        max_file_size: Int = "104857600",
         /// Number of renamed log files to keep; NAME.1 is the newest.
-        max_old_files: Between<0, 1000> = "5" [start],
+        max_old_files: Between<0, 1000> = "5",
     }
 }
 

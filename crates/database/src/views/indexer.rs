@@ -1,7 +1,7 @@
 //! Builds of indexes: on demand immediately, and in the background after writes (CouchDB's `ken`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -98,7 +98,10 @@ impl Work {
 struct Shared {
     work: Mutex<Work>,
     wake: Condvar,
-    options: KenOptions,
+    /// Whether the background builds indexes.
+    enabled: AtomicBool,
+    /// Maximum number of its concurrent builds.
+    limit: AtomicUsize,
     started: AtomicBool,
     /// The thread that checks written databases, once it was started.
     ken: Mutex<Option<JoinHandle<()>>>,
@@ -112,11 +115,21 @@ impl Indexer {
         Indexer(Arc::new(Shared {
             work: Mutex::default(),
             wake: Condvar::new(),
-            options,
+            enabled: AtomicBool::new(options.enabled),
+            limit: AtomicUsize::new(options.limit),
             started: AtomicBool::new(false),
             ken: Mutex::default(),
             databases: OnceLock::new(),
         }))
+    }
+
+    /// Sets how the background builds indexes from now on.
+    pub fn set_options(&self, options: &KenOptions) {
+        self.0.enabled.store(options.enabled, Relaxed);
+        self.0.limit.store(options.limit, Relaxed);
+        // More may run now.
+        let _work = self.0.work.lock();
+        self.0.wake.notify_all();
     }
 
     /// Sets where databases are found by their names.
@@ -162,7 +175,7 @@ impl Indexer {
     /// Whether this database was written, and the background has not checked its indexes yet. False
     /// during the check.
     pub fn will_look_at(&self, db: &Database) -> bool {
-        self.0.options.enabled && db.views.written.load(Relaxed)
+        self.0.enabled.load(Relaxed) && db.views.written.load(Relaxed)
     }
 
     /// Databases that were written and whose indexes are not checked yet.
@@ -339,7 +352,7 @@ impl Shared {
         while let Some(name) = self.next_written() {
             let databases = self.databases.get().and_then(Weak::upgrade);
             // It may have been closed meanwhile, or deleted.
-            let found = databases.and_then(|d| match self.options.enabled {
+            let found = databases.and_then(|d| match self.enabled.load(Relaxed) {
                 true => d.get(&name).ok(),
                 false => d.get_open(&name),
             });
@@ -347,7 +360,7 @@ impl Shared {
                 continue;
             };
             db.views.written.store(false, Relaxed);
-            if !self.options.enabled {
+            if !self.enabled.load(Relaxed) {
                 continue;
             }
             match self.look_at(&db) {
@@ -367,7 +380,7 @@ impl Shared {
             if work.stopping {
                 return None;
             }
-            let may_run = work.running.len() < self.options.limit.max(1);
+            let may_run = work.running.len() < self.limit.load(Relaxed).max(1);
             match work
                 .written
                 .front()
@@ -401,7 +414,9 @@ impl Shared {
                 if index.is_current(db) || index.updates().borrow().is_backing_off() {
                     continue;
                 }
-                if begun == BUILDS_IN_TURN || self.work.lock().running.len() >= self.options.limit {
+                if begun == BUILDS_IN_TURN
+                    || self.work.lock().running.len() >= self.limit.load(Relaxed)
+                {
                     return Ok(false);
                 }
                 begun += usize::from(!index.updates().borrow().running);

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::Config;
 use config::settings::Chttpd;
 use http_api::{Listeners, Tls};
 use tokio::net::TcpSocket;
+use tokio::sync::Notify;
 
 use crate::Failure;
 
@@ -111,6 +113,39 @@ pub fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Resu
         }
     });
     Ok(())
+}
+
+/// Reads the files of the configuration at the interval of `[config] auto_reload_secs`.
+pub fn reload_periodically(config: &Config) {
+    let (running, changed) = (config.clone(), Arc::new(Notify::new()));
+    let wake = changed.clone();
+    config.subscribe(move |change| {
+        if change.section == "config" {
+            wake.notify_one();
+        }
+    });
+    tokio::spawn(async move {
+        loop {
+            let interval_s = running.settings().config.auto_reload_secs;
+            let elapsed = async {
+                match interval_s {
+                    u64::MAX => std::future::pending().await,
+                    seconds => tokio::time::sleep(Duration::from_secs(seconds.max(1))).await,
+                }
+            };
+            tokio::select! {
+                () = changed.notified() => continue,
+                () = elapsed => {}
+            }
+            let config = running.clone();
+            let read = tokio::task::spawn_blocking(move || config.reload());
+            match read.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "the old configuration stays in force"),
+                Err(_) => return,
+            }
+        }
+    });
 }
 
 /// How connections are accepted.

@@ -1,18 +1,20 @@
 //! The outputs of the log.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use config::Config;
 use config::settings::{Log, LogLevel, LogWriter};
 use http_api::App;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use super::line_format::{LineFormat, time_text};
 use super::lines::{Lines, Writing};
 use super::repeats::Counting;
-use super::rotated::RotatedFile;
+use super::rotated::{RotatedFile, Rotation};
 use crate::Failure;
 
 /// Log lines are written while this is held.
@@ -34,10 +36,14 @@ impl Logging {
 }
 
 /// Logs go through a thread of their own, so that a slow terminal slows no request. It writes what is left when the guard is
-/// dropped.
-pub fn start(settings: &Log) -> Result<Logging, Failure> {
+/// dropped. The level and the sizes of files follow the configuration.
+pub fn start(config: &Config) -> Result<Logging, Failure> {
+    let settings = config.settings();
+    let settings = &settings.log;
+    let rotation = Arc::new(Rotation::default());
+    rotation.set(settings.max_file_size, settings.max_old_files);
     let (writer, guard) = match settings.writer {
-        LogWriter::File => Lines::start(open(settings, "file", &settings.file)?),
+        LogWriter::File => Lines::start(open(&rotation, "file", &settings.file)?),
         LogWriter::Stderr | LogWriter::Journald | LogWriter::Syslog => {
             Lines::start(std::io::stderr())
         }
@@ -46,14 +52,15 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let mut guards = vec![guard];
     let mut slow = None;
     if !settings.slow_file.is_empty() {
-        let file = open(settings, "slow_file", &settings.slow_file)?;
+        let file = open(&rotation, "slow_file", &settings.slow_file)?;
         let (writer, guard) = Lines::start(file).map_err(Failure::new)?;
         slow = Some(writer);
         guards.push(guard);
     }
     let counting = Counting::start(writer.clone(), time_text).map_err(Failure::new)?;
+    let (level, handle) = reload::Layer::new(EnvFilter::new(filter(settings.level)));
     tracing_subscriber::registry()
-        .with(EnvFilter::new(filter(settings.level)))
+        .with(level)
         .with(
             fmt::layer()
                 .with_writer(writer)
@@ -62,6 +69,11 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
         )
         .with(Levels)
         .init();
+    follow(config, move |settings| {
+        rotation.set(settings.max_file_size, settings.max_old_files);
+        // Fails only after the subscriber has ended, and with it the log.
+        let _ = handle.reload(EnvFilter::new(filter(settings.level)));
+    });
     Ok(Logging {
         slow,
         _counting: counting,
@@ -69,12 +81,19 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
     })
 }
 
-fn open(settings: &Log, key: &str, path: &str) -> Result<RotatedFile, Failure> {
-    let file = RotatedFile::open(
-        Path::new(path),
-        settings.max_file_size,
-        settings.max_old_files,
-    );
+/// Calls `apply` whenever a setting of the log has changed.
+fn follow(config: &Config, apply: impl Fn(&Log) + Send + Sync + 'static) {
+    // The configuration then holds itself: it lives as long as the process.
+    let running = config.clone();
+    config.subscribe(move |change| {
+        if change.section == "log" {
+            apply(&running.settings().log);
+        }
+    });
+}
+
+fn open(rotation: &Arc<Rotation>, key: &str, path: &str) -> Result<RotatedFile, Failure> {
+    let file = RotatedFile::open(Path::new(path), rotation.clone());
     file.map_err(|e| Failure::new(format!("[log] {key} {path}: {e}")))
 }
 

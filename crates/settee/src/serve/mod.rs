@@ -28,7 +28,7 @@ use http_api::{App, Listeners};
 use node::{DescriptorPlan, MemoryPlan, Node};
 use telemetry::State;
 
-use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
+use self::listen::{BoundPorts, bind, reload_on_hangup, reload_periodically, unusable};
 use self::traces::Traces;
 use crate::Failure;
 use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
@@ -50,7 +50,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     let ports = BoundPorts::bind(&config)?;
     let made = Made::new(&[&data_given(&options), &data])?;
-    let mut logging = log::start(&config.settings().log)?;
+    let mut logging = log::start(&config)?;
     warn_of_configuration(&options, &config);
     protect(&config);
     private::warn_of_others(&data, &config);
@@ -172,7 +172,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let address = config.settings().chttpd.bind_address;
     let data = data_directory(&options, &config);
     let made = Made::new(&[&data])?;
-    let _logging = log::start(&config.settings().log)?;
+    let _logging = log::start(&config)?;
     protect(&config);
     private::tighten_store(&data.join(STORE));
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
@@ -487,7 +487,8 @@ fn keep_global_changes(
     databases: &Arc<Databases>,
 ) -> GlobalChanges {
     let settings = config.settings();
-    let options = options::global_changes(&settings.global_changes);
+    let config = config.clone();
+    let options = move || options::global_changes(&config.settings().global_changes);
     // In a cluster every node would write what all see.
     let wanted = settings.global_changes.update_db && databases.order().is_none();
     let databases = databases.clone();
@@ -516,6 +517,7 @@ async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), 
         None => create_system_databases(&app.node).await?,
     }
     let tls = listeners.https.as_ref().map(|(_, tls)| tls.clone());
+    reload_periodically(config);
     reload_on_hangup(config, tls).map_err(Failure::new)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{Settings, settings};
-use database::{AttachmentOptions, GlobalChangesOptions, KenOptions, Options, StoreOptions};
+use database::{AttachmentOptions, GlobalChangesOptions, Options, StoreOptions};
 use functions::Languages;
 use node::{DescriptorPlan, MemoryPlan};
 
@@ -28,10 +28,7 @@ pub fn databases(
         auto_compact: settings.compaction.enable,
         languages,
         reduce_limit: node::reduce_limit(&settings.query_server_config),
-        ken: KenOptions {
-            enabled: settings.ken.enable,
-            limit: settings.ken.limit,
-        },
+        ken: node::ken(settings),
         attachments: AttachmentOptions::default(),
         open_bytes: memory.open_databases,
         build_bytes: memory.index_builds,

@@ -5,6 +5,25 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// When files are replaced, and how many older ones are kept.
+#[derive(Debug, Default)]
+pub struct Rotation {
+    /// Size at which a new file is started; 0 for never.
+    len_max: AtomicU64,
+    /// How many older files are kept.
+    old_files_max: AtomicU32,
+}
+
+impl Rotation {
+    /// Sets both, which count from the next line on.
+    pub fn set(&self, len_max: u64, old_files_max: u32) {
+        self.len_max.store(len_max, Relaxed);
+        self.old_files_max.store(old_files_max, Relaxed);
+    }
+}
 
 /// A file that is appended to, and renamed when it has reached a size.
 pub struct RotatedFile {
@@ -12,25 +31,21 @@ pub struct RotatedFile {
     file: File,
     /// Bytes in `file`, as far as this process knows.
     len: u64,
-    /// Size at which a new file is started; 0 for never.
-    len_max: u64,
-    /// How many older files are kept.
-    old_files_max: u32,
+    rotation: Arc<Rotation>,
 }
 
 impl RotatedFile {
-    /// Opens a file to append to it. It is rotated at `len_max` bytes, unless that is 0, and `old_files_max` older ones are kept.
+    /// Opens a file to append to it.
     ///
     /// # Errors
     /// The file can be neither opened nor created.
-    pub fn open(path: &Path, len_max: u64, old_files_max: u32) -> io::Result<RotatedFile> {
+    pub fn open(path: &Path, rotation: Arc<Rotation>) -> io::Result<RotatedFile> {
         let file = append_to(path)?;
         Ok(RotatedFile {
             path: path.to_owned(),
             len: file.metadata()?.len(),
             file,
-            len_max,
-            old_files_max,
+            rotation,
         })
     }
 
@@ -40,7 +55,9 @@ impl RotatedFile {
         self.len = 0;
         // Another program that rotates may have cut the file, or put another one in its place.
         let is_ours = match (self.file.metadata(), fs::metadata(&self.path)) {
-            (Ok(open), Ok(there)) => is_same(&open, &there) && open.len() >= self.len_max,
+            (Ok(open), Ok(there)) => {
+                is_same(&open, &there) && open.len() >= self.rotation.len_max.load(Relaxed)
+            }
             _ => false,
         };
         if is_ours && self.rename().is_err() {
@@ -53,10 +70,11 @@ impl RotatedFile {
     }
 
     fn rename(&self) -> io::Result<()> {
-        if self.old_files_max == 0 {
+        let old_files_max = self.rotation.old_files_max.load(Relaxed);
+        if old_files_max == 0 {
             return fs::remove_file(&self.path);
         }
-        for number in (1..self.old_files_max).rev() {
+        for number in (1..old_files_max).rev() {
             match fs::rename(self.old(number), self.old(number + 1)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}
@@ -90,7 +108,8 @@ fn is_same(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 impl Write for RotatedFile {
     /// Files end with whole writes, so that lines are not divided.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if self.len_max > 0 && self.len >= self.len_max {
+        let len_max = self.rotation.len_max.load(Relaxed);
+        if len_max > 0 && self.len >= len_max {
             self.rotate();
         }
         let written = self.file.write(text)?;
@@ -107,6 +126,12 @@ impl Write for RotatedFile {
 mod tests {
     use super::*;
 
+    fn open(path: &Path, len_max: u64, old_files_max: u32) -> io::Result<RotatedFile> {
+        let rotation = Arc::new(Rotation::default());
+        rotation.set(len_max, old_files_max);
+        RotatedFile::open(path, rotation)
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<_> = entries
@@ -120,7 +145,7 @@ mod tests {
     fn a_file_that_has_grown_is_replaced_and_the_oldest_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.log");
-        let mut log = RotatedFile::open(&path, 10, 2).unwrap();
+        let mut log = open(&path, 10, 2).unwrap();
         for n in 0..8 {
             log.write_all(format!("line {n}\n").as_bytes()).unwrap();
         }
@@ -136,10 +161,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.log");
         fs::write(&path, "from before\n").unwrap();
-        let mut log = RotatedFile::open(&path, 0, 2).unwrap();
+        let mut log = open(&path, 0, 2).unwrap();
         log.write_all(b"a\n").unwrap();
         assert_eq!(names(folder.path()), ["s.log"]);
-        let mut log = RotatedFile::open(&path, 10, 0).unwrap();
+        let mut log = open(&path, 10, 0).unwrap();
         log.write_all(b"b\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "b\n");
         assert_eq!(names(folder.path()), ["s.log"]);
@@ -149,7 +174,7 @@ mod tests {
     fn another_program_may_rotate_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.log");
-        let mut log = RotatedFile::open(&path, 10, 3).unwrap();
+        let mut log = open(&path, 10, 3).unwrap();
         log.write_all(b"0123456789\n").unwrap();
         // As logrotate does with `create`: nothing is renamed over its files.
         fs::rename(&path, folder.path().join("s.log.1")).unwrap();
@@ -163,5 +188,20 @@ mod tests {
         log.write_all(b"more\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "more\n");
         assert_eq!(names(folder.path()), ["s.log", "s.log.1"]);
+    }
+
+    #[test]
+    fn another_size_counts_from_the_next_line_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.log");
+        let rotation = Arc::new(Rotation::default());
+        let mut log = RotatedFile::open(&path, rotation.clone()).unwrap();
+        log.write_all(b"0123456789\n").unwrap();
+        log.write_all(b"a\n").unwrap();
+        assert_eq!(names(folder.path()), ["s.log"]);
+        rotation.set(10, 1);
+        log.write_all(b"b\n").unwrap();
+        assert_eq!(names(folder.path()), ["s.log", "s.log.1"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "b\n");
     }
 }
