@@ -244,7 +244,15 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
         }
         "polish" => ("pl", snowball(Algorithm::Polish)),
         "portuguese" => ("pt", lower_then(Stemmer::Portuguese)),
-        "romanian" => ("ro", lower_then(Stemmer::OldSnowball(Algorithm::Romanian))),
+        "romanian" => match flavour {
+            Flavour::Clouseau => ("ro", lower_then(Stemmer::OldSnowball(Algorithm::Romanian))),
+            // As in Lucene 10, which writes the comma for the older cedilla.
+            Flavour::Nouveau => {
+                let before = [Filter::Lower, Filter::RomanianNormalization];
+                let stemmer = Stemmer::Snowball(Algorithm::Romanian);
+                ("ro10", steps(before, [Filter::Stem(stemmer)]))
+            }
+        },
         "russian" => ("ru", lower_then(old_snowball(Algorithm::Russian))),
         "spanish" => ("es", lower_then(Stemmer::Spanish)),
         "swedish" => ("sv", snowball(Algorithm::Swedish)),

@@ -13,7 +13,7 @@ macro_rules! lists {
 static LISTS: LazyLock<HashMap<&'static str, Words>> = LazyLock::new(|| {
     lists!(
         "ar" "bg" "br" "ca" "cjk" "cz" "da" "de" "el" "en" "es" "eu" "fa" "fi" "fi46" "fr" "fr46" "ga" "ga46" "gl" "hi" "hu" "hy"
-        "id" "it" "ja" "lv" "nl" "no" "pl" "pt" "ro" "ru" "sv" "th" "tr"
+        "id" "it" "ja" "lv" "nl" "no" "pl" "pt" "ro" "ro10" "ru" "sv" "th" "tr"
     )
     .into_iter()
     .map(|(name, list)| (name, words(list.lines().filter(|line| !line.starts_with('#')))))

@@ -55,6 +55,8 @@ pub(crate) enum Filter {
     HindiNormalization,
     /// Umlauts and ß.
     GermanNormalization,
+    /// Romanian letters with a comma for those with a cedilla.
+    RomanianNormalization,
     /// Removes endings.
     Stem(Stemmer),
 }
@@ -81,6 +83,7 @@ impl Filter {
             Self::IndicNormalization => normalization::indic(word),
             Self::HindiNormalization => normalization::hindi(word),
             Self::GermanNormalization => normalization::german(word),
+            Self::RomanianNormalization => normalization::romanian(word),
             Self::Stem(stemmer) => stemmer.stem(word),
         }
         true

@@ -22,6 +22,19 @@ pub(super) fn persian(word: &mut String) {
     });
 }
 
+/// Romanian: the comma below for the cedilla, which stood for it before Unicode had both.
+pub(super) fn romanian(word: &mut String) {
+    map(word, |character| {
+        Some(match character {
+            'Ş' => 'Ș',
+            'ş' => 'ș',
+            'Ţ' => 'Ț',
+            'ţ' => 'ț',
+            other => other,
+        })
+    });
+}
+
 /// Changes or drops each character.
 fn map(word: &mut String, change: impl Fn(char) -> Option<char>) {
     if !word.is_ascii() {

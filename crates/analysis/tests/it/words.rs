@@ -8,6 +8,14 @@ use common::{Differences, recorded};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
+/// Romanian letters of which Lucene 9 knows only those with cedillas, and Lucene 10 both.
+const COMMAS: [char; 4] = ['Ș', 'ș', 'Ț', 'ț'];
+
+/// Returns a word of Lucene 9 as Lucene 10 writes it.
+fn with_commas(word: &str) -> String {
+    word.replace('ş', "ș").replace('ţ', "ț")
+}
+
 /// Recorded texts, word by word where both have as many, else as one.
 fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
     let mut differences = Differences::default();
@@ -25,9 +33,17 @@ fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
             .into_iter()
             .map(|t| json!([t.text, t.position, t.start, t.end]))
             .collect();
-        let theirs = line["tokens"].as_array().unwrap();
+        let mut theirs = line["tokens"].as_array().unwrap().clone();
+        if flavour == Flavour::Nouveau && name == "romanian" {
+            if text.contains(COMMAS) {
+                continue;
+            }
+            for token in &mut theirs {
+                token[0] = json!(with_commas(token[0].as_str().unwrap()));
+            }
+        }
         if ours.len() == theirs.len() {
-            for (ours, theirs) in ours.iter().zip(theirs) {
+            for (ours, theirs) in ours.iter().zip(&theirs) {
                 let of = |token: &Value| {
                     text.get(
                         token[2].as_u64().unwrap() as usize..token[3].as_u64().unwrap() as usize,
@@ -74,6 +90,25 @@ fn words_are_those_of_lucene_9() {
     );
 }
 
+/// Recorded from Nouveau on Lucene 10.4.
+#[test]
+fn words_of_romanian_are_those_of_lucene_10() {
+    let words = |flavour, text: &str| -> Vec<String> {
+        let analyzer = Analyzer::named(flavour, "romanian").unwrap();
+        let tokens = analyzer.tokens(text).into_iter();
+        tokens.map(|token| token.text.to_string()).collect()
+    };
+    for text in [
+        "Cărțile sunt pe mesele și scaunele noastre",
+        // With cedillas.
+        "Cărţile sunt pe mesele şi scaunele noastre",
+    ] {
+        assert_eq!(words(Flavour::Nouveau, text), ["cărț", "mes", "scaun"]);
+    }
+    let cedilla = words(Flavour::Clouseau, "cărţile și scaunele");
+    assert_eq!(cedilla, ["cărţ", "și", "scaun"]);
+}
+
 #[test]
 fn terms_are_normalized_as_in_lucene_9() {
     let mut differences = Differences::default();
@@ -85,8 +120,13 @@ fn terms_are_normalized_as_in_lucene_9() {
         let ours = Analyzer::named(Flavour::Nouveau, name)
             .unwrap()
             .normalize(text);
-        differences.compare(name, ours == line["normalized"].as_str().unwrap(), || {
-            format!("{text:?}: {ours:?} instead of {}", line["normalized"])
+        let theirs = line["normalized"].as_str().unwrap();
+        let theirs = match name {
+            "romanian" => with_commas(theirs),
+            _ => theirs.to_owned(),
+        };
+        differences.compare(name, ours == theirs, || {
+            format!("{text:?}: {ours:?} instead of {theirs}")
         });
     }
     differences.check(&[]);

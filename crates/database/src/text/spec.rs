@@ -113,7 +113,8 @@ impl TextSpec {
 
     /// **What is hashed may never change**, for the reason that it may not for views: it is the SHA-256 of these parts, each
     /// preceded by its length in 8 bytes: `nouveau 1` or `clouseau 1`, the version of analyzers, the language, the function, both
-    /// definitions of analyzers as JSON text, whether there are partitions, and the dialect, if there is one.
+    /// definitions of analyzers as JSON text, whether there are partitions, the dialect, if there is one, and a correction of an
+    /// analyzer that only indexes with this analyzer depend on.
     fn hash(&self) -> [u8; 32] {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
         let (default, fields) = (text(&self.analyzer), text(&self.field_analyzers));
@@ -131,7 +132,11 @@ impl TextSpec {
             &[u8::from(self.partitioned)],
         ];
         let dialect = self.dialect.as_deref().map(str::as_bytes);
-        for part in parts.into_iter().chain(dialect) {
+        // Lucene 10 has other words of Romanian than Lucene 9.
+        let is_romanian = [&default, &fields].map(|names| names.contains("\"romanian\""));
+        let correction = (self.flavour == Flavour::Nouveau && is_romanian.contains(&true))
+            .then_some(b"romanian of lucene 10".as_slice());
+        for part in parts.into_iter().chain(dialect).chain(correction) {
             sha.update((part.len() as u64).to_be_bytes());
             sha.update(part);
         }
