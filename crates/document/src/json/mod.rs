@@ -7,8 +7,8 @@
 //! - Of members with the same name the last one wins, and keeps its later position.
 //! - Integers of any size are kept (up to 255 bytes in binary). `-0` is `0`.
 //! - Other numbers become doubles, and are written with the fewest digits that read back as the same double, in the style of
-//!   ECMAScript except for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written
-//!   `0.0`, though it counts as `-0.0` in the revision id.
+//!   Erlang: `1e2` is `100.0`, `1000` with a fraction of 0 is `1.0e3`. `-0.0` is written `0.0`, though it counts as `-0.0` in the
+//!   revision id. Bodies that were stored by earlier versions have the style of ECMAScript: `1000.0`, `1e+22`.
 //! - Strings are written unchanged except for `"`, `\` and control characters.
 //!
 //! Stored text was checked, and is read without being parsed: [`skip`] finds the end of a value,
@@ -28,7 +28,7 @@ mod walk;
 pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document, parse_some_bulk_docs};
 pub use error::DocError;
 pub(crate) use number::decimal_to_bytes;
-pub use number::{Number, read_number, write_float};
+pub use number::{Number, differ_in_doubles_only, read_number, write_float};
 pub(crate) use string::{find_special, unescape, write_escaped};
 pub use walk::{Elements, Members, is_name, member, members, name_text, string_text};
 

@@ -192,7 +192,8 @@ fn exponent(input: &[u8], at: usize) -> Result<usize, DocError> {
 
 /// Returns a number whose text is its normal form already: at most 15 digits, so that no other text
 /// with at most as many digits gives the same double; no exponent; no superfluous zero at the end;
-/// not so small that it would be written with an exponent.
+/// and neither a whole number that ends with zeros nor a small one, of which a text with an exponent
+/// may be shorter.
 ///
 /// The quotient of two doubles that are exact is the double nearest to the true value.
 #[inline]
@@ -203,8 +204,11 @@ fn plain_float(scan: &Scan, text: &[u8]) -> Option<f64> {
     if text.last() == Some(&b'0') && scan.fraction_count > 1 {
         return None;
     }
+    if scan.digit_count > 4 && text.ends_with(b"0.0") {
+        return None;
+    }
     let magnitude = scan.digits as f64 / POWERS_OF_TEN[scan.fraction_count];
-    if magnitude < 1e-6 && scan.digits != 0 {
+    if magnitude < 1e-3 && scan.digits != 0 {
         return None;
     }
     Some(if scan.negative { -magnitude } else { magnitude })
@@ -289,8 +293,20 @@ pub(crate) fn decimal_to_bytes(digits: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Appends the shortest text that reads back as the same double, as ECMAScript writes it, but whole
-/// numbers with `.0`.
+/// Doubles from here on have no fraction. Erlang writes them with an exponent.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Appends the shortest text that reads back as the same double, as Erlang writes it: always with
+/// a point, and with an exponent if that is shorter or the number is at least 2^53.
+///
+/// ```
+/// let mut text = vec![];
+/// for number in [100.0, 1000.0, 0.0001, 0.00001] {
+///     document::json::write_float(number, &mut text);
+///     text.push(b' ');
+/// }
+/// assert_eq!(text, b"100.0 1.0e3 0.0001 1.0e-5 ");
+/// ```
 ///
 /// `number` must be finite.
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
@@ -304,7 +320,57 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
     if number < 0.0 {
         out.push(b'-');
     }
-    decimal.write(out);
+    decimal.write(number.abs() < EXACT_MAX, out);
+}
+
+/// Returns whether two texts, of which one is in normal form, differ only in how doubles are
+/// written. Bodies that earlier versions stored have other texts of doubles.
+///
+/// ```
+/// use document::json::differ_in_doubles_only;
+/// assert!(differ_in_doubles_only(br#"{"a":[1.0e22,"1.0e3"]}"#, br#"{"a":[1e+22,"1.0e3"]}"#));
+/// assert!(!differ_in_doubles_only(br#"{"a":"1.0e3"}"#, br#"{"a":"1000.0"}"#));
+/// ```
+pub fn differ_in_doubles_only(mut left: &[u8], mut right: &[u8]) -> bool {
+    let mut is_in_string = false;
+    loop {
+        let (Some(&first), Some(&other)) = (left.first(), right.first()) else {
+            return left.is_empty() && right.is_empty();
+        };
+        if !is_in_string && matches!(first, b'-' | b'0'..=b'9') {
+            let (one, two) = (number_of(left), number_of(right));
+            if one != two && !is_same_double(one, two) {
+                return false;
+            }
+            (left, right) = (&left[one.len()..], &right[two.len()..]);
+            continue;
+        }
+        // A backslash and the character after it.
+        let len = 1 + usize::from(is_in_string && first == b'\\');
+        if first != other || left.get(..len) != right.get(..len) {
+            return false;
+        }
+        is_in_string ^= first == b'"';
+        (left, right) = (
+            left.get(len..).unwrap_or_default(),
+            right.get(len..).unwrap_or_default(),
+        );
+    }
+}
+
+/// Returns the bytes at the beginning of a text that a number may consist of.
+fn number_of(text: &[u8]) -> &[u8] {
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+    let end = text.iter().position(|byte| !is_of_number(byte));
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn is_same_double(left: &[u8], right: &[u8]) -> bool {
+    let double = |text: &[u8]| match read_number(text, 0) {
+        Ok((Number::Float(number), end)) if end == text.len() => Some(number.to_bits()),
+        _ => None,
+    };
+    double(left).is_some() && double(left) == double(right)
 }
 
 /// A number as 0.DIGITS × 10^point.
@@ -345,40 +411,57 @@ impl Decimal {
         }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        let digits = &self.digits[..self.count];
-        match self.point {
-            // Whole, or with a fraction after the first digits.
-            1..=21 => {
-                let whole = self.point as usize;
-                out.extend_from_slice(&digits[..whole.min(self.count)]);
-                out.extend(std::iter::repeat_n(b'0', whole.saturating_sub(self.count)));
-                out.push(b'.');
-                match digits.get(whole..) {
-                    Some(fraction) if !fraction.is_empty() => out.extend_from_slice(fraction),
-                    _ => out.push(b'0'),
-                }
-            }
-            -5..=0 => {
-                out.extend_from_slice(b"0.");
-                out.extend(std::iter::repeat_n(
-                    b'0',
-                    self.point.unsigned_abs() as usize,
-                ));
-                out.extend_from_slice(digits);
-            }
-            _ => self.write_scientific(out),
+    fn write(&self, is_exact: bool, out: &mut Vec<u8>) {
+        match is_exact && self.plain_length() <= self.scientific_length() {
+            true => self.write_plain(out),
+            false => self.write_scientific(out),
         }
     }
 
-    fn write_scientific(&self, out: &mut Vec<u8>) {
-        out.push(self.digits[0]);
-        if self.count > 1 {
-            out.push(b'.');
-            out.extend_from_slice(&self.digits[1..self.count]);
+    /// Returns the length of the text without an exponent.
+    fn plain_length(&self) -> usize {
+        let places = self.point.unsigned_abs() as usize;
+        match self.point {
+            ..=0 => "0.".len() + places + self.count,
+            _ if places >= self.count => places + ".0".len(),
+            _ => self.count + ".".len(),
         }
+    }
+
+    /// Returns the length of the text with an exponent.
+    fn scientific_length(&self) -> usize {
         let exponent = self.point - 1;
-        out.extend_from_slice(format!("e{exponent:+}").as_bytes());
+        let exponent_length = match exponent.unsigned_abs() {
+            0..10 => 1,
+            10..100 => 2,
+            _ => 3,
+        };
+        self.count.max(2) + ".e".len() + usize::from(exponent < 0) + exponent_length
+    }
+
+    fn write_plain(&self, out: &mut Vec<u8>) {
+        let digits = &self.digits[..self.count];
+        let places = self.point.unsigned_abs() as usize;
+        if self.point <= 0 {
+            out.extend_from_slice(b"0.");
+            out.extend(std::iter::repeat_n(b'0', places));
+            out.extend_from_slice(digits);
+            return;
+        }
+        let (whole, fraction) = digits.split_at(places.min(self.count));
+        out.extend_from_slice(whole);
+        out.extend(std::iter::repeat_n(b'0', places - whole.len()));
+        out.push(b'.');
+        out.extend_from_slice(if fraction.is_empty() { b"0" } else { fraction });
+    }
+
+    fn write_scientific(&self, out: &mut Vec<u8>) {
+        let (first, rest) = self.digits[..self.count].split_at(1);
+        out.extend_from_slice(first);
+        out.push(b'.');
+        out.extend_from_slice(if rest.is_empty() { b"0" } else { rest });
+        let exponent = self.point - 1;
+        out.extend_from_slice(format!("e{exponent}").as_bytes());
     }
 }
 
@@ -392,28 +475,77 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// Recorded from `float_to_binary(Number, [short])` of Erlang 25.
     #[test]
-    fn doubles_are_written_like_ecmascript_with_a_trailing_zero() {
+    fn doubles_are_written_as_erlang_writes_them() {
         for (number, text) in [
-            (1e3, "1000.0"),
-            (1.5e300, "1.5e+300"),
-            (1e22, "1e+22"),
-            (1e21, "1e+21"),
-            (1e20, "100000000000000000000.0"),
-            (1.25e20, "125000000000000000000.0"),
-            (1e-7, "1e-7"),
-            (1.5e-7, "1.5e-7"),
-            (1e-6, "0.000001"),
-            (0.0001, "0.0001"),
-            (12_345_678_901_234_567_890.5, "12345678901234567000.0"),
-            (f64::MAX, "1.7976931348623157e+308"),
-            (-0.1, "-0.1"),
+            (10.0, "10.0"),
+            (100.0, "100.0"),
+            (120.0, "120.0"),
+            (1e3, "1.0e3"),
+            (1200.0, "1.2e3"),
+            (12_300.0, "1.23e4"),
+            (99_999.0, "99999.0"),
+            (1e6, "1.0e6"),
+            (1_234_500.0, "1.2345e6"),
+            (123_456_789.0, "123456789.0"),
+            (1_234_567_890.0, "1234567890.0"),
             (123_456_789.125, "123456789.125"),
-            (5e-324, "5e-324"),
+            (123_456_789_012_345.6, "123456789012345.6"),
+            (1e15, "1.0e15"),
+            (9_007_199_254_740_991.0, "9007199254740991.0"),
+            (9_007_199_254_740_992.0, "9.007199254740992e15"),
+            (12_345_678_901_234_567.0, "1.2345678901234568e16"),
+            (12_345_678_901_234_567_890.5, "1.2345678901234567e19"),
+            (1.25e20, "1.25e20"),
+            (1e22, "1.0e22"),
+            (1.5e300, "1.5e300"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (-0.1, "-0.1"),
+            (0.001, "0.001"),
+            (0.0012, "0.0012"),
+            (0.00123, "0.00123"),
+            (0.0001, "0.0001"),
+            (0.000_12, "1.2e-4"),
+            (0.00001, "1.0e-5"),
+            (0.000_012_345_67, "1.234567e-5"),
+            (1.5e-7, "1.5e-7"),
+            (5e-324, "5.0e-324"),
             (-0.0, "0.0"),
         ] {
             assert_eq!(written(number), text);
         }
+    }
+
+    /// A text that is taken as it is must be the one that would be written.
+    #[test]
+    fn plain_texts_are_normal() {
+        let mut plain = 0;
+        for whole in [
+            "0",
+            "1",
+            "10",
+            "100",
+            "120",
+            "999",
+            "1000",
+            "1010",
+            "1200",
+            "123456789",
+        ] {
+            for fraction in [
+                "0", "5", "05", "005", "0005", "00005", "0123", "00123", "000123",
+            ] {
+                let text = format!("{whole}.{fraction}");
+                let scan = scan(text.as_bytes(), 0).unwrap();
+                let Some(number) = plain_float(&scan, text.as_bytes()) else {
+                    continue;
+                };
+                plain += 1;
+                assert_eq!(written(number), text);
+            }
+        }
+        assert!(plain > 50, "{plain}");
     }
 
     #[test]

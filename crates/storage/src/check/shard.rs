@@ -773,5 +773,7 @@ fn claims_of<'a>(
 
 /// Returns whether a text is a JSON object in stored form.
 fn is_object(json: &[u8]) -> bool {
-    json.starts_with(b"{") && document::normalise(json).is_ok_and(|normal| normal == json)
+    let is_normal =
+        |normal: Vec<u8>| normal == json || document::json::differ_in_doubles_only(&normal, json);
+    json.starts_with(b"{") && document::normalise(json).is_ok_and(is_normal)
 }
