@@ -109,3 +109,24 @@ def test_files_are_read_again_at_an_interval(ctx):
         ctx.report.equal("the old value", api.get("/_node/_local/_config/uuids/algorithm").json, "utc_random")
         # Turned off, and at once.
         put(api, "config", "auto_reload_secs", "infinity")
+
+
+def test_a_higher_limit_brings_in_documents_that_were_left_out(ctx):
+    with ctx.server("limits", options=["--set", "functions/emit_rows_limit=10"]) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/limits?q=1")
+        api.expect(201, "PUT", "/limits/_design/d", {"views": {"v": {"map": "function (doc) { for (var n = 0; n < doc.n; n++) emit(n) }"}}})
+        api.expect(201, "POST", "/limits/_bulk_docs", {"docs": [{"_id": "few", "n": 3}, {"_id": "many", "n": 20}]})
+
+        def rows():
+            return api.expect(200, "GET", "/limits/_design/d/_view/v")["total_rows"]
+
+        ctx.report.equal("one document is left out", rows(), 3)
+        for limit, wanted, said in ((10, 3, 1), (15, 3, 1), (20, 23, 0)):
+            server.stop()
+            server.options = ["--set", f"functions/emit_rows_limit={limit}"]
+            server.restart()
+            api = server.api()
+            ctx.report.equal(f"with a limit of {limit}", rows(), wanted)
+            found = [f for f in api.expect(200, "GET", "/_settee/doctor")["findings"] if "documents out" in str(f)]
+            ctx.report.equal(f"findings with a limit of {limit}", len(found), said)
