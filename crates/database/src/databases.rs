@@ -15,6 +15,7 @@ use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
+use crate::expiry::ExpiryWatch;
 use crate::find::{FindUse, FindUses, Scans, WhichIndex, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
@@ -188,6 +189,7 @@ pub struct Databases {
     partition_limit: SharedLimit,
     leaf_limit: SharedLimit,
     order: SharedOrder,
+    expiry_watch: Arc<ExpiryWatch>,
 }
 
 /// Returns what the store calls after each commit: the database of the shard learns of it.
@@ -227,6 +229,7 @@ impl Databases {
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
         let leaf_limit = Arc::new(AtomicU64::new(storage::LEAVES_MAX));
         let order = SharedOrder::default();
+        let expiry_watch = Arc::new(ExpiryWatch::default());
         let shared = Shared {
             store: store.clone(),
             maintenance: maintenance.clone(),
@@ -236,6 +239,7 @@ impl Databases {
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
             order: order.clone(),
+            expiry_watch: expiry_watch.clone(),
         };
         let names = store.databases()?.into_iter().map(Arc::from).collect();
         let opened = Arc::new(Opened::new(shared, by_shard, names));
@@ -257,6 +261,7 @@ impl Databases {
             partition_limit,
             leaf_limit,
             order,
+            expiry_watch,
         }))
     }
 
@@ -291,6 +296,11 @@ impl Databases {
     /// Who puts writes in their order, if it is not this server alone.
     pub fn order(&self) -> Option<&Arc<dyn Order>> {
         self.order.get()
+    }
+
+    /// Returns which databases changed whose documents expire.
+    pub fn expiry_watch(&self) -> &Arc<ExpiryWatch> {
+        &self.expiry_watch
     }
 
     /// Whether it is being closed: nothing more is written.
@@ -351,6 +361,7 @@ impl Databases {
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,
             deleted_document_ttl: None,
+            expiry: None,
             security: new.security,
         };
         let done = self.store.create_database(name, q, |shards| {

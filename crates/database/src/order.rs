@@ -8,6 +8,7 @@ use storage::{ShardEdit, ShardPurge};
 use crate::Error;
 use crate::catalogue::DatabaseUuid;
 use crate::database::Database;
+use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 use crate::update::WriteTiming;
 
@@ -82,4 +83,6 @@ pub enum Property {
     PurgedInfosLimit(u64),
     /// How long deleted documents are kept; `None` for what the server's settings say.
     DeletedDocumentTtl(Option<Ttl>),
+    /// When documents expire; `None` for never.
+    Expiry(Option<Expiry>),
 }
