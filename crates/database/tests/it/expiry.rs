@@ -192,6 +192,7 @@ fn the_index_of_times_agrees_with_a_scan_whatever_happens() {
         for n in 0..STEPS {
             if n % 20 == 19 {
                 databases.close();
+                drop(databases);
                 is_sound(dir.path());
                 databases = open(dir.path());
             }

@@ -225,6 +225,7 @@ fn documents_of_kept_stores_expire_once_the_property_is_set() {
             describe::index(&databases).await;
         });
         databases.close();
+        drop(databases);
         let databases = write::open(dir.path(), false);
         describe::assert_indexed(&databases);
         let db = databases.get("one").unwrap();
