@@ -561,7 +561,7 @@ impl Database {
         .await
     }
 
-    /// Applies the property that says when documents expire, after it was stored.
+    /// Applies the property of documents that expire, after it was stored.
     async fn apply_expiry(self: &Arc<Self>, before: Option<Expiry>) {
         let now = self.expiry();
         if now == before {

@@ -135,7 +135,7 @@ impl Node {
         self.member.get()
     }
 
-    /// Whether this node does what one node of a cluster does for all.
+    /// Whether this node has the tasks of a cluster that one node performs.
     pub(crate) fn is_first(&self) -> bool {
         self.member().is_none_or(|member| member.is_first())
     }

@@ -27,7 +27,7 @@ pub struct ExpiredDocument {
     pub rev: Rev,
 }
 
-/// What the index of a database's times holds at a moment.
+/// The contents of a database's index of times at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// Expired documents, the earliest first.

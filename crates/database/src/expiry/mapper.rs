@@ -22,7 +22,7 @@ pub(super) const TIMES: usize = 0;
 /// The view of documents with an invalid time.
 pub(super) const INVALID: usize = 1;
 
-/// What the underscore members of a design document begin with.
+/// The beginning of a design document's underscore members.
 const DESIGN: &[u8] = b"\"_id\":\"_design/";
 
 /// Returns the specification of the index of a member.

@@ -1,4 +1,4 @@
-//! Documents that expire: a property of a database names the member of its documents that says when.
+//! Documents that expire: a property of a database names the member of its documents that contains the time.
 //!
 //! | module | content |
 //! |---|---|

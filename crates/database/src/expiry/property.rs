@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a member's name, in bytes.
 const MEMBER_BYTES_MAX: usize = 256;
 
-/// Which member of documents says when they expire, and what happens then.
+/// The member of documents that contains the time when they expire, and the action then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expiry {
     member: String,
     then: ExpiredDocuments,
 }
 
-/// What happens to documents when they expire.
+/// The action on documents that expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpiredDocuments {

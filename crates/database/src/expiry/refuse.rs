@@ -40,7 +40,7 @@ fn is_invalid(doc: &EditDoc, expiry: &Expiry) -> bool {
 
 fn refusal(expiry: &Expiry) -> Outcome {
     let reason = format!(
-        "`{}` says when the document expires: it must be a string with a time of RFC 3339, as \"2026-12-31T23:59:59Z\", or a number of seconds since 1970",
+        "`{}`, the time when the document expires, must be a string with a time of RFC 3339, such as \"2026-12-31T23:59:59Z\", or a number of seconds since 1970",
         expiry.member()
     );
     Outcome::Refused("bad_request".into(), reason)

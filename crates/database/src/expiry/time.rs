@@ -5,7 +5,7 @@ use chrono::DateTime;
 /// 9999-12-31T23:59:59Z. A number beyond is not one of seconds: milliseconds, for instance.
 const UNIX_S_MAX: u64 = 253_402_300_799;
 
-/// What a document says of when it expires.
+/// The time when a document expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpiryTime {
     /// Nothing.

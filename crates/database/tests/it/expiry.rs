@@ -39,7 +39,7 @@ fn value(rng: &mut Rng) -> Value {
     }
 }
 
-/// What the winners of all documents say: times and revisions by id, and the number of invalid times.
+/// Times and revisions of all winners by id, and the number of invalid times.
 fn scanned(db: &Arc<Database>) -> (BTreeMap<String, (u64, String)>, u64) {
     let (mut times, mut invalid) = (BTreeMap::new(), 0);
     for id in ids_of(&rows_of(&mut db.rows(all_docs()).unwrap(), 1000)) {
@@ -63,7 +63,7 @@ fn scanned(db: &Arc<Database>) -> (BTreeMap<String, (u64, String)>, u64) {
     (times, invalid)
 }
 
-/// What the index says once it is current.
+/// Searches the index once it is current.
 async fn due(db: &Arc<Database>, now: u64, documents_max: usize) -> Due {
     let index = db.expiry_index(&db.expiry().unwrap()).unwrap();
     db.update_expiry_index(&index).await.unwrap();

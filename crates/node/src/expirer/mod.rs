@@ -1,7 +1,7 @@
 //! Documents that expire are deleted or purged when their time comes.
 //!
-//! [`database::ExpiryWatch`] names the databases that were written, and the index of each says when the next of its documents
-//! expires. So nothing is read of a database that is not written and in which nothing expires. In a cluster each node keeps its
+//! [`database::ExpiryWatch`] names the databases that were written, and the index of each holds the time when the next of its
+//! documents expires. So nothing is read of a database that is not written and in which nothing expires. In a cluster each node keeps its
 //! own index current, and one node deletes and purges for all.
 
 pub mod counters;
@@ -20,7 +20,7 @@ use crate::clock::{Clock, unix_s};
 
 /// Writes to a database within this time are indexed together.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Maximum time without a look at the clock, which may be set.
+/// Maximum time between two readings of the clock, which may be set.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Time until the next attempt after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ impl Watched {
     }
 }
 
-/// What is known of a database whose documents expire.
+/// The state of a database whose documents expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryFacts {
     /// Number of documents with an invalid time, which never expire.

@@ -173,7 +173,7 @@ fn expiry(list: &mut List, app: &App) {
         ),
         (
             "settee/expiry/overdue_seconds",
-            "seconds since the earliest document expired that is still there; 0: there is none",
+            "seconds since the earliest document expired that is still there; 0 without one",
             overdue.map_or(0, |at| now.saturating_sub(at)),
         ),
     ]);

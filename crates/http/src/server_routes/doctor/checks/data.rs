@@ -1,4 +1,4 @@
-//! What is in databases: ids, conflicts, tombstones, garbage, expired documents.
+//! The contents of databases: ids, conflicts, tombstones, garbage, expired documents.
 
 use serde_json::json;
 
