@@ -243,6 +243,43 @@ def test_other_writes(suite, nodes):
         nodes.everywhere(f"_purged_infos_limit of node {i}", "/other/_purged_infos_limit", 500 + i)
 
 
+def test_expired_documents(suite, nodes):
+    """One node deletes for all, and another one when it is gone."""
+    cluster, report = nodes.cluster, suite.report
+    nodes.database("expiring")
+    properties = {"expires_at": "until", "expired_documents": "delete"}
+    nodes[2].expect(201, "PUT", "/expiring/_auto_purge", properties)
+    nodes.everywhere("the property", "/expiring/_auto_purge", properties)
+
+    def deleted(numbers):
+        path = "/_node/_local/_stats/settee/expiry/deleted"
+        return [nodes[number].expect(200, "GET", path)["value"] for number in numbers]
+
+    def expire(name, numbers):
+        for number in numbers:
+            refused = nodes[number].put(f"/expiring/{name}-{number}", {"until": "soon"})
+            report.equal(f"node {number} refuses an invalid time", refused.status, 400)
+            nodes[number].expect((201, 202), "PUT", f"/expiring/{name}-{number}", {"until": int(time.time())})
+        for reader, number in itertools.product(numbers, numbers):
+            gone = wait_until(lambda reader=reader, number=number: nodes[reader].get(f"/expiring/{name}-{number}").status == 404, 60, 0.2)
+            report.check(f"{name}-{number} expires at node {reader}", gone, nodes[reader].get(f"/expiring/{name}-{number}"))
+
+    expire("first", nodes)
+    report.equal("each is deleted once", sum(deleted(nodes)), 3)
+    first = deleted(nodes).index(max(deleted(nodes))) + 1
+    others = [number for number in nodes if number != first]
+    before = sum(deleted(others))
+    cluster.kill(first)
+    try:
+        expire("second", others)
+        report.equal("by another node", sum(deleted(others)) - before, 2)
+    finally:
+        cluster.restart(first)
+    cluster.wait_until_whole()
+    nodes = Nodes(suite, cluster)
+    nodes.everywhere("all are gone everywhere", "/expiring", lambda body: (body["doc_count"], body["doc_del_count"]) == (0, 5))
+
+
 def test_attachments(suite, nodes):
     nodes.database("attachments")
     for i, size in itertools.product(nodes, (10_000, 100_000, 1_000_000)):

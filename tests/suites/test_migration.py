@@ -69,7 +69,7 @@ def fill(api, documents=300):
     api.expect(201, "PUT", "/plain/_design/views", {"views": {"n": {"map": "function (doc) { emit(doc.number); }", "reduce": "_count"}}})
     api.expect(200, "PUT", "/plain/_security", {"admins": {"names": ["anna"], "roles": []}, "members": {"names": [], "roles": ["staff"]}})
     api.expect(200, "PUT", "/plain/_revs_limit", 77)
-    api.expect(201, "PUT", "/plain/_auto_purge", {"deleted_document_ttl": "3_weeks"})
+    api.expect(201, "PUT", "/plain/_auto_purge", {"deleted_document_ttl": "3_weeks", "expires_at": "until", "expired_documents": "purge"})
     for number in range(3):
         api.expect(201, "PUT", f"/plain/_local/checkpoint{number}", {"seq": number})
     inline = {

@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
+use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 
 /// The stored record of a database, without its shards' rows.
@@ -29,6 +30,9 @@ pub struct DatabaseRecord {
     /// The time to live of deleted documents, if the database has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document_ttl: Option<Ttl>,
+    /// When its documents expire, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiry>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -129,6 +133,7 @@ impl TryFrom<String> for DatabaseUuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expiry::ExpiredDocuments;
 
     /// As it was written before there were uuids.
     const OLD: &[u8] = br#"{"epoch":305419896,"shards":[1,2],"n":1,"partitioned":false,"created_unix_s":1763000000,"revs_limit":1000,"purged_infos_limit":1000,"security":"{}"}"#;
@@ -146,6 +151,7 @@ mod tests {
             revs_limit: 10,
             purged_infos_limit: 11,
             deleted_document_ttl: None,
+            expiry: None,
             security: r#"{"a":1}"#.into(),
         };
         let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
@@ -163,6 +169,15 @@ mod tests {
         assert_eq!(with_ttl.encode(), text.as_bytes());
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.encode(), text.as_bytes());
+        let with_expiry = DatabaseRecord {
+            expiry: Expiry::new("until", ExpiredDocuments::Delete),
+            ..with_ttl
+        };
+        let expiry = r#","expiry":{"member":"until","then":"delete"},"security""#;
+        let text = text.replace(r#","security""#, expiry);
+        assert_eq!(with_expiry.encode(), text.as_bytes());
+        let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
+        assert_eq!(decoded.expiry, with_expiry.expiry);
     }
 
     #[test]

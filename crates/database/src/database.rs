@@ -15,6 +15,7 @@ use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
 use crate::ending::{DELETED, Ending, REPLACED};
+use crate::expiry::{Expiry, ExpiryWatch};
 use crate::find::IndexesFound;
 use crate::maintenance::{Kept, Maintenance};
 use crate::opened::Shared;
@@ -23,6 +24,7 @@ use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
 use crate::ttl::Ttl;
+use crate::update::blocking;
 use crate::validators::Validators;
 use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};
@@ -119,6 +121,11 @@ pub struct Database {
     leaf_limit: SharedLimit,
     partition_room: SharedRoom,
     order: SharedOrder,
+    /// Whether its documents expire.
+    pub(crate) has_expiry: AtomicBool,
+    /// Whether a commit was noted that its index of expiry times does not hold.
+    pub(crate) is_expiry_noted: AtomicBool,
+    expiry_watch: Arc<ExpiryWatch>,
     pub(crate) find_indexes: IndexesFound,
 }
 
@@ -165,7 +172,9 @@ impl Database {
         let homes = Homes::open(&shared.store, &shards, record.contents)?;
         let homes = homes.with_those_of(&self.homes);
         let name = self.name.clone();
-        Ok(Database::with(name, record, shards, homes, shared))
+        let db = Database::with(name, record, shards, homes, shared);
+        db.note_expiry();
+        Ok(db)
     }
 
     fn with(
@@ -192,6 +201,9 @@ impl Database {
             leaf_limit: leaf_limit.clone(),
             partition_room: SharedRoom::default(),
             order: shared.order.clone(),
+            has_expiry: AtomicBool::new(record.expiry.is_some()),
+            is_expiry_noted: AtomicBool::new(false),
+            expiry_watch: shared.expiry_watch.clone(),
             name,
             store: store.clone(),
             maintenance: maintenance.clone(),
@@ -499,6 +511,23 @@ impl Database {
         self.change(Property::DeletedDocumentTtl(ttl)).await
     }
 
+    /// When documents expire, if they do.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.record.read().expiry.clone()
+    }
+
+    /// Sets when documents expire; `None` for never.
+    pub async fn set_expiry(self: &Arc<Self>, expiry: Option<Expiry>) -> Result<(), Error> {
+        self.change(Property::Expiry(expiry)).await
+    }
+
+    /// Notes that the index of expiry times is to be updated, if there is one.
+    fn note_expiry(&self) {
+        if self.has_expiry.load(Relaxed) && !self.is_expiry_noted.swap(true, Relaxed) {
+            self.expiry_watch.note(&self.name);
+        }
+    }
+
     async fn change(self: &Arc<Self>, property: Property) -> Result<(), Error> {
         match self.order() {
             Some(order) => order.change(self, property).await,
@@ -521,15 +550,37 @@ impl Database {
                 Property::RevsLimit(limit) => record.revs_limit = limit,
                 Property::PurgedInfosLimit(limit) => record.purged_infos_limit = limit,
                 Property::DeletedDocumentTtl(ttl) => record.deleted_document_ttl = ttl,
+                Property::Expiry(expiry) => record.expiry = expiry,
             }
             let put = Store::put_database(&me.name, record.encode());
             let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);
             put.await.map_err(|_| Error::ShuttingDown)??;
             *me.security.write() = record.security.as_str().into();
-            *me.record.write() = record;
+            let before = std::mem::replace(&mut *me.record.write(), record);
+            me.apply_expiry(before.expiry).await;
             Ok(())
         })
         .await
+    }
+
+    /// Applies the property of documents that expire, after it was stored.
+    async fn apply_expiry(self: &Arc<Self>, before: Option<Expiry>) {
+        let now = self.expiry();
+        if now == before {
+            return;
+        }
+        self.has_expiry.store(now.is_some(), Relaxed);
+        // Known to whoever watches, or not yet: it is told in either case.
+        self.expiry_watch.note(&self.name);
+        let is_of_another =
+            |old: &Expiry| now.as_ref().is_none_or(|new| new.member() != old.member());
+        if let Some(old) = before.filter(is_of_another) {
+            let me = self.clone();
+            let dropped = blocking(move || me.drop_expiry_index(old.member())).await;
+            if let Err(error) = dropped {
+                tracing::warn!(db = %self.name, %error, "an unused index stays until _view_cleanup");
+            }
+        }
     }
 
     /// Starts a compaction in the background. If one waits already, does nothing; if one runs,
@@ -715,6 +766,7 @@ impl Database {
             self.designs_version.fetch_add(1, AcqRel);
         }
         self.tell_rules();
+        self.note_expiry();
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));
@@ -786,6 +838,7 @@ impl Database {
     pub(crate) fn mark_deleted(&self) {
         self.maintenance.note_kept(&self.name, Kept::default());
         self.end(DELETED);
+        self.note_expiry();
     }
 
     /// Marks the database as replaced by one with other shards: its operations fail from now on.

@@ -15,6 +15,7 @@ use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
+use crate::expiry::ExpiryWatch;
 use crate::find::{FindUse, FindUses, Scans, WhichIndex, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
@@ -189,6 +190,7 @@ pub struct Databases {
     partition_limit: SharedLimit,
     leaf_limit: SharedLimit,
     order: SharedOrder,
+    expiry_watch: Arc<ExpiryWatch>,
 }
 
 /// Returns the store's callback after each commit, which notifies the database of the shard.
@@ -228,6 +230,7 @@ impl Databases {
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
         let leaf_limit = Arc::new(AtomicU64::new(storage::LEAVES_MAX));
         let order = SharedOrder::default();
+        let expiry_watch = Arc::new(ExpiryWatch::default());
         let shared = Shared {
             store: store.clone(),
             maintenance: maintenance.clone(),
@@ -237,6 +240,7 @@ impl Databases {
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
             order: order.clone(),
+            expiry_watch: expiry_watch.clone(),
         };
         let names = store.databases()?.into_iter().map(Arc::from).collect();
         let opened = Arc::new(Opened::new(shared, by_shard, names));
@@ -258,6 +262,7 @@ impl Databases {
             partition_limit,
             leaf_limit,
             order,
+            expiry_watch,
         }))
     }
 
@@ -293,6 +298,11 @@ impl Databases {
     /// Orders writes, if this server is not the only one.
     pub fn order(&self) -> Option<&Arc<dyn Order>> {
         self.order.get()
+    }
+
+    /// Returns which databases changed whose documents expire.
+    pub fn expiry_watch(&self) -> &Arc<ExpiryWatch> {
+        &self.expiry_watch
     }
 
     /// Whether it is being closed: nothing more is written.
@@ -353,6 +363,7 @@ impl Databases {
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,
             deleted_document_ttl: None,
+            expiry: None,
             security: new.security,
         };
         let done = self.store.create_database(name, q, |shards| {

@@ -21,6 +21,7 @@ mod ending;
 mod error;
 mod events;
 mod examine;
+mod expiry;
 mod find;
 mod global_changes;
 mod hash_ranges;
@@ -73,6 +74,7 @@ pub use examine::{
     DesignFacts, Garbage, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
     ViewFacts,
 };
+pub use expiry::{Due, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
 pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};

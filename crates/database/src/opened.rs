@@ -20,6 +20,7 @@ use crate::Error;
 use crate::attachments::SharedOptions;
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
+use crate::expiry::ExpiryWatch;
 use crate::keeper::Keeper;
 use crate::maintenance::Maintenance;
 use crate::order::SharedOrder;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub partition_limit: SharedLimit,
     pub leaf_limit: SharedLimit,
     pub order: SharedOrder,
+    pub expiry_watch: Arc<ExpiryWatch>,
 }
 
 /// All databases, by name.

@@ -9,6 +9,7 @@ use storage::{ShardEdit, ShardPurge};
 use crate::Error;
 use crate::catalogue::DatabaseUuid;
 use crate::database::Database;
+use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 use crate::update::WriteTiming;
 
@@ -85,4 +86,6 @@ pub enum Property {
     PurgedInfosLimit(u64),
     /// How long deleted documents are kept; `None` for the server's setting.
     DeletedDocumentTtl(Option<Ttl>),
+    /// When documents expire; `None` for never.
+    Expiry(Option<Expiry>),
 }

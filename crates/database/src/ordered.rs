@@ -145,6 +145,7 @@ impl Databases {
                     Property::RevsLimit(record.revs_limit),
                     Property::PurgedInfosLimit(record.purged_infos_limit),
                     Property::DeletedDocumentTtl(record.deleted_document_ttl),
+                    Property::Expiry(record.expiry),
                 ],
                 name,
             });

@@ -129,6 +129,7 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
                 purged_infos_limit: PURGED_INFOS_LIMIT,
                 // The lost record may have said so, whatever the default is.
                 deleted_document_ttl: Ttl::parse("infinity"),
+                expiry: None,
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),

@@ -162,6 +162,15 @@ impl Database {
             .await
     }
 
+    /// Refuses clients' edits that the database's properties and limits do not allow.
+    fn refuse_unacceptable(
+        &self,
+        edits: Vec<Result<EditDoc, Outcome>>,
+        mode: EditMode,
+    ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
+        self.refuse_overflows(self.refuse_invalid_times(edits, mode), mode)
+    }
+
     /// Attachments that an edit keeps are looked up here.
     async fn be_fresh_for(&self, edits: &[EditDoc]) -> Result<(), Error> {
         let keeps = |edit: &EditDoc| edit.attachments.is_some() || !edit.files.is_empty();
@@ -178,7 +187,7 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
-        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
+        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode)?);
         // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
         let designs = match self.is_ordered() {
             true => Some(self.designs_hash()?),
@@ -229,7 +238,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(completed(edits, mode), mode).await?;
-        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
+        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode)?);
         let done = self.commit(edits, &held, mode, (durability, None));
         let (done, timing) = done.await?;
         Ok((join(unresolved, done), timing))

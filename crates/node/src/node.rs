@@ -14,6 +14,7 @@ use replicator::Replicator;
 
 use crate::auto_purge::AutoPurge;
 use crate::backups::Backups;
+use crate::expirer::Expirer;
 use crate::memory::MemoryPlan;
 use crate::replication::Surroundings;
 use crate::settings;
@@ -32,6 +33,8 @@ pub struct Node {
     pub backups: Arc<Backups>,
     /// Purges of documents that were deleted long ago.
     pub auto_purge: Arc<AutoPurge>,
+    /// Deletions and purges of documents that have expired.
+    pub expirer: Arc<Expirer>,
     /// The server's id, of `[couchdb] uuid`.
     pub uuid: String,
     /// Its name among the nodes of a cluster, of `[couchdb] node_name`.
@@ -73,6 +76,14 @@ impl Node {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             backups: Backups::new(databases.clone(), config.clone(), uuid.clone()),
             auto_purge: AutoPurge::new(me.clone()),
+            expirer: {
+                let node = me.clone();
+                let is_first = move || {
+                    node.upgrade()
+                        .is_some_and(|node: Arc<Node>| node.is_first())
+                };
+                Expirer::new(&databases, is_first)
+            },
             databases,
             auth,
             uuid,
@@ -122,6 +133,11 @@ impl Node {
     /// Its membership in a cluster; `None` when it is alone.
     pub fn member(&self) -> Option<&Arc<Member>> {
         self.member.get()
+    }
+
+    /// Whether this node has the tasks of a cluster that one node performs.
+    pub(crate) fn is_first(&self) -> bool {
+        self.member().is_none_or(|member| member.is_first())
     }
 
     /// Sets the addresses of the listening sockets.

@@ -8,6 +8,7 @@ use index::Spec;
 use serde_json::Value;
 use storage::{Body, IdIter, Keyspace, Record, Row, ShardNumber, Signature, Snapshot, seq_key};
 
+use crate::expiry;
 use crate::views::Design;
 
 /// The definition of the indexes of a signature, and the design documents that have it.
@@ -62,6 +63,14 @@ impl Designs {
             });
             of.ids.push(design.id);
         }
+    }
+
+    /// Adds the index of expiry times, which no design document defines.
+    pub fn add_expiry(&mut self, member: &str) {
+        let spec = Arc::new(expiry::spec(member));
+        let ids = vec![expiry::NAME.to_owned()];
+        self.views
+            .insert(spec.signature(), OfSignature { ids, spec });
     }
 
     pub fn of(&self, signature: &Signature) -> Option<&OfSignature> {

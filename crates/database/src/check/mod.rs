@@ -152,11 +152,14 @@ impl Check {
 
     fn database(&mut self, db: &Known, owned: &Owned) {
         self.report.totals.databases += 1;
-        let designs = Designs::read(
+        let mut designs = Designs::read(
             self.of.snapshot(),
             &db.record.shards,
             (db.record.partitioned, self.time_zone.as_str()),
         );
+        if let Some(expiry) = &db.record.expiry {
+            designs.add_expiry(expiry.member());
+        }
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {
             let at = At {

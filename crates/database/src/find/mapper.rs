@@ -10,7 +10,9 @@ use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
 use mango::{Definition, Found, Lift, Limits, TextDefinition, TextKind};
 
-/// Languages, with Mango indexes as an additional one.
+use crate::expiry::{self, ExpiryMapper};
+
+/// Languages, and the indexes that have native map functions.
 #[derive(Debug)]
 pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
 
@@ -20,6 +22,9 @@ impl Languages for WithIndexes {
     }
 
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        if group.language == expiry::LANGUAGE {
+            return Ok(Box::new(ExpiryMapper::new(group)));
+        }
         if group.language != LANGUAGE {
             return self.0.mapper(group);
         }

@@ -99,6 +99,23 @@ impl Design {
         }
     }
 
+    /// Returns the views of an index that no design document defines. `id` is its name in logs.
+    pub(crate) fn without_document(id: &str, spec: Spec) -> Design {
+        Design {
+            id: id.to_owned(),
+            rev: document::Rev {
+                generation: 0,
+                hash: document::RevHash::Text(Box::default()),
+            },
+            language: spec.language.clone(),
+            signature: spec.signature(),
+            spec: Arc::new(spec),
+            views: HashMap::new(),
+            texts: HashMap::new(),
+            autoupdate: false,
+        }
+    }
+
     /// The view of this name.
     pub fn view(&self, name: &str) -> Option<ViewAt> {
         self.views.get(name).copied()

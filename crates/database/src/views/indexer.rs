@@ -17,6 +17,7 @@ use super::{Design, Updates};
 use crate::database::Database;
 use crate::maintenance::about_database;
 use crate::opened::Opened;
+use crate::update::blocking;
 use crate::{Error, Task, unix_seconds};
 
 /// Most concurrent builds; others wait.
@@ -31,8 +32,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(1000);
 pub(crate) trait Upkept: Send + Sync {
     /// The database's name.
     fn database(&self) -> &Arc<str>;
-    /// The design document's id.
+    /// The design document's id, or the name of an index without one.
     fn design(&self) -> &str;
+    /// Whether a design document defines it.
+    fn has_design(&self) -> bool {
+        true
+    }
     /// Its name among those of its design document, if it has one of its own.
     fn index(&self) -> Option<&str> {
         None
@@ -200,7 +205,7 @@ impl Indexer {
                 running.map(|p| Task {
                     kind: index.kind(),
                     database: index.database().to_string(),
-                    design_document: Some(index.design().to_owned()),
+                    design_document: index.has_design().then(|| index.design().to_owned()),
                     index: index.index().map(str::to_owned),
                     done: p.done.load(Relaxed),
                     total: p.total.load(Relaxed),
@@ -424,6 +429,38 @@ impl Shared {
             }
         }
         Ok(true)
+    }
+}
+
+impl Database {
+    /// Has the indexes updated that are kept current in the background, and waits for them. One that cannot be updated is left
+    /// as it is.
+    ///
+    /// # Errors
+    /// The design documents cannot be read.
+    pub async fn catch_up_indexes(self: &Arc<Self>) -> Result<(), Error> {
+        let db = self.clone();
+        let all = blocking(move || {
+            let designs = db.all_designs()?;
+            let kept = designs.iter().filter(|design| design.autoupdate);
+            let all = kept.flat_map(|design| indexes_of(&db, design));
+            Ok(all.collect::<Vec<_>>())
+        });
+        for index in all.await? {
+            let before = {
+                let updates = index.updates().borrow();
+                if updates.is_backing_off() {
+                    continue;
+                }
+                updates.ended
+            };
+            // The second update from here on begins after this.
+            let reached = || index.is_current(self) || index.updates().borrow().ended > before + 1;
+            if let Err(e) = self.wait_for_update(index.clone(), reached).await {
+                tracing::debug!(db = %self.name(), design = %index.design(), error = %e, "an index is not current");
+            }
+        }
+        Ok(())
     }
 }
 

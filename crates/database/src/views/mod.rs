@@ -28,6 +28,7 @@ pub use rows::ViewRows;
 pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
+use crate::expiry;
 use crate::find::{FindUses, Scans};
 use crate::text::{DatabaseTexts, TextTurns};
 use crate::{Error, Read, ReadOptions, counters};
@@ -207,7 +208,14 @@ impl Upkept for ViewIndex {
     }
 
     fn kind(&self) -> &'static str {
-        "indexer"
+        match self.has_design() {
+            true => "indexer",
+            false => "expiry_index",
+        }
+    }
+
+    fn has_design(&self) -> bool {
+        self.design != expiry::NAME
     }
 
     fn updates(&self) -> &watch::Sender<Updates> {
@@ -407,20 +415,7 @@ impl Database {
     /// Waits until the index holds everything that the database held at the call.
     pub async fn update_view(self: &Arc<Self>, index: &Arc<ViewIndex>) -> Result<(), Error> {
         index.waiting.fetch_add(1, Relaxed);
-        let wanted: Vec<(u64, u64)> = self
-            .all_shards()
-            .iter()
-            .map(|s| s.meta())
-            .map(|m| (m.update_seq, m.purge_seq))
-            .collect();
-        let reached = || {
-            index
-                .shards
-                .iter()
-                .map(|i| i.progress_seqs())
-                .zip(&wanted)
-                .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
-        };
+        let reached = self.reaches_present(index.clone());
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
         waited
@@ -447,6 +442,28 @@ impl Database {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the index of expiry times holds everything that the database held at the call. May be dropped.
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_expiry_index(
+        self: &Arc<Self>,
+        index: &Arc<ViewIndex>,
+    ) -> Result<(), Error> {
+        let reached = self.reaches_present(index.clone());
+        self.wait_for_update(index.clone(), reached).await
+    }
+
+    /// Returns a function that returns whether the index holds everything that the database holds now.
+    fn reaches_present(&self, index: Arc<ViewIndex>) -> impl Fn() -> bool + use<> {
+        let metas = self.all_shards().iter().map(|s| s.meta());
+        let wanted: Vec<(u64, u64)> = metas.map(|m| (m.update_seq, m.purge_seq)).collect();
+        move || {
+            let at = index.shards.iter().map(|i| i.progress_seqs());
+            at.zip(&wanted).all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
+        }
     }
 
     /// Whether the index holds everything that the database does.
@@ -531,14 +548,16 @@ impl Database {
         });
     }
 
-    /// The signatures of all indexes, of views and of texts, that design documents name.
+    /// The signatures of all indexes, of views and of texts, that design documents name, and of the index of expiry times.
     pub(crate) fn used_signatures(&self) -> Result<HashSet<Signature>, Error> {
         let designs = self.all_designs()?;
         let texts = designs.iter().flat_map(|d| d.texts());
         let views = designs.iter().filter(|d| d.has_views());
+        let times = self.expiry().map(|of| expiry::signature(of.member()));
         Ok(views
             .map(|d| d.signature)
             .chain(texts.map(|t| t.signature()))
+            .chain(times)
             .collect())
     }
 
@@ -549,11 +568,27 @@ impl Database {
             return self.if_live(Err(Error::NoDatabase));
         }
         let used = self.used_signatures()?;
+        self.drop_indexes_of(|signature| !used.contains(signature))
+    }
+
+    /// Drops the index of expiry times of a member that is not the database's any more. Blocks.
+    pub(crate) fn drop_expiry_index(&self, member: &str) -> Result<(), Error> {
+        let closed = self.views.changing.lock();
+        // The indexes of a database that is deleted or replaced go with its shards.
+        if !*closed {
+            let unused = expiry::signature(member);
+            self.drop_indexes_of(|signature| *signature == unused)?;
+        }
+        Ok(())
+    }
+
+    /// Drops indexes of these signatures, except text indexes. The caller sees to it that none is opened meanwhile.
+    fn drop_indexes_of(&self, is_unused: impl Fn(&Signature) -> bool) -> Result<usize, Error> {
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {
                 // Those with folders are of texts, which have a clean-up of their own.
-                if used.contains(&signature) || self.store().folder(number).exists() {
+                if !is_unused(&signature) || self.store().folder(number).exists() {
                     continue;
                 }
                 let open = self.views.indexes.lock().remove(&signature);

@@ -1,6 +1,6 @@
 //! A database itself: creation, information, properties, purges, maintenance.
 
-use database::Ttl;
+use database::{Database, ExpiredDocuments, Expiry, Ttl};
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
@@ -144,25 +144,73 @@ pub fn purged_infos(access: &Access) -> Answer {
 
 pub async fn auto_purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     if req.method != "PUT" {
-        let mut own = Map::new();
-        if let Some(ttl) = access.db.deleted_document_ttl() {
-            own.insert("deleted_document_ttl".into(), ttl.as_str().into());
-        }
-        return Ok(Reply::json(200, &own.into()));
+        return Ok(Reply::json(200, &auto_purge_json(&access.db)));
     }
     req.require_json()?;
-    let mut ttl = None;
-    for (name, value) in req.json_object().await? {
-        if name != "deleted_document_ttl" {
-            return Err(ApiError::bad_request("invalid auto purge property"));
-        }
-        let parsed = value.as_str().and_then(Ttl::parse);
-        let reason = "deleted_document_ttl must be a valid string";
-        ttl = Some(parsed.ok_or_else(|| ApiError::bad_request(reason))?);
-    }
+    let (ttl, expiry) = auto_purge_properties(req.json_object().await?)?;
     access.db.set_deleted_document_ttl(ttl).await?;
+    // Only where it differs: nodes with an older program do not know it, and need not while it is not used. What other nodes
+    // set was applied here before the change above.
+    if access.db.expiry() != expiry {
+        access.db.set_expiry(expiry).await?;
+    }
     app.node.auto_purge.wake();
     Ok(Reply::json_bytes(201, "{\"ok\":true}\n"))
+}
+
+fn auto_purge_json(db: &Database) -> Value {
+    let mut own = Map::new();
+    if let Some(ttl) = db.deleted_document_ttl() {
+        own.insert("deleted_document_ttl".into(), ttl.as_str().into());
+    }
+    if let Some(expiry) = db.expiry() {
+        own.insert("expires_at".into(), expiry.member().into());
+        own.insert("expired_documents".into(), expiry.then().as_str().into());
+    }
+    own.into()
+}
+
+/// Reads the body of a `PUT`: what it does not name is removed.
+fn auto_purge_properties(
+    body: Map<String, Value>,
+) -> Result<(Option<Ttl>, Option<Expiry>), ApiError> {
+    let (mut ttl, mut member, mut then) = (None, None, None);
+    for (name, value) in body {
+        let text = value.as_str();
+        let is_valid = match name.as_str() {
+            "deleted_document_ttl" => {
+                ttl = text.and_then(Ttl::parse);
+                ttl.is_some()
+            }
+            "expires_at" => {
+                member = text.map(str::to_owned);
+                member.is_some()
+            }
+            "expired_documents" => {
+                then = text.and_then(ExpiredDocuments::parse);
+                then.is_some()
+            }
+            _ => return Err(ApiError::bad_request("invalid auto purge property")),
+        };
+        if !is_valid {
+            let wanted = match name.as_str() {
+                "expired_documents" => "\"delete\" or \"purge\"",
+                _ => "a valid string",
+            };
+            return Err(ApiError::bad_request(format!("{name} must be {wanted}")));
+        }
+    }
+    let Some(member) = member else {
+        let reason = "expired_documents needs expires_at";
+        return match then {
+            None => Ok((ttl, None)),
+            Some(_) => Err(ApiError::bad_request(reason)),
+        };
+    };
+    let reason = "expires_at must be the name of a member of documents, of at most 256 bytes and without a leading underscore";
+    let expiry = Expiry::new(&member, then.unwrap_or_default());
+    let expiry = expiry.ok_or_else(|| ApiError::bad_request(reason))?;
+    Ok((ttl, Some(expiry)))
 }
 
 pub async fn time_seq(app: &App, req: &Request, access: &Access) -> Answer {

@@ -1,7 +1,7 @@
 //! Entries of the control slot: changes of cluster-wide state.
 
 use cluster::NodeId;
-use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
+use database::{DatabaseUuid, Expiry, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
 /// A change of cluster-wide state. The proposer fills in all random values and times.
@@ -92,6 +92,9 @@ pub struct CataloguedDatabase {
     /// How long deleted documents are kept, where that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document_ttl: Option<Ttl>,
+    /// When documents expire, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiry>,
     /// The catalogue version that first contained it.
     #[serde(default)]
     pub since: u64,
@@ -113,6 +116,7 @@ impl CataloguedDatabase {
             revs_limit: None,
             purged_infos_limit: None,
             deleted_document_ttl: None,
+            expiry: None,
             since: 0,
             is_going: false,
         }
@@ -131,13 +135,14 @@ impl CataloguedDatabase {
     }
 
     /// Returns all properties that can be changed.
-    pub fn properties(&self) -> [Property; 4] {
+    pub fn properties(&self) -> [Property; 5] {
         let purged_infos_limit = self.purged_infos_limit;
         [
             Property::Security(self.security.clone()),
             Property::RevsLimit(self.revs_limit.unwrap_or(REVS_LIMIT)),
             Property::PurgedInfosLimit(purged_infos_limit.unwrap_or(PURGED_INFOS_LIMIT)),
             Property::DeletedDocumentTtl(self.deleted_document_ttl.clone()),
+            Property::Expiry(self.expiry.clone()),
         ]
     }
 }
@@ -154,6 +159,8 @@ pub enum PropertyChange {
     PurgedInfosLimit(u64),
     /// How long deleted documents are kept; `None` for what the settings of the nodes say. Programs of before do not know it.
     DeletedDocumentTtl(Option<Ttl>),
+    /// When documents expire; `None` for never. Programs of before do not know it.
+    Expiry(Option<Expiry>),
 }
 
 impl From<Property> for PropertyChange {
@@ -163,6 +170,7 @@ impl From<Property> for PropertyChange {
             Property::RevsLimit(limit) => PropertyChange::RevsLimit(limit),
             Property::PurgedInfosLimit(limit) => PropertyChange::PurgedInfosLimit(limit),
             Property::DeletedDocumentTtl(ttl) => PropertyChange::DeletedDocumentTtl(ttl),
+            Property::Expiry(expiry) => PropertyChange::Expiry(expiry),
         }
     }
 }
@@ -174,6 +182,7 @@ impl From<PropertyChange> for Property {
             PropertyChange::RevsLimit(limit) => Property::RevsLimit(limit),
             PropertyChange::PurgedInfosLimit(limit) => Property::PurgedInfosLimit(limit),
             PropertyChange::DeletedDocumentTtl(ttl) => Property::DeletedDocumentTtl(ttl),
+            PropertyChange::Expiry(expiry) => Property::Expiry(expiry),
         }
     }
 }

@@ -297,6 +297,7 @@ impl ControlState {
             PropertyChange::RevsLimit(limit) => database.revs_limit = Some(limit),
             PropertyChange::PurgedInfosLimit(limit) => database.purged_infos_limit = Some(limit),
             PropertyChange::DeletedDocumentTtl(ttl) => database.deleted_document_ttl = ttl,
+            PropertyChange::Expiry(expiry) => database.expiry = expiry,
         }
         let row = (named(DATABASE, &name), Some(text(&*database)));
         Ok((vec![row], Effect::Change { name, uuid, change }))

@@ -71,6 +71,8 @@ async fn third_is_behind() -> Nodes {
     db.set_revs_limit(7).await.unwrap();
     let ttl = database::Ttl::parse("30_days");
     db.set_deleted_document_ttl(ttl).await.unwrap();
+    let expiry = database::Expiry::new("until", database::ExpiredDocuments::Purge);
+    db.set_expiry(expiry).await.unwrap();
     nodes.agree(&[1, 2]).await;
     nodes
 }

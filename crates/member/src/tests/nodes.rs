@@ -438,6 +438,7 @@ impl Nodes {
                 assert_eq!(a.security(), b.security());
                 assert_eq!(a.revs_limit(), b.revs_limit());
                 assert_eq!(a.deleted_document_ttl(), b.deleted_document_ttl());
+                assert_eq!(a.expiry(), b.expiry());
                 same_shards(&a, &b);
                 assert_eq!(listing(&a), listing(&b), "{name} at {id}");
             }

@@ -8,7 +8,7 @@ pub mod counters;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use config::settings::{CouchAutoPurgePlugin, LogLevel};
 use database::{Database, Error, OldChanges, Task, Ttl, WorkOwner};
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::clock::{Clock, unix_s};
 use crate::node::Node;
 
 /// Minimum time between two rounds, whatever the settings are.
@@ -26,8 +27,6 @@ const CONTINUE_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of revisions that one round purges in a shard, so that other databases wait only
 /// a moment for their turn, whatever limit the database has.
 const REVS_A_ROUND_MAX: u64 = 2_500;
-/// A round is skipped after the clock moved further than this, beyond the elapsed time.
-const CLOCK_MOVE_MAX: Duration = Duration::from_secs(3600);
 
 /// Purges the deleted documents of a server.
 pub struct AutoPurge {
@@ -166,7 +165,7 @@ impl AutoPurge {
                     break;
                 }
                 let kept_s = db.keeps_deleted_s(round.default_ttl.as_ref());
-                if db.uuid() != old.uuid || kept_s != Some(old.kept_s) || !purges(node) {
+                if db.uuid() != old.uuid || kept_s != Some(old.kept_s) || !node.is_first() {
                     self.wake();
                     return Ok(());
                 }
@@ -208,22 +207,16 @@ fn task(name: &str, total: u64) -> Task {
     }
 }
 
-/// Whether this node purges: in a cluster, one does it for all.
-fn purges(node: &Node) -> bool {
-    node.member().is_none_or(|member| member.is_first())
-}
-
 /// Begins a round immediately, and others periodically or when a setting or a time to live changes.
 async fn run(of: Arc<AutoPurge>) {
-    let mut clock = (Instant::now(), SystemTime::now());
+    let mut clock = Clock::default();
     loop {
         let Some(node) = of.node.upgrade() else {
             return;
         };
-        let is_steady = has_moved_steadily(&mut clock);
-        if !is_steady {
+        if !clock.has_moved_steadily() {
             tracing::warn!("the clock was set: documents are purged from the next round on");
-        } else if purges(&node) {
+        } else if node.is_first() {
             of.round(&node).await;
         }
         let repeat = Duration::from_secs(node.settings().couch_auto_purge_plugin.repeat);
@@ -237,18 +230,6 @@ async fn run(of: Arc<AutoPurge>) {
             () = tokio::time::sleep(pause.max(REPEAT_MIN)) => {}
         }
     }
-}
-
-/// Returns whether the clock has moved as far as time has elapsed since the last call.
-fn has_moved_steadily(last: &mut (Instant, SystemTime)) -> bool {
-    let now = (Instant::now(), SystemTime::now());
-    let expected = last.1 + (now.0 - last.0);
-    let moved = match now.1.duration_since(expected) {
-        Ok(ahead) => ahead,
-        Err(behind) => behind.duration(),
-    };
-    *last = now;
-    moved < CLOCK_MOVE_MAX
 }
 
 /// Purges a part of a shard, from one seq to another: answers up to which seq, and how many revisions.
@@ -312,11 +293,6 @@ fn report(settings: &CouchAutoPurgePlugin, name: &str, revs: u64) {
         LogLevel::Warning => tracing::warn!(db = name, revs, dry_run, "purged deleted documents"),
         _ => tracing::error!(db = name, revs, dry_run, "purged deleted documents"),
     }
-}
-
-fn unix_s() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -151,6 +151,7 @@ fn begin_background(app: &App, replication: &tokio::runtime::Runtime) {
     node.replicator.run_jobs_on(replication.handle().clone());
     node.backups.run_on(replication.handle());
     node.auto_purge.run_on(replication.handle());
+    node.expirer.run_on(replication.handle());
 }
 
 /// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it

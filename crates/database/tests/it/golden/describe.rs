@@ -29,6 +29,11 @@ pub fn stale(databases: &Databases) -> Vec<(String, String)> {
             stale.push((db.name().to_string(), design.to_owned()));
         }
     });
+    for (db, index) in expiry_indexes(databases) {
+        if !db.view_is_current(&index) {
+            stale.push((db.name().to_string(), "expiry".to_owned()));
+        }
+    }
     stale
 }
 
@@ -38,9 +43,20 @@ pub async fn index(databases: &Databases) {
     for_each_view_index(databases, |db, _, index| {
         all.push((db.clone(), index.clone()))
     });
+    all.extend(expiry_indexes(databases));
     for (db, index) in all {
         db.update_view(&index).await.unwrap();
     }
+}
+
+fn expiry_indexes(databases: &Databases) -> Vec<(Arc<Database>, Arc<ViewIndex>)> {
+    let all = databases.with_expiry().unwrap().into_iter();
+    all.map(|name| {
+        let db = databases.get(&name).unwrap();
+        let index = db.expiry_index(&db.expiry().unwrap()).unwrap();
+        (db, index)
+    })
+    .collect()
 }
 
 pub fn for_each_view_index(
@@ -73,6 +89,21 @@ pub async fn describe(databases: &Databases) -> Value {
 }
 
 async fn database(db: &Arc<Database>) -> Value {
+    let mut described = described(db).await;
+    // Older stores have none.
+    if let Some(expiry) = db.expiry() {
+        let index = db.expiry_index(&expiry).unwrap();
+        let due = db.due(&index, u64::MAX, 10_000).unwrap();
+        let documents = due.documents.into_iter();
+        let documents: Vec<Value> = documents
+            .map(|of| json!([of.at_unix_s, of.id.as_str(), of.rev.to_string()]))
+            .collect();
+        described["expiring"] = json!({ "documents": documents, "invalid": due.invalid });
+    }
+    described
+}
+
+async fn described(db: &Arc<Database>) -> Value {
     json!({
         "info": info(db),
         "changes": changes(db),
@@ -108,6 +139,9 @@ fn info(db: &Database) -> Value {
     // Older stores have none.
     if let Some(ttl) = db.deleted_document_ttl() {
         described["deleted_document_ttl"] = ttl.as_str().into();
+    }
+    if let Some(expiry) = db.expiry() {
+        described["expiry"] = json!([expiry.member(), expiry.then().as_str()]);
     }
     let bins = db.time_seq().unwrap().into_iter();
     let bins = bins.filter(|(_, bins)| !bins.is_empty());

@@ -10,6 +10,7 @@ mod write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use database::ExpiredDocuments;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 /// The store that this version writes. In `settee-1` all contents of attachments are under the
 /// first shard, and databases have no uuid.
-const CURRENT: &str = "settee-1-times";
+const CURRENT: &str = "settee-1-expiry";
 
 /// Stores of when JavaScript reduce functions of several databases shared their globals: indexes with such functions are rebuilt.
 const SHARED_GLOBALS: [&str; 3] = ["settee-1", "settee-1-contents", "settee-1-system"];
@@ -196,6 +197,41 @@ fn a_kept_store_is_written_on() {
             assert_eq!(db.info().unwrap().doc_count, before.doc_count + 1);
             describe::assert_indexed(&databases);
         });
+        databases.close();
+    }
+}
+
+/// Documents of older programs get an index of their expiry times.
+#[test]
+fn documents_of_kept_stores_expire_once_the_property_is_set() {
+    for name in kept() {
+        let dir = unpacked(&name);
+        let databases = write::open(dir.path(), true);
+        runtime().block_on(async {
+            let db = databases.get("one").unwrap();
+            assert_eq!(db.expiry(), None, "{name}");
+            let before = db.info().unwrap();
+            write::expire(&db).await;
+            describe::index(&databases).await;
+            let index = db.expiry_index(&db.expiry().unwrap()).unwrap();
+            let due = db.due(&index, 4_000_000_007, 1000).unwrap();
+            let ids = due.documents.iter().map(|of| of.id.as_str());
+            let expected = [0, 2, 4, 6].map(|n| format!("expiring-{n:02}"));
+            assert_eq!(ids.collect::<Vec<_>>(), expected, "{name}");
+            let purged = db.expire(ExpiredDocuments::Purge, due.documents).await;
+            assert_eq!(purged.unwrap(), 4);
+            let count = before.doc_count + 21 - 4;
+            assert_eq!(db.info().unwrap().doc_count, count, "{name}");
+            describe::index(&databases).await;
+        });
+        databases.close();
+        drop(databases);
+        let databases = write::open(dir.path(), false);
+        describe::assert_indexed(&databases);
+        let db = databases.get("one").unwrap();
+        let index = db.expiry_index(&db.expiry().unwrap()).unwrap();
+        let due = db.due(&index, u64::MAX, 1000).unwrap();
+        assert_eq!((due.documents.len(), due.invalid), (16, 1), "{name}");
         databases.close();
     }
 }

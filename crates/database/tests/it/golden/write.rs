@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use database::{
-    CreateOptions, Database, Databases, Durability, EditMode, Options, Outcome, Read, ReadDoc,
-    SinkOptions, StoreOptions, Ttl,
+    CreateOptions, Database, Databases, Durability, EditMode, ExpiredDocuments, Expiry, Options,
+    Outcome, Read, ReadDoc, SinkOptions, StoreOptions, Ttl,
 };
 use document::{Attachment, DocId, EditDoc, Rev};
 use serde_json::{Value, json};
@@ -54,6 +54,9 @@ pub async fn write(dir: &Path) -> Value {
             let ttl = Ttl::parse("30_days");
             db.set_deleted_document_ttl(ttl).await.unwrap();
         }
+        if name == "three" {
+            expire(&db).await;
+        }
         // Sorted files first, and changes after them.
         describe::index(&databases).await;
         compact(&db);
@@ -65,6 +68,23 @@ pub async fn write(dir: &Path) -> Value {
     let all = describe::describe(&databases).await;
     databases.close();
     all
+}
+
+/// Documents that expire, most of them when the test is long forgotten, and one that never does since its time is invalid.
+pub async fn expire(db: &Arc<Database>) {
+    let mut edits: Vec<EditDoc> = (0..20u64)
+        .map(|n| {
+            let at = match n % 2 {
+                0 => json!(4_000_000_000 + n),
+                _ => json!(format!("21{n:02}-01-01T00:00:00+02:00")),
+            };
+            doc(&json!({ "_id": format!("expiring-{n:02}"), "expires_at": at }).to_string())
+        })
+        .collect();
+    edits.push(doc(r#"{"_id":"expiring-never","expires_at":"soon"}"#));
+    edit(db, edits).await;
+    let expiry = Expiry::new("expires_at", ExpiredDocuments::Purge);
+    db.set_expiry(expiry).await.unwrap();
 }
 
 /// Databases of the system, as a server with users and replications has them.

@@ -1,7 +1,9 @@
 //! Metrics that CouchDB does not have, of one number each.
 
+use std::time::SystemTime;
+
 use database::counters as of_databases;
-use node::backup_counters as of_backups;
+use node::{backup_counters as of_backups, expiry_counters as of_expiry};
 use telemetry::trace::{FAILED, MADE, SENT};
 
 use super::List;
@@ -54,6 +56,7 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
     failures(list, app);
     traces(list);
     backups(list, app);
+    expiry(list, app);
     text_indexes(list, app);
     gauges(list, app, c);
 }
@@ -136,6 +139,42 @@ fn backups(list: &mut List, app: &App) {
             "settee/backups/last_failure_unix_seconds",
             "when the last backup failed, in seconds since 1970, while none was made after it; otherwise 0",
             failed.map_or(0, |of| backup::unix_s(of.ended)),
+        ),
+    ]);
+}
+
+fn expiry(list: &mut List, app: &App) {
+    list.counters([
+        (
+            "settee/expiry/deleted",
+            "number of expired documents that were deleted",
+            of_expiry::DELETED.get(),
+        ),
+        (
+            "settee/expiry/purged",
+            "number of expired documents that were purged",
+            of_expiry::PURGED.get(),
+        ),
+    ]);
+    let all = app.node.expirer.facts();
+    let facts = || all.iter().map(|(_, facts)| facts);
+    let now = backup::unix_s(SystemTime::now());
+    let overdue = facts().filter_map(|facts| facts.overdue_unix_s).min();
+    list.gauges([
+        (
+            "settee/expiry/databases",
+            "databases whose documents expire",
+            facts().count() as u64,
+        ),
+        (
+            "settee/expiry/invalid",
+            "documents with an invalid time, which never expire",
+            facts().map(|facts| facts.invalid).sum(),
+        ),
+        (
+            "settee/expiry/overdue_seconds",
+            "seconds since the earliest document expired that is still there; 0 without one",
+            overdue.map_or(0, |at| now.saturating_sub(at)),
         ),
     ]);
 }

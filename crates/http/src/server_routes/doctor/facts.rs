@@ -191,6 +191,8 @@ pub struct Operation {
     pub auto_purge_failures: Vec<(String, String)>,
     /// Automatic purges only search, and purge nothing.
     pub auto_purge_is_dry: bool,
+    /// Databases whose documents expire.
+    pub expiring: Vec<Expiring>,
     /// How long ago the store was last copied; `None` when no copy is known of.
     pub backup_age: Option<Duration>,
     /// Target and reason of the last failure of an automatic backup, if no backup succeeded after
@@ -209,6 +211,19 @@ pub struct Certificate {
     pub name: String,
     /// When it begins and ends, in seconds since 1970, or why that is not known.
     pub times: Result<(u64, u64), String>,
+}
+
+/// A database whose documents expire.
+#[derive(Clone, Debug, Default)]
+pub struct Expiring {
+    /// Its name.
+    pub database: String,
+    /// Number of documents with an invalid time.
+    pub invalid: u64,
+    /// How long ago the earliest document expired that is still there, in seconds.
+    pub overdue_s: u64,
+    /// Why expired documents could not be removed.
+    pub failure: Option<String>,
 }
 
 /// How a user's password is hashed.

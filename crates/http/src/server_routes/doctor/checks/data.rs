@@ -1,9 +1,9 @@
-//! Contents of databases: ids, conflicts, tombstones, garbage.
+//! Contents of databases: ids, conflicts, tombstones, garbage, expired documents.
 
 use serde_json::json;
 
 use super::{Area, Check, times};
-use crate::server_routes::doctor::facts::Database;
+use crate::server_routes::doctor::facts::{Database, Expiring};
 use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent, set};
 
 const RANDOM_DOCUMENTS_MIN: u64 = 100_000;
@@ -220,6 +220,55 @@ fn garbage(db: &Database, compacts_itself: bool) -> Option<Finding> {
     })
 }
 
+/// An expired document that is still there after this is overdue.
+const OVERDUE_S: u64 = 60;
+
+pub const EXPIRY: Check = Check {
+    id: "expiry",
+    area: Area::Data,
+    title: "documents that expire",
+    looks_at: "databases with `expires_at` in `_auto_purge`: expired documents that are still there, and documents with an invalid time",
+    finds: || {
+        format!(
+            "warning when a document expired more than {OVERDUE_S} s ago, with the reason if removing it failed; note of documents with an invalid time"
+        )
+    },
+    why: "expired documents are found in views and feeds; those with an invalid time stay forever",
+    look: |facts| {
+        let expiring = &facts.operation.expiring;
+        Ok(expiring.iter().flat_map(of_expiring).collect())
+    },
+};
+
+fn of_expiring(of: &Expiring) -> Vec<Finding> {
+    let db = of.database.as_str();
+    let mut findings = vec![];
+    if of.overdue_s > OVERDUE_S {
+        let reason = of.failure.as_deref();
+        let says = match reason {
+            Some(reason) => format!("expired documents are not removed: {reason}"),
+            None => "expired documents are removed late".to_owned(),
+        };
+        findings.push(
+            Finding::new(Severity::Warning, db, says)
+                .evidence(json!({"overdue_s": of.overdue_s, "reason": reason}))
+                .act("# the server tries again every few seconds; its log has each failure"),
+        );
+    }
+    if of.invalid > 0 {
+        let says = format!(
+            "{} documents have an invalid time and never expire: replicated, or older than the property",
+            of.invalid
+        );
+        findings.push(
+            Finding::new(Severity::Note, db, says)
+                .evidence(json!({"documents": of.invalid}))
+                .act("# correct the member that `_auto_purge` names as expires_at, or delete them"),
+        );
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use database::{Garbage, Sample};
@@ -227,6 +276,30 @@ mod tests {
     use super::super::planted::severities;
     use super::*;
     use crate::server_routes::doctor::facts::{Bulks, Databases, Facts, Operation};
+
+    #[test]
+    fn documents_that_should_be_gone_or_never_expire_are_found() {
+        let of = |overdue_s, invalid, failure: Option<&str>| {
+            let expiring = Expiring {
+                database: "db".into(),
+                invalid,
+                overdue_s,
+                failure: failure.map(str::to_owned),
+            };
+            severities(
+                &EXPIRY,
+                Operation {
+                    expiring: vec![expiring],
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!(of(OVERDUE_S, 0, Some("no majority")), []);
+        assert_eq!(of(OVERDUE_S + 1, 0, None), [Severity::Warning]);
+        assert_eq!(of(0, 1, None), [Severity::Note]);
+        let both = [Severity::Warning, Severity::Note];
+        assert_eq!(of(OVERDUE_S + 1, 7, Some("no majority")), both);
+    }
 
     #[test]
     fn ids_in_order_either_way_are_not_random() {

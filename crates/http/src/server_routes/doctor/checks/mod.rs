@@ -88,6 +88,7 @@ pub static CHECKS: &[Check] = &[
     data::CONFLICTS,
     data::TOMBSTONES,
     data::COMPACTION,
+    data::EXPIRY,
     finds::SCANS,
     finds::EXAMINED,
     views::UNUSED_INDEXES,

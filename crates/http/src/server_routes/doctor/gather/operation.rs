@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::browsers::cors::Cors;
-use crate::server_routes::doctor::facts::{Certificate, Operation, Password, Replication};
+use crate::server_routes::doctor::facts::{
+    Certificate, Expiring, Operation, Password, Replication,
+};
 
 /// Documents of users, and of each replicator database, that are read.
 const DOCUMENTS_MAX: usize = 1_000;
@@ -48,6 +50,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
         not_looked_at,
         auto_purge_failures: auto_purge_failures(app),
         auto_purge_is_dry: settings.couch_auto_purge_plugin.dry_run,
+        expiring: expiring(app, unix_s(now)),
         backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
         backup_failure: backups.failed_since_success().and_then(|failed| {
             // The client of a requested backup gets its error.
@@ -71,6 +74,24 @@ fn auto_purge_failures(app: &App) -> Vec<(String, String)> {
             (db.to_string(), reason)
         })
         .collect()
+}
+
+fn expiring(app: &App, now_unix_s: u64) -> Vec<Expiring> {
+    let facts = app.node.expirer.facts().into_iter();
+    let mut all: Vec<Expiring> = facts
+        .map(|(db, facts)| Expiring {
+            database: db.to_string(),
+            invalid: facts.invalid,
+            overdue_s: facts
+                .overdue_unix_s
+                .map_or(0, |at| now_unix_s.saturating_sub(at)),
+            failure: facts
+                .failure
+                .map(|reason| reason.chars().take(MESSAGE_BYTES_MAX).collect()),
+        })
+        .collect();
+    all.sort_by(|a, b| a.database.cmp(&b.database));
+    all
 }
 
 fn unix_s(time: SystemTime) -> u64 {
