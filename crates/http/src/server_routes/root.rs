@@ -30,6 +30,10 @@ const FEATURES: [&str; 5] = [
 ];
 
 pub fn welcome(app: &App) -> Reply {
+    let mut vendor = json!({"name": "Settee", "version": env!("CARGO_PKG_VERSION")});
+    if app.settings().dev.is_some() {
+        vendor["dev"] = true.into();
+    }
     Reply::json(
         200,
         &json!({
@@ -38,7 +42,7 @@ pub fn welcome(app: &App) -> Reply {
             "git_sha": "settee",
             "uuid": app.node.uuid,
             "features": FEATURES,
-            "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
+            "vendor": vendor,
         }),
     )
 }

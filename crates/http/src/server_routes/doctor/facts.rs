@@ -172,6 +172,8 @@ pub struct Operation {
     pub cors_trusts_all: bool,
     /// What `/_up` tells load balancers keeps them away.
     pub is_in_maintenance: bool,
+    /// It was started with `--dev`.
+    pub needs_no_login: bool,
     /// Compactions are begun when they are due.
     pub compacts_itself: bool,
     /// Indexes that nobody asked for after this are called unused.

@@ -100,6 +100,7 @@ pub static CHECKS: &[Check] = &[
     operation::WEAK_HASHES,
     operation::PLAIN_HTTP,
     operation::CORS,
+    operation::DEV,
     operation::CERTIFICATES,
     operation::AUTO_PURGE,
     operation::BACKUP,
