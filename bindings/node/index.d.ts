@@ -64,6 +64,24 @@ export class SetteeError extends Error {
   readonly reason: string;
 }
 
+/** A source of ids, which never ends: call it, or iterate over it. */
+export interface Ids extends IterableIterator<string> {
+  (): string;
+  /** What each id starts with. */
+  readonly prefix: string;
+}
+
+/**
+ * Ids for documents, made in this process: a prefix and 32 hexadecimal digits. Each is greater than all ids of its kind and prefix that
+ * this process made before; those of different processes differ.
+ */
+export const ids: {
+  /** They start at a random number and grow by random steps, as the server's `sequential` ones do, and do not show when they were made. */
+  sequential(prefix?: string): Ids;
+  /** UUIDs of version 7: ids of different processes are in the order of their milliseconds, as far as the clocks agree. */
+  monotonic(prefix?: string): Ids;
+};
+
 export interface OpenOptions {
   /** Make the directory when it is not there; true unless it is said. */
   create?: boolean;

@@ -214,6 +214,25 @@ parts["changes are read and followed"] = async (folder) => {
   await directory.close();
 };
 
+parts["ids ascend and never repeat"] = async () => {
+  for (const source of [settee.ids.sequential, settee.ids.monotonic]) {
+    const newId = source("status/");
+    const made = Array.from({ length: 1000 }, newId);
+    for (const id of newId) {
+      made.push(id);
+      if (made.length === 2000) break;
+    }
+    made.push(source("status/")(), newId.next().value);
+    assert.deepEqual(made, [...new Set(made)].sort());
+    assert.ok(made.every((id) => id.startsWith("status/") && id.length === 39));
+    assert.deepEqual([source()().length, newId.prefix], [32, "status/"]);
+    for (const wrong of ["_design/", "_", "x".repeat(257), "a\n"]) {
+      assert.throws(() => source(wrong), (error) => error instanceof settee.SetteeError && error.status === 400);
+    }
+    assert.throws(() => source(1), TypeError);
+  }
+};
+
 parts["attachments are streams"] = async (folder) => {
   const directory = await settee.open(folder);
   const db = await directory.create("files");

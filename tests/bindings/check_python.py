@@ -2,10 +2,12 @@
 
 import gc
 import io
+import itertools
 import json
 import math
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -278,6 +280,45 @@ def changes_are_read_and_followed(folder):
         assert list(feed) == [] and 0.1 < time.monotonic() - began < 10
         db.put({"_id": "later"})
         assert [row["id"] for row in feed] == ["later"] and feed.last_seq
+
+
+@part
+def ids_ascend_and_never_repeat(folder):
+    for source in (settee.ids.sequential, settee.ids.monotonic):
+        new_id = source("status/")
+        made = [new_id() for _ in range(1000)] + list(itertools.islice(new_id, 1000)) + [next(source("status/"))]
+        assert made == sorted(set(made)) and all(id.startswith("status/") and len(id) == 39 for id in made)
+        assert len(source()()) == 32 and new_id.prefix == "status/" and repr(new_id).endswith("('status/')")
+        assert pickle.loads(pickle.dumps(new_id))() > made[-1]
+        found, threads = [], []
+        for _ in range(8):
+            threads.append(threading.Thread(target=lambda: found.append([new_id() for _ in range(2000)])))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        assert all(ids == sorted(ids) for ids in found) and len({id for ids in found for id in ids}) == 16_000
+        # A fork has the state of its parent, and must not go on with it.
+        reader, writer = os.pipe()
+        forked = os.fork()
+        if forked == 0:
+            os.write(writer, json.dumps([new_id() for _ in range(500)]).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            others = json.loads(told.read())
+        os.waitpid(forked, 0)
+        own = [new_id() for _ in range(500)]
+        assert len(others) == 500 and others == sorted(others) and not set(others) & set(own)
+        for wrong in ("_design/", "_", "x" * 257, "a\n"):
+            raises(settee.BadRequest, lambda wrong=wrong: source(wrong), status=400)
+        raises(TypeError, lambda: source(1))
+    with settee.open(folder) as directory:
+        db = directory.create("a")
+        new_id = settee.ids.monotonic("m/")
+        written = [db.put({"_id": new_id(), "n": n}).id for n in range(100)]
+        assert [row["id"] for row in db.all_docs()] == written
+    milliseconds = int(settee.ids.monotonic()()[:12], 16)
+    assert abs(milliseconds - time.time() * 1000) < 60_000
 
 
 @part

@@ -38,6 +38,14 @@ async function rows(db: Database): Promise<void> {
   await db.view("d", "v", { limit: "1" });
 }
 
+function made(): void {
+  const newId = ids.sequential("a/");
+  const id: string = newId();
+  for (const other of ids.monotonic()) console.log(other, id, newId.prefix);
+  // @ts-expect-error A prefix is text.
+  ids.sequential(1);
+}
+
 async function files(db: Database): Promise<void> {
   const reader = await db.openAttachment("a", "x", { start: 1 });
   const type: string = reader.contentType;

@@ -10,6 +10,7 @@ mod cancel;
 mod database;
 mod directory;
 mod error;
+mod ids;
 mod rows;
 
 use napi_derive::{module_init, napi};

@@ -10,6 +10,7 @@ mod attachments;
 mod database;
 mod directory;
 mod error;
+mod ids;
 mod json;
 mod rows;
 mod wait;
@@ -25,6 +26,7 @@ fn _settee(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::Feed>()?;
     module.add_class::<attachments::Reader>()?;
     module.add_class::<attachments::Writer>()?;
+    module.add_class::<ids::Ids>()?;
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add("version", env!("CARGO_PKG_VERSION"))
 }

@@ -13,6 +13,7 @@
 //! | [`collation`] | What is the order of a view's keys, and how does it become an order of bytes? |
 //! | [`term`] | Which revision id does an edit get? |
 //! | [`uuid`] | Which id does a document without one get? |
+//! | [`process_ids`] | Which ids does a process give its documents itself? |
 //! | [`varint`] | How are numbers stored? |
 //! | [`fuzz`] | Which properties hold for any bytes? |
 
@@ -22,6 +23,7 @@ pub mod fuzz;
 pub mod id;
 pub mod json;
 pub mod multipart;
+pub mod process_ids;
 pub mod rev;
 pub mod term;
 mod text_list;
@@ -36,6 +38,7 @@ pub use json::{
     BulkDocs, DocError, EditDoc, body_term, has_negative_zero, normalise, parse_bulk_docs,
     parse_document, parse_some_bulk_docs, with_members, write_json_string,
 };
+pub use process_ids::{ID_PREFIX_LENGTH_MAX, PrefixError, ProcessIds, check_id_prefix};
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;
 pub use text_list::TextList;

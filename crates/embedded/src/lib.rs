@@ -18,6 +18,7 @@ mod error;
 mod feed;
 mod finds;
 mod handle;
+mod ids;
 mod options;
 pub mod runtime;
 mod views;
@@ -25,10 +26,12 @@ mod views;
 pub use attachments::{AttachmentInfo, Reader, Writer};
 pub use batch::{Batch, Rows};
 pub use directory::{Database, Directory};
+pub use document::ProcessIds;
 pub use documents::WriteResult;
 pub use error::Error;
 pub use feed::{Feed, Piece};
 pub use handle::Handle;
+pub use ids::Ids;
 
 /// An answer of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
