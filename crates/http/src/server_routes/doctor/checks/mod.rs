@@ -84,6 +84,7 @@ pub static CHECKS: &[Check] = &[
     machine::PERMISSIONS,
     machine::CONFINEMENT,
     data::RANDOM_IDS,
+    data::LONG_IDS,
     data::TINY_BULKS,
     data::CONFLICTS,
     data::TOMBSTONES,
