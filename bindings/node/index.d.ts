@@ -39,6 +39,18 @@ export interface AttachmentStub {
  */
 export type DocumentIn = object | string | Buffer;
 
+/**
+ * What `data` of an attachment in a document of a bulk may be besides text in Base64: bytes, a stream, pieces of bytes, or a function
+ * that returns one of them. It is stored as it is read.
+ */
+export type AttachmentContent = Uint8Array | Readable | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
+/** An attachment of a document of a bulk. */
+export interface AttachmentIn {
+  content_type?: string;
+  data: string | AttachmentContent | (() => AttachmentContent | Promise<AttachmentContent>);
+}
+
 /** A document as it was written. */
 export interface Written {
   id: string;
@@ -337,9 +349,12 @@ export class Database {
   put(document: DocumentIn, options?: WriteOptions): Promise<Written>;
   /** Deletes a document. */
   delete(id: string, rev: string, options?: WriteOptions): Promise<Written>;
-  /** Writes documents in one commit, and answers what became of each, in their order. */
+  /**
+   * Writes documents in one commit, and answers what became of each, in their order. Attachments may be streams: see `AttachmentIn`. An
+   * error of a stream ends the bulk: nothing is written.
+   */
   bulk(documents: DocumentIn[], options?: WriteOptions): Promise<Outcome[]>;
-  /** Writes many documents, as they come. */
+  /** Writes many documents, as they come. Attachments may be streams, as of `bulk`. */
   load(
     documents: Iterable<DocumentIn> | AsyncIterable<DocumentIn>,
     options?: LoadOptions,

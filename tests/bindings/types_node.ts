@@ -1,7 +1,9 @@
 // Looked at by tsc, not run: what the package says of its types, and what it must refuse.
 
 import { Readable } from "node:stream";
-import { open, SetteeError, type Change, type Database, type Row, type Written } from "settee";
+import { ids, open, SetteeError, type Change, type Database, type Row, type Written } from "settee";
+
+import type { AttachmentIn } from "settee";
 
 interface Note {
   text: string;
@@ -51,6 +53,8 @@ async function files(db: Database): Promise<void> {
   const type: string = reader.contentType;
   const writer = await db.createAttachment("a", "x", { contentType: type });
   reader.pipe(writer).on("finish", () => console.log(writer.written?.rev));
+  const file: AttachmentIn = { content_type: "a/b", data: async () => new Uint8Array(1) };
+  await db.bulk([{ _id: "a", _attachments: { file } }]);
   // @ts-expect-error A document is no attachment.
   await db.putAttachment("a", "x", { a: 1 });
 }
@@ -62,6 +66,7 @@ export async function all(): Promise<void> {
     await documents(db);
     await rows(db);
     await files(db);
+    made();
   } catch (failure) {
     if (failure instanceof SetteeError && failure.status === 404) console.log(failure.reason);
   }

@@ -39,6 +39,7 @@ def ids(db: settee.Database) -> None:
 
 
 def files(db: settee.Database) -> None:
+    db.bulk([{"_id": "a", "_attachments": {"x": {"data": io.BytesIO(b"x")}}}])
     with db.open_attachment("a", "x") as reader:
         assert_type(reader.read(), bytes)
         assert_type(reader.content_type, str)

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod attachments;
+mod bulk;
 mod cancel;
 mod database;
 mod directory;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod attachments;
+mod bulk;
 mod database;
 mod directory;
 mod error;
@@ -24,6 +25,7 @@ fn _settee(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<database::Database>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<rows::Feed>()?;
+    module.add_class::<bulk::Bulk>()?;
     module.add_class::<attachments::Reader>()?;
     module.add_class::<attachments::Writer>()?;
     module.add_class::<ids::Ids>()?;

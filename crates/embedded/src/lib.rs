@@ -12,6 +12,7 @@
 
 mod attachments;
 mod batch;
+mod bulk;
 mod directory;
 mod documents;
 mod error;
@@ -25,6 +26,7 @@ mod views;
 
 pub use attachments::{AttachmentInfo, Reader, Writer};
 pub use batch::{Batch, Rows};
+pub use bulk::Bulk;
 pub use directory::{Database, Directory};
 pub use document::ProcessIds;
 pub use documents::WriteResult;
