@@ -288,6 +288,13 @@ def test_data(ctx):
         ctx.report.equal("databases with long ids", set(of("long-ids")), {"long"})
 
 
+@plants("dev")
+def test_no_login(ctx):
+    """A server without logins."""
+    with ctx.server("dev", options=["--dev"]) as server:
+        finds(ctx, told(ctx, server), "dev=warning")
+
+
 @plants("compaction-due")
 def test_garbage(ctx):
     """Superseded revisions that nobody compacts."""
