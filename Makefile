@@ -11,6 +11,7 @@
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
 # make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
+# make bench-ids       the algorithms of generated ids: time, room on disk, compaction
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-units, soak-cluster,
@@ -43,13 +44,13 @@ SOAK_stores = answer_memory attachments auto_purge backups crash_recovery damage
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
   function_overload hostile_functions query_languages node_query_server number_precision worker_confinement
 SOAK_http = api_behaviour authentication authentication_security authorisation client_compatibility client_disconnects connection_limits cors_and_setup couchdb_suites \
-  design_functions function_preview function_security http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
+  design_functions dev_mode function_preview function_security http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
 SOAK_programs = alerts bench_figures bench_workloads bindings client_libraries documentation doctor example_files manual_examples \
   metrics migration packages profiles prose_lint top traces web_interface
 ARGS ?=
 
-.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -191,6 +192,9 @@ bench-ten-million: build
 bench-bindings: bindings
 	@$(binary)
 	@$(env) python3 scripts/bench bindings --binary $(settee) $(BENCH_ARGS)
+
+bench-ids: build
+	@$(env) python3 scripts/bench ids --binary $(settee) $(BENCH_ARGS)
 
 pictures: setup-test
 	@$(binary)

@@ -39,6 +39,18 @@ export interface AttachmentStub {
  */
 export type DocumentIn = object | string | Buffer;
 
+/**
+ * What `data` of an attachment in a document of a bulk may be besides text in Base64: bytes, a stream, pieces of bytes, or a function
+ * that returns one of them. It is stored as it is read.
+ */
+export type AttachmentContent = Uint8Array | Readable | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
+/** An attachment of a document of a bulk. */
+export interface AttachmentIn {
+  content_type?: string;
+  data: string | AttachmentContent | (() => AttachmentContent | Promise<AttachmentContent>);
+}
+
 /** A document as it was written. */
 export interface Written {
   id: string;
@@ -63,6 +75,24 @@ export class SetteeError extends Error {
   /** A sentence for people. */
   readonly reason: string;
 }
+
+/** A source of ids, which never ends: call it, or iterate over it. */
+export interface Ids extends IterableIterator<string> {
+  (): string;
+  /** What each id starts with. */
+  readonly prefix: string;
+}
+
+/**
+ * Ids for documents, made in this process: a prefix and 32 hexadecimal digits. Each is greater than all ids of its kind and prefix that
+ * this process made before; those of different processes differ.
+ */
+export const ids: {
+  /** They start at a random number and grow by random steps, as the server's `sequential` ones do, and do not show when they were made. */
+  sequential(prefix?: string): Ids;
+  /** UUIDs of version 7: ids of different processes are in the order of their milliseconds, as far as the clocks agree. */
+  monotonic(prefix?: string): Ids;
+};
 
 export interface OpenOptions {
   /** Create the directory if it does not exist; true by default. */
@@ -319,9 +349,12 @@ export class Database {
   put(document: DocumentIn, options?: WriteOptions): Promise<Written>;
   /** Deletes a document. */
   delete(id: string, rev: string, options?: WriteOptions): Promise<Written>;
-  /** Writes documents in one commit, and answers what became of each, in their order. */
+  /**
+   * Writes documents in one commit, and answers what became of each, in their order. Attachments may be streams: see `AttachmentIn`. An
+   * error of a stream ends the bulk: nothing is written.
+   */
   bulk(documents: DocumentIn[], options?: WriteOptions): Promise<Outcome[]>;
-  /** Writes many documents, as they come. */
+  /** Writes many documents, as they come. Attachments may be streams, as of `bulk`. */
   load(
     documents: Iterable<DocumentIn> | AsyncIterable<DocumentIn>,
     options?: LoadOptions,

@@ -214,6 +214,25 @@ parts["changes are read and followed"] = async (folder) => {
   await directory.close();
 };
 
+parts["ids ascend and never repeat"] = async () => {
+  for (const source of [settee.ids.sequential, settee.ids.monotonic]) {
+    const newId = source("status/");
+    const made = Array.from({ length: 1000 }, newId);
+    for (const id of newId) {
+      made.push(id);
+      if (made.length === 2000) break;
+    }
+    made.push(source("status/")(), newId.next().value);
+    assert.deepEqual(made, [...new Set(made)].sort());
+    assert.ok(made.every((id) => id.startsWith("status/") && id.length === 39));
+    assert.deepEqual([source()().length, newId.prefix], [32, "status/"]);
+    for (const wrong of ["_design/", "_", "x".repeat(257), "a\n"]) {
+      assert.throws(() => source(wrong), (error) => error instanceof settee.SetteeError && error.status === 400);
+    }
+    assert.throws(() => source(1), TypeError);
+  }
+};
+
 parts["attachments are streams"] = async (folder) => {
   const directory = await settee.open(folder);
   const db = await directory.create("files");
@@ -244,6 +263,53 @@ parts["attachments are streams"] = async (folder) => {
   await refused(() => db.openAttachment("a", "x"), { reason: "Document is missing attachment" });
   await db.deleteAttachment("a", "large", writer.written.rev);
   assert.deepEqual(Object.keys((await db.get("a", { attachments: true }))._attachments).sort(), ["hello.txt", "lines"]);
+  await directory.close();
+};
+
+parts["bulks stream their attachments"] = async (folder) => {
+  const directory = await settee.open(folder);
+  const db = await directory.create("files");
+  const large = randomBytes(3_000_000);
+  const pieces = [large.subarray(0, 1_000_001), large.subarray(1_000_001)];
+  const doc = (id, data) => ({ _id: id, _attachments: { plain: { data: "aGVsbG8=" }, file: { content_type: "image/x", data } } });
+  const sources = {
+    bytes: large,
+    stream: Readable.from(pieces),
+    list: pieces,
+    iterable: (async function* () {
+      yield* pieces;
+    })(),
+    late: async () => Readable.from(pieces),
+  };
+  const docs = Object.entries(sources).map(([id, data]) => doc(id, data));
+  const outcomes = await db.bulk([...docs, { _id: "without" }, '{"_id":"text"}']);
+  assert.deepEqual(outcomes.map((outcome) => outcome.id), [...Object.keys(sources), "without", "text"]);
+  assert.ok(outcomes.every((outcome) => outcome.ok));
+  assert.equal(docs[0]._attachments.file.data, large);
+  for (const id of Object.keys(sources)) {
+    const reader = await db.openAttachment(id, "file");
+    assert.equal(reader.contentType, "image/x");
+    assert.deepEqual(Buffer.concat(await reader.toArray()), large);
+    assert.equal((await (await db.openAttachment(id, "plain")).toArray()).join(""), "hello");
+  }
+  const [text] = await db.bulk([doc("text-file", large.toString("base64"))]);
+  const [stream] = await db.bulk([doc("stream-file", large)]);
+  assert.equal(text.rev, stream.rev);
+  const failing = async function* () {
+    yield Buffer.from("x");
+    throw new Error("given up");
+  };
+  const whole = doc("whole", Buffer.from("x"));
+  await assert.rejects(db.bulk([whole, doc("no", failing())]), /given up/);
+  await assert.rejects(db.bulk([whole, doc("no", Readable.from(["text"]))]), TypeError);
+  await assert.rejects(db.bulk([whole, { _id: "no", _attachments: { a: { follows: true } } }]), TypeError);
+  await refused(() => db.bulk([whole, { _id: "_local/x", _attachments: { a: { data: Buffer.from("x") } } }]), { status: 400 });
+  await refused(() => db.get("whole"), { status: 404 });
+  const many = function* () {
+    for (let n = 0; n < 250; n++) yield doc(`l${n}`, () => Readable.from([Buffer.from(String(n))]));
+  };
+  assert.deepEqual(await db.load(many(), { batch: 100 }), { written: 250, failed: [] });
+  assert.equal((await (await db.openAttachment("l249", "file")).toArray()).join(""), "249");
   await directory.close();
 };
 

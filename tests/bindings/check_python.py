@@ -1,11 +1,14 @@
 """The Python package as people use it, from a wheel that was installed. The suite `bindings` runs this."""
 
+import base64
 import gc
 import io
+import itertools
 import json
 import math
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -281,6 +284,45 @@ def changes_are_read_and_followed(folder):
 
 
 @part
+def ids_ascend_and_never_repeat(folder):
+    for source in (settee.ids.sequential, settee.ids.monotonic):
+        new_id = source("status/")
+        made = [new_id() for _ in range(1000)] + list(itertools.islice(new_id, 1000)) + [next(source("status/"))]
+        assert made == sorted(set(made)) and all(id.startswith("status/") and len(id) == 39 for id in made)
+        assert len(source()()) == 32 and new_id.prefix == "status/" and repr(new_id).endswith("('status/')")
+        assert pickle.loads(pickle.dumps(new_id))() > made[-1]
+        found, threads = [], []
+        for _ in range(8):
+            threads.append(threading.Thread(target=lambda: found.append([new_id() for _ in range(2000)])))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        assert all(ids == sorted(ids) for ids in found) and len({id for ids in found for id in ids}) == 16_000
+        # A fork has the state of its parent, and must not go on with it.
+        reader, writer = os.pipe()
+        forked = os.fork()
+        if forked == 0:
+            os.write(writer, json.dumps([new_id() for _ in range(500)]).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            others = json.loads(told.read())
+        os.waitpid(forked, 0)
+        own = [new_id() for _ in range(500)]
+        assert len(others) == 500 and others == sorted(others) and not set(others) & set(own)
+        for wrong in ("_design/", "_", "x" * 257, "a\n"):
+            raises(settee.BadRequest, lambda wrong=wrong: source(wrong), status=400)
+        raises(TypeError, lambda: source(1))
+    with settee.open(folder) as directory:
+        db = directory.create("a")
+        new_id = settee.ids.monotonic("m/")
+        written = [db.put({"_id": new_id(), "n": n}).id for n in range(100)]
+        assert [row["id"] for row in db.all_docs()] == written
+    milliseconds = int(settee.ids.monotonic()()[:12], 16)
+    assert abs(milliseconds - time.time() * 1000) < 60_000
+
+
+@part
 def attachments_are_files(folder):
     with settee.open(folder) as directory:
         db = directory.create("files")
@@ -318,6 +360,94 @@ def attachments_are_files(folder):
         raises(settee.NotFound, lambda: db.open_attachment("a", "x"), reason="Document is missing attachment")
         gone = db.delete_attachment("a", "large", writer.written.rev)
         assert set(db.get("a", attachments=True)["_attachments"]) == {"hello.txt", "lines"} and gone.rev.startswith("4-")
+
+
+@part
+def bulks_stream_their_attachments(folder):
+    with settee.open(folder) as directory:
+        db = directory.create("files")
+        large = os.urandom(3_000_000)
+        opened = []
+
+        def late():
+            opened.append(io.BytesIO(large))
+            return opened[-1]
+
+        def pieces():
+            yield large[:1_000_001]
+            yield memoryview(large)[1_000_001:]
+
+        def doc(id, data, **more):
+            return {"_id": id, "n": 1, "_attachments": {"plain": {"data": "aGVsbG8="}, "file": {"content_type": "image/x", "data": data}}, **more}
+
+        sources = {
+            "bytes": large,
+            "array": bytearray(large),
+            "file": io.BytesIO(large),
+            "pieces": pieces(),
+            "list": [large[:9], large[9:]],
+            "late": late,
+        }
+        docs = [doc(id, data) for id, data in sources.items()]
+        before = json.dumps([sorted(one["_attachments"]["file"]) for one in docs])
+        outcomes = db.bulk([*docs, {"_id": "without"}, '{"_id":"text"}'])
+        assert [outcome["id"] for outcome in outcomes] == [*sources, "without", "text"] and all(outcome["ok"] for outcome in outcomes), outcomes
+        assert json.dumps([sorted(one["_attachments"]["file"]) for one in docs]) == before, "documents are left as they are"
+        assert opened[0].closed and not sources["file"].closed
+        for id in sources:
+            reader = db.open_attachment(id, "file")
+            assert reader.content_type == "image/x" and reader.read() == large, id
+            assert db.open_attachment(id, "plain").read() == b"hello"
+            assert set(db.get(id)["_attachments"]) == {"file", "plain"}
+        # The same revision as with the bytes in Base64, and stubs beside streams.
+        text = base64.b64encode(large).decode()
+        assert db.bulk([doc("text-file", text)])[0]["rev"] == db.bulk([doc("stream-file", io.BytesIO(large))])[0]["rev"]
+        rev = db.get("bytes")["_rev"]
+        stubs = {"plain": {"stub": True}, "file": {"stub": True}, "more": {"data": b""}}
+        outcome = db.bulk([{"_id": "bytes", "_rev": rev, "_attachments": stubs}, doc("file", b"x"), doc("new", b"x")])
+        assert [one.get("error", one["id"]) for one in outcome] == ["bytes", "conflict", "new"], outcome
+        assert db.open_attachment("bytes", "more").length == 0 and db.open_attachment("bytes", "file").read() == large
+
+        def broken():
+            yield b"x"
+            raise RuntimeError("given up")
+
+        size = len(db)
+        raises(RuntimeError, lambda: db.bulk([doc("whole", b"x"), doc("broken", broken())]))
+        raises(TypeError, lambda: db.bulk([doc("whole", b"x"), doc("broken", io.StringIO("text"))]))
+        raises(TypeError, lambda: db.bulk([doc("whole", b"x"), doc("broken", [1])]))
+        raises(settee.BadRequest, lambda: db.bulk([doc("whole", b"x"), {"_id": "_local/x", "_attachments": {"a": {"data": b"x"}}}]))
+        raises(settee.BadRequest, lambda: db.bulk([doc("whole", b"x"), {"_id": "y", "_attachments": {"a": {"follows": True}}}]))
+        assert len(db) == size and "whole" not in db
+        loaded = db.load((doc(f"l{n}", lambda n=n: io.BytesIO(b"%d" % n)) for n in range(250)), batch=100)
+        assert loaded == (250, []) and db.open_attachment("l249", "file").read() == b"249"
+        replicated = db.bulk([doc("bytes", b"other", _rev="1-" + "f" * 32)], new_edits=False)
+        assert replicated == [] and db.get("bytes", conflicts=True)["_conflicts"]
+        given = db.bulk([{"_attachments": {"a": {"data": b"x"}}}])[0]["id"]
+        assert len(given) == 32 and db.open_attachment(given, "a").read() == b"x"
+
+
+@part
+def streams_of_a_bulk_are_not_held_in_memory(folder):
+    with settee.open(folder) as directory:
+        db = directory.create("files")
+
+        def rss_mb():
+            pages = int(pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+        piece, most = os.urandom(1 << 20), []
+
+        def pieces(n):
+            for _ in range(64):
+                yield piece
+                most.append(rss_mb())
+            yield b"%d" % n
+
+        db.bulk([{"_id": "first", "_attachments": {"a": {"content_type": "image/x", "data": pieces(0)}}}])
+        before = max(most)
+        db.bulk([{"_id": f"d{n}", "_attachments": {"a": {"content_type": "image/x", "data": pieces(n)}}} for n in range(6)])
+        assert max(most) < before + 150, (before, max(most))
 
 
 @part

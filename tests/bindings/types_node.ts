@@ -1,7 +1,9 @@
 // Looked at by tsc, not run: what the package says of its types, and what it must refuse.
 
 import { Readable } from "node:stream";
-import { open, SetteeError, type Change, type Database, type Row, type Written } from "settee";
+import { ids, open, SetteeError, type Change, type Database, type Row, type Written } from "settee";
+
+import type { AttachmentIn } from "settee";
 
 interface Note {
   text: string;
@@ -38,11 +40,21 @@ async function rows(db: Database): Promise<void> {
   await db.view("d", "v", { limit: "1" });
 }
 
+function made(): void {
+  const newId = ids.sequential("a/");
+  const id: string = newId();
+  for (const other of ids.monotonic()) console.log(other, id, newId.prefix);
+  // @ts-expect-error A prefix is text.
+  ids.sequential(1);
+}
+
 async function files(db: Database): Promise<void> {
   const reader = await db.openAttachment("a", "x", { start: 1 });
   const type: string = reader.contentType;
   const writer = await db.createAttachment("a", "x", { contentType: type });
   reader.pipe(writer).on("finish", () => console.log(writer.written?.rev));
+  const file: AttachmentIn = { content_type: "a/b", data: async () => new Uint8Array(1) };
+  await db.bulk([{ _id: "a", _attachments: { file } }]);
   // @ts-expect-error A document is no attachment.
   await db.putAttachment("a", "x", { a: 1 });
 }
@@ -54,6 +66,7 @@ export async function all(): Promise<void> {
     await documents(db);
     await rows(db);
     await files(db);
+    made();
   } catch (failure) {
     if (failure instanceof SetteeError && failure.status === 404) console.log(failure.reason);
   }

@@ -31,7 +31,15 @@ def rows(db: settee.Database) -> None:
     db.changes(nonsense=1)  # type: ignore[call-overload]
 
 
+def ids(db: settee.Database) -> None:
+    new_id = settee.ids.sequential("a/")
+    assert_type(new_id(), str)
+    assert_type(next(settee.ids.monotonic()), str)
+    settee.ids.sequential(1)  # type: ignore[arg-type]
+
+
 def files(db: settee.Database) -> None:
+    db.bulk([{"_id": "a", "_attachments": {"x": {"data": io.BytesIO(b"x")}}}])
     with db.open_attachment("a", "x") as reader:
         assert_type(reader.read(), bytes)
         assert_type(reader.content_type, str)

@@ -890,6 +890,42 @@ def test_bulk_get_parts(ctx):
             report.equal(f"atts_since {since}", (attachment.get("stub", False), "data" in attachment), (stub, not stub))
 
 
+def test_ids_with_prefixes(ctx):
+    report = ctx.report
+    with ctx.server("ids") as server:
+        api, anyone = server.api(), server.api(credentials="")
+        plain = {"sequential": 32, "random": 32, "utc_random": 32, "utc_id": 14 + len("-here"), "uuid_v7": 32, "uuid_v4": 32}
+        api.expect(200, "PUT", "/_node/_local/_config/uuids/utc_id_suffix", "-here")
+        for algorithm, length in plain.items():
+            api.expect(200, "PUT", "/_node/_local/_config/uuids/algorithm", algorithm)
+            ids = anyone.get("/_uuids?count=100&prefix=status/").json["uuids"]
+            report.check(f"{algorithm}: each id has the prefix", all(id.startswith("status/") and len(id) == 7 + length for id in ids), ids[:3])
+            report.equal(f"{algorithm}: no two are equal", len(set(ids)), 100)
+            # Now and then `sequential` starts a new prefix.
+            if algorithm in ("utc_random", "utc_id", "uuid_v7"):
+                report.equal(f"{algorithm}: they ascend", ids, sorted(ids))
+        for prefix, expected in {"": "", "gr%C3%BCn%3A": "grün:", "a+b": "a b", "%22": '"'}.items():
+            (id,) = anyone.get(f"/_uuids?prefix={prefix}").json["uuids"]
+            report.check(f"the prefix {expected!r}", id.startswith(expected) and len(id) == len(expected) + 32, id)
+        (partitioned,) = anyone.get("/_uuids?prefix=sensor:").json["uuids"]
+        api.expect(201, "PUT", "/parts?partitioned=true")
+        api.expect(201, "PUT", f"/parts/{partitioned}", {})
+        report.equal("the longest prefix", len(anyone.get(f"/_uuids?prefix={'x' * 256}").json["uuids"][0]), 288)
+        for what, query in {
+            "a longer one": "x" * 257,
+            "an underscore": "_x",
+            "that of design documents": "_design/",
+            "a line feed": "a%0Ab",
+            "a null": "%00",
+        }.items():
+            answer = anyone.get(f"/_uuids?prefix={query}")
+            report.check(f"{what} is refused", answer.status == 400 and answer.json["error"] == "bad_request", repr(answer))
+        report.equal("also when no id is asked for", anyone.get("/_uuids?count=0&prefix=_x").status, 400)
+        report.equal("the limit of ids stays", anyone.get("/_uuids?count=1001&prefix=x").status, 400)
+        api.expect(200, "PUT", "/_node/_local/_config/couchdb/max_document_id_length", "40")
+        report.equal("ids that documents may have", [anyone.get(f"/_uuids?prefix={'x' * n}").status for n in (8, 9)], [200, 413])
+
+
 def test_unknown_settings(ctx):
     """Names that are no settings are warned of, with the nearest one, wherever they come from; nothing is refused."""
     ini = ctx.folder("ini") / "own.ini"

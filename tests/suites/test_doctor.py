@@ -263,12 +263,16 @@ def test_block_cache(ctx):
         finds(ctx, told(ctx, server), "block-cache=warning")
 
 
-@plants("random-ids", "tiny-bulks", "conflicts", "tombstones")
+@plants("random-ids", "long-ids", "tiny-bulks", "conflicts", "tombstones")
 def test_data(ctx):
-    """Random ids, tiny bulks, wide conflicts, tombstones."""
+    """Random ids, also behind a prefix, long ids, tiny bulks, wide conflicts, tombstones."""
     with ctx.server("data") as server:
         api = server.api()
         fill(api, "random", 100_000, make=lambda n: {"_id": uuid.UUID(int=random.getrandbits(128)).hex, "n": n})
+        # Every second document has an id in order.
+        made = lambda n: f"order/{n:032x}" if n % 2 else f"status/{uuid.UUID(int=random.getrandbits(128)).hex}"
+        fill(api, "prefixed", 100_000, make=lambda n: {"_id": made(n), "n": n})
+        fill(api, "long", 100_000, make=lambda n: {"_id": f"{n:0100}"})
         for n in range(1_050):
             api.expect(201, "POST", "/random/_bulk_docs", {"docs": [{"_id": f"tiny{n}"}]})
         api.expect(201, "PUT", "/conflicts")
@@ -276,7 +280,19 @@ def test_data(ctx):
         api.expect(201, "POST", "/conflicts/_bulk_docs", {"docs": revs, "new_edits": False})
         fill(api, "deleted", 100_000, make=lambda n: {"_id": f"{n:07}", "_deleted": True})
         fill(api, "deleted", 100, make=lambda n: {"_id": f"alive{n}"})
-        finds(ctx, told(ctx, server), "random-ids=note", "tiny-bulks=note", "conflicts=warning", "tombstones=warning")
+        answer = told(ctx, server)
+        finds(ctx, answer, "random-ids=note", "long-ids=note", "tiny-bulks=note", "conflicts=warning", "tombstones=warning")
+        of = lambda check: {finding["subject"]: finding["says"] for finding in answer["findings"] if finding["id"] == check}
+        ctx.report.equal("databases with random ids", set(of("random-ids")), {"random", "prefixed"})
+        ctx.report.check("the prefix of random ids is named", " behind the prefix status/ " in of("random-ids").get("prefixed", ""), of("random-ids"))
+        ctx.report.equal("databases with long ids", set(of("long-ids")), {"long"})
+
+
+@plants("dev")
+def test_no_login(ctx):
+    """A server without logins."""
+    with ctx.server("dev", options=["--dev"]) as server:
+        finds(ctx, told(ctx, server), "dev=warning")
 
 
 @plants("compaction-due")

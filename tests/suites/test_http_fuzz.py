@@ -125,7 +125,7 @@ QUERIES = {
     ],
     "/_all_dbs": ["startkey", "endkey", "limit", "skip", "descending", "inclusive_end"],
     "/_dbs_info": ["startkey", "endkey", "limit", "skip", "descending"],
-    "/_uuids": ["count"],
+    "/_uuids": ["count", "prefix"],
     "/_db_updates": ["since", "limit", "timeout", "descending"],
     "/_active_tasks": ["x"],
     "/fuzz/_partition/p/_all_docs": LIST_OPTIONS,

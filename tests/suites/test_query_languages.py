@@ -1,6 +1,7 @@
-"""The same views in JavaScript in process, Node, Python (the real couchpy) and Erlang: the same rows."""
+"""The same views in JavaScript in process, Node, Python (our own server and the real couchpy) and Erlang: the same rows."""
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -76,12 +77,18 @@ REDUCES = {
     "erlang": "fun(Keys, Values, ReReduce) -> lists:sum(Values) end.",
 }
 # A language of the configuration, and in which the sources are.
-SERVERS = {"javascript": "javascript", "nodejs": "javascript", "python": "python", "erlang": "erlang"}
+SERVERS = {"javascript": "javascript", "nodejs": "javascript", "python": "python", "couchpy": "python", "erlang": "erlang"}
+# Our server for Python on another interpreter, where there is one.
+PYPY = shutil.which("pypy3")
+if PYPY:
+    SERVERS["python3"] = "python"
 
 
 def options(ctx):
     couchpy = virtual_environment(ctx, ctx.checkout / "tests" / "clients" / "python") / "bin" / "couchpy"
-    settings = {"query_servers/python": couchpy, "query_servers/nodejs": "builtin", "query_servers/erlang": "builtin"}
+    settings = {"query_servers/couchpy": couchpy, **{f"query_servers/{name}": "builtin" for name in ("python", "nodejs", "erlang")}}
+    if PYPY:
+        settings["query_servers/python3"] = f"builtin {PYPY}"
     return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -132,7 +139,12 @@ def test_same_rows(ctx):
             answer.status >= 400 and answer.is_error_shape and answer.json["error"] == "unknown_query_language",
             repr(answer),
         )
-        broken = {"python": "def fun(doc:\n    yield 1, 2", "erlang": "fun({Doc}) -> Emit(", "nodejs": "function (doc) { emit("}
+        broken = {
+            "python": "def fun(doc:\n    yield 1, 2",
+            "couchpy": "def fun(doc:\n    yield 1, 2",
+            "erlang": "fun({Doc}) -> Emit(",
+            "nodejs": "function (doc) { emit(",
+        }
         for language, source in broken.items():
             path = f"/languages/_design/broken-{language}"
             written = api.put(path, {"language": language, "views": {"v": {"map": source}}})

@@ -73,6 +73,7 @@ export function Shell(): JSX.Element {
           />
           <span class="brand">Settee</span>
         </div>
+        <DevMode />
         {isLost.value && (
           <div class="lost" role="alert">
             <strong>{words().lost}</strong> {words().lostDo}
@@ -109,9 +110,7 @@ function Side({
   onLogin: (() => void) | undefined;
 }): JSX.Element {
   const t = say();
-  const welcome = useResource('welcome', (signal) =>
-    ask<Welcome>('GET', '/', { signal, background: true }),
-  );
+  const welcome = useWelcome();
   const { name } = session.value ?? { name: null };
   return (
     <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
@@ -163,7 +162,22 @@ function Side({
 interface Welcome {
   /** Of CouchDB, whose protocol the server speaks. */
   version?: string;
-  vendor?: { name?: string; version?: string };
+  vendor?: { name?: string; version?: string; dev?: boolean };
+}
+
+function useWelcome() {
+  return useResource('welcome', (signal) => ask<Welcome>('GET', '/', { signal, background: true }));
+}
+
+/** Warns that the server needs no login. */
+function DevMode(): JSX.Element | null {
+  const t = say();
+  if (useWelcome().data?.vendor?.dev !== true) return null;
+  return (
+    <div class="lost" role="status">
+      <strong>{t.dev}</strong> {t.devText}
+    </div>
+  );
 }
 
 /** Whose server it is, and which CouchDB it is to its clients. */

@@ -22,6 +22,8 @@ export const shell = texts(
     system: 'System',
     light: 'Light',
     dark: 'Dark',
+    dev: 'Development mode: no login.',
+    devText: 'Every program and every user of this machine is a server admin.',
   },
   {
     databases: 'Datenbanken',
@@ -43,6 +45,8 @@ export const shell = texts(
     system: 'System',
     light: 'Hell',
     dark: 'Dunkel',
+    dev: 'Entwicklungsmodus: keine Anmeldung.',
+    devText: 'Jedes Programm und jeder Benutzer dieses Rechners ist Serveradministrator.',
   },
 );
 

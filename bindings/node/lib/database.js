@@ -4,6 +4,7 @@ const { Readable } = require("node:stream");
 const { pipeline } = require("node:stream/promises");
 
 const { AttachmentReader, AttachmentWriter } = require("./attachments.js");
+const { prepared, writeBulk } = require("./bulk.js");
 const { cancellable, telling } = require("./cancel.js");
 const { call, callNow } = require("./errors.js");
 const { documentText, optionsText, text } = require("./json.js");
@@ -52,7 +53,7 @@ class Database {
   }
 
   async bulk(documents, options) {
-    return JSON.parse(await call(this.#native.bulk(documents.map(documentText), writes(options))));
+    return writeBulk(this.#native, documents.map(prepared), writes(options));
   }
 
   async load(documents, options = {}) {
@@ -63,14 +64,14 @@ class Database {
     let done = 0;
     const write = async () => {
       signal?.throwIfAborted();
-      const outcomes = JSON.parse(await call(this.#native.bulk(some, said)));
+      const outcomes = await writeBulk(this.#native, some, said);
       for (const outcome of outcomes) if (outcome.error) failed.push(outcome);
       done += some.length;
       some = [];
       onProgress?.({ done });
     };
     for await (const document of documents) {
-      some.push(documentText(document));
+      some.push(prepared(document));
       if (some.length >= batch) await write();
     }
     if (some.length > 0) await write();

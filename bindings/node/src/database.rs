@@ -3,6 +3,7 @@
 use napi_derive::napi;
 
 use crate::attachments::{Reader, Writer};
+use crate::bulk::Bulk;
 use crate::cancel::cancellable;
 use crate::error::{blocking, exception, text};
 use crate::rows::{Feed, Rows};
@@ -89,6 +90,15 @@ impl Database {
     pub async fn bulk(&self, documents: Vec<String>, options: String) -> napi::Result<String> {
         let answer = self.0.bulk(&documents, &options).await;
         text(answer.map_err(exception)?)
+    }
+
+    /// Begins a bulk whose attachments come as streams.
+    #[napi]
+    pub async fn begin_bulk(&self, options: String) -> napi::Result<Bulk> {
+        self.0
+            .begin_bulk(&options)
+            .map(Bulk::new)
+            .map_err(exception)
     }
 
     /// Documents by id.

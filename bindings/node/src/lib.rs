@@ -8,10 +8,12 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod attachments;
+mod bulk;
 mod cancel;
 mod database;
 mod directory;
 mod error;
+mod ids;
 mod rows;
 
 use napi_derive::{module_init, napi};

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::attachments::{Reader, Writer};
+use crate::bulk::Bulk;
 use crate::error::detached;
 use crate::json::{document, string, text_of};
 use crate::rows::{Feed, Rows};
@@ -74,6 +75,11 @@ impl Database {
         }
         let answer = wait(py, self.0.bulk(&texts, options), soon)?;
         string(py, &answer)
+    }
+
+    /// Begins a bulk whose attachments come as streams.
+    fn begin_bulk(&self, py: Python<'_>, options: &str) -> PyResult<Bulk> {
+        detached(py, || self.0.begin_bulk(options)).map(Bulk::new)
     }
 
     /// Documents by id.

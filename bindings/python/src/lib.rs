@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod attachments;
+mod bulk;
 mod database;
 mod directory;
 mod error;
+mod ids;
 mod json;
 mod rows;
 mod wait;
@@ -23,8 +25,10 @@ fn _settee(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<database::Database>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<rows::Feed>()?;
+    module.add_class::<bulk::Bulk>()?;
     module.add_class::<attachments::Reader>()?;
     module.add_class::<attachments::Writer>()?;
+    module.add_class::<ids::Ids>()?;
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add("version", env!("CARGO_PKG_VERSION"))
 }

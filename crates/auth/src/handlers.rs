@@ -11,16 +11,19 @@ pub enum Handler {
     Proxy,
     /// `Authorization: Bearer` with a JSON Web Token.
     Jwt,
+    /// None is needed: see `Auth::admit_all`. No setting names it.
+    Dev,
 }
 
 impl Handler {
-    /// CouchDB's name of it, in `GET /_session`.
+    /// CouchDB's name of it, in `GET /_session`; `dev` is Settee's.
     pub fn name(self) -> &'static str {
         match self {
             Handler::Cookie => "cookie",
             Handler::Basic => "default",
             Handler::Proxy => "proxy",
             Handler::Jwt => "jwt",
+            Handler::Dev => "dev",
         }
     }
 

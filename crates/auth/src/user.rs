@@ -29,6 +29,15 @@ impl UserCtx {
         }
     }
 
+    /// Returns this user with the role of server administrators.
+    pub(crate) fn with_admin_role(&self) -> UserCtx {
+        let mut user = self.clone();
+        if !user.is_admin() {
+            user.roles.push(ADMIN_ROLE.to_owned());
+        }
+        user
+    }
+
     /// Returns whether this is a server administrator.
     pub fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == ADMIN_ROLE)

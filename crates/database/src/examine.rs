@@ -1,7 +1,7 @@
 //! Facts about a database's health, from a sample of its documents, its design documents and its
 //! counters. Nothing is written, and nothing is opened.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,14 +22,24 @@ const ROWS_BETWEEN: u64 = 64;
 pub struct Sample {
     /// Documents that were examined, one per change.
     pub documents: u64,
-    /// Of new documents with generated ids, pairs that follow each other in the feed,
-    pub pairs: u64,
-    /// and of these, the pairs whose ids are in the order of the feed.
-    pub pairs_in_order: u64,
+    /// Of new documents with generated ids: the order of the ids, by the prefix before the generated
+    /// part.
+    pub id_orders: BTreeMap<String, IdOrder>,
+    /// Total length of all ids, in bytes.
+    pub id_bytes: u64,
     /// Documents with conflicts.
     pub conflicted: u64,
     /// The document with the most conflicts, and how many it has.
     pub widest: Option<(String, u64)>,
+}
+
+/// Whether the ids of new documents ascend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdOrder {
+    /// Pairs of documents that follow each other in the feed.
+    pub pairs: u64,
+    /// Pairs whose ids are in the order of the feed.
+    pub in_order: u64,
 }
 
 /// Data that a compaction would reclaim.
@@ -182,7 +192,7 @@ impl Database {
     ) -> Result<(), Error> {
         let view = shard.view()?;
         let mut changes = ChangeIter::new(&view.snapshot, shard.number, u64::MAX, true);
-        let mut later: Option<String> = None;
+        let mut later = BTreeMap::new();
         let mut seen = 0;
         while let Some((seq, value)) = changes.entry().filter(|_| seen < most) {
             seen += 1;
@@ -391,15 +401,16 @@ impl Database {
 }
 
 impl Sample {
-    /// Examines a document. `later` is the id of the new document examined before it, which was
-    /// written after it.
+    /// Examines a document. `later` has, by prefix, the generated part of the id of the new document
+    /// that was examined before it, and so was written after it.
     fn look_at(
         &mut self,
         row: &Row<'_>,
         is_partitioned: bool,
-        later: &mut Option<String>,
+        later: &mut BTreeMap<String, String>,
     ) -> Result<(), Error> {
         self.documents += 1;
+        self.id_bytes += row.id.len() as u64;
         let conflicts = match row.has_other_leaves() {
             true => row
                 .other_leaves()?
@@ -422,16 +433,30 @@ impl Sample {
             true => row.id.split_once(':').map_or(row.id, |(_, own)| own),
             false => row.id,
         };
-        if row.winner.generation != 1 || !is_made_up(own) {
+        if row.winner.generation != 1 {
             return Ok(());
         }
-        if let Some(later) = later {
-            self.pairs += 1;
-            self.pairs_in_order += u64::from(own < later.as_str());
-        }
-        *later = Some(own.to_owned());
+        let Some((prefix, generated)) = split_generated(own) else {
+            return Ok(());
+        };
+        let Some(later) = later.get_mut(prefix) else {
+            later.insert(prefix.to_owned(), generated.to_owned());
+            return Ok(());
+        };
+        let order = self.id_orders.entry(prefix.to_owned()).or_default();
+        order.pairs += 1;
+        order.in_order += u64::from(generated < later.as_str());
+        generated.clone_into(later);
         Ok(())
     }
+}
+
+/// Splits an id into a prefix, which may be empty, and a part that a program generated. `None` without such a part.
+fn split_generated(id: &str) -> Option<(&str, &str)> {
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let rest = id.trim_end_matches(is_part);
+    let generated = id[rest.len()..].trim_start_matches('-');
+    is_made_up(generated).then(|| id.split_at(id.len() - generated.len()))
 }
 
 /// Whether an id looks generated, like a UUID: not a name, a number or a date.
@@ -544,6 +569,31 @@ mod tests {
         let view = db.examine_designs(1, later).unwrap().designs[0].views[0].clone();
         assert_eq!(view.fields, Some(vec!["b".to_owned(), "a".to_owned()]));
         databases.close();
+    }
+
+    #[test]
+    fn generated_parts_of_ids_are_found_behind_prefixes() {
+        let uuid = "6f1ed002ab5595859014ebf0951522d9";
+        let grouped = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+        for (id, prefix, generated) in [
+            (uuid.to_owned(), "", uuid),
+            (format!("status/{uuid}"), "status/", uuid),
+            (format!("gr\u{fc}n:{uuid}"), "gr\u{fc}n:", uuid),
+            (format!("user-{grouped}"), "user-", grouped),
+            (format!("a:b:{uuid}"), "a:b:", uuid),
+        ] {
+            assert_eq!(split_generated(&id), Some((prefix, generated)), "{id}");
+        }
+        for id in [
+            "order/1234567890123456",
+            "status/open",
+            "",
+            "x/",
+            "-",
+            "6f1ed002ab5595859014ebf0951522d9/x",
+        ] {
+            assert_eq!(split_generated(id), None, "{id}");
+        }
     }
 
     #[test]

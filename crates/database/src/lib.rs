@@ -71,7 +71,7 @@ pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
 pub use examine::{
-    DesignFacts, Garbage, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
+    DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
     ViewFacts,
 };
 pub use expiry::{Due, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};

@@ -14,6 +14,7 @@
 //! | [`term`] | Which revision id does an edit get? |
 //! | [`uuid`] | Which id does a document without one get? |
 //! | [`period_s`] | How long is a period such as `30_days`? |
+//! | [`process_ids`] | Which ids does a process give its documents itself? |
 //! | [`varint`] | How are numbers stored? |
 //! | [`fuzz`] | Which properties hold for any bytes? |
 
@@ -24,6 +25,7 @@ pub mod id;
 pub mod json;
 pub mod multipart;
 mod period;
+pub mod process_ids;
 pub mod rev;
 pub mod term;
 mod text_list;
@@ -39,6 +41,7 @@ pub use json::{
     parse_document, parse_some_bulk_docs, with_members, write_json_string,
 };
 pub use period::period_s;
+pub use process_ids::{ID_PREFIX_LENGTH_MAX, PrefixError, ProcessIds, check_id_prefix};
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;
 pub use text_list::TextList;

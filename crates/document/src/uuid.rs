@@ -131,7 +131,7 @@ impl UuidGenerator {
     /// Returns the next id.
     ///
     /// # Panics
-    /// See [`UuidGenerator::new`].
+    /// Those of [`UuidGenerator::new`].
     pub fn next(&self) -> String {
         let mut state = self.lock();
         match &self.algorithm {
@@ -188,19 +188,20 @@ impl State {
     }
 }
 
-fn step(random: &mut Random) -> u32 {
+/// Returns a random step of ids that ascend.
+pub(crate) fn step(random: &mut Random) -> u32 {
     1 + u32::from_le_bytes(random.bytes()) % SEQUENCE_STEP_MAX
 }
 
 /// Random numbers of the operating system, buffered.
 #[derive(Debug)]
-struct Random {
+pub(crate) struct Random {
     bytes: [u8; 512],
     used: usize,
 }
 
 impl Random {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut random = Self {
             bytes: [0; 512],
             used: 0,
@@ -214,7 +215,7 @@ impl Random {
         self.used = 0;
     }
 
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         if self.used + N > self.bytes.len() {
             self.fill();
         }

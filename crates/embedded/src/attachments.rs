@@ -10,7 +10,8 @@ use document::{Attachment, DocId, EditDoc, Rev, parse_document};
 
 use crate::{Database, Error, Handle, Result, WriteResult, options};
 
-const DEFAULT_TYPE: &str = "application/octet-stream";
+/// The content type of attachments without one.
+pub(crate) const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// Metadata of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +127,21 @@ impl Before {
     }
 }
 
+/// Refuses an attachment that the document `id` cannot have.
+pub(crate) fn check_attachment(id: &DocId, name: &str) -> Result<()> {
+    if name.starts_with('_') {
+        return Err(Error::bad_request(format!(
+            "Attachment name '{name}' starts with prohibited character '_'"
+        )));
+    }
+    match id.is_local() {
+        true => Err(Error::bad_request(
+            "_local documents do not accept attachments.",
+        )),
+        false => Ok(()),
+    }
+}
+
 impl Database {
     fn found(&self, id: &DocId, rev: Option<&str>) -> Result<ReadDoc> {
         let options = ReadOptions {
@@ -179,17 +195,8 @@ impl Database {
         if options.start.or(options.end).is_some() {
             return Err(Error::bad_request("a range applies to reads only"));
         }
-        if name.starts_with('_') {
-            return Err(Error::bad_request(format!(
-                "Attachment name '{name}' starts with prohibited character '_'"
-            )));
-        }
         let id = DocId::new(id)?;
-        if id.is_local() {
-            return Err(Error::bad_request(
-                "_local documents do not accept attachments.",
-            ));
-        }
+        check_attachment(&id, name)?;
         let before = self.before(&id, options.rev.as_deref())?;
         let content_type = options.content_type.as_deref().unwrap_or(DEFAULT_TYPE);
         let sink = self

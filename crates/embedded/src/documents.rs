@@ -100,7 +100,8 @@ impl Database {
         }
     }
 
-    fn name_it(&self, edit: &mut EditDoc) -> Result<()> {
+    /// Gives an edit an id unless it has one.
+    pub(crate) fn name_it(&self, edit: &mut EditDoc) -> Result<()> {
         if edit.id.is_none() {
             edit.id = Some(DocId::new(&self.directory.new_id())?);
         }
@@ -114,13 +115,22 @@ impl Database {
     /// 400 when one of them is not a document: then none is written. Single refusals are in the
     /// returned list.
     pub async fn bulk<T: AsRef<[u8]>>(&self, documents: &[T], options: &str) -> Result<Vec<u8>> {
-        let options: options::Put = options::read(options)?;
+        let options = options::read(options)?;
         let mut edits = Vec::with_capacity(documents.len());
         for document in documents {
             let mut edit = parse_document(document.as_ref())?;
             self.name_it(&mut edit)?;
             edits.push(edit);
         }
+        self.write_bulk(edits, &options).await
+    }
+
+    /// Writes edits, all of which have ids, in one commit; the outcomes are JSON text.
+    pub(crate) async fn write_bulk(
+        &self,
+        edits: Vec<EditDoc>,
+        options: &options::Put,
+    ) -> Result<Vec<u8>> {
         let ids: Vec<DocId> = edits.iter().filter_map(|edit| edit.id.clone()).collect();
         let (mode, durability) = (options.mode(), options.durability());
         let db = self.writable()?;

@@ -12,23 +12,28 @@
 
 mod attachments;
 mod batch;
+mod bulk;
 mod directory;
 mod documents;
 mod error;
 mod feed;
 mod finds;
 mod handle;
+mod ids;
 mod options;
 pub mod runtime;
 mod views;
 
 pub use attachments::{AttachmentInfo, Reader, Writer};
 pub use batch::{Batch, Rows};
+pub use bulk::Bulk;
 pub use directory::{Database, Directory};
+pub use document::ProcessIds;
 pub use documents::WriteResult;
 pub use error::Error;
 pub use feed::{Feed, Piece};
 pub use handle::Handle;
+pub use ids::Ids;
 
 /// An answer of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

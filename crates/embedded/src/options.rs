@@ -163,7 +163,7 @@ impl Get {
 }
 
 /// Options of a write.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Put {
     /// `false`: revisions come with their ids, as from a replicator.

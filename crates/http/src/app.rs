@@ -12,6 +12,7 @@ use node::Node;
 use parking_lot::RwLock;
 
 use crate::browsers::cors::Cors;
+use crate::browsers::dev::Dev;
 use crate::clustered;
 use crate::connection::places::Places;
 use crate::errors::ApiError;
@@ -61,7 +62,29 @@ impl App {
     /// # Errors
     /// A configuration that requests cannot be answered by.
     pub fn new(node: Arc<Node>, allocated: fn() -> u64) -> Result<Arc<App>, config::ConfigError> {
-        let settings = Settings::read(&node.config)?;
+        App::open_to(node, allocated, None)
+    }
+
+    /// Returns the HTTP API of a node that needs no login: every request is a server admin's, and `dev` has the rules
+    /// for requests that are answered.
+    ///
+    /// # Errors
+    /// Those of [`App::new`].
+    pub fn new_dev(
+        node: Arc<Node>,
+        allocated: fn() -> u64,
+        dev: Dev,
+    ) -> Result<Arc<App>, config::ConfigError> {
+        node.auth.admit_all();
+        App::open_to(node, allocated, Some(Arc::new(dev)))
+    }
+
+    fn open_to(
+        node: Arc<Node>,
+        allocated: fn() -> u64,
+        dev: Option<Arc<Dev>>,
+    ) -> Result<Arc<App>, config::ConfigError> {
+        let settings = Settings::read(&node.config, dev)?;
         warn_of_cors(&settings, None);
         let lists_waiting_max = settings.functions.queue_limit;
         let app = Arc::new_cyclic(|me| App {
@@ -205,7 +228,7 @@ impl App {
 
 /// Warns when a configuration lets every web page use its visitor's session.
 fn warn_of_cors(settings: &Settings, before: Option<&Settings>) {
-    let cors = settings.cors.as_ref();
+    let cors = settings.cors.as_ref().filter(|_| settings.dev.is_none());
     if before.is_some_and(|before| before.cors.as_ref() == cors) {
         return;
     }

@@ -31,6 +31,7 @@ mod settings;
 mod shares;
 
 pub use app::{App, COUCHDB_VERSION};
+pub use browsers::dev::Dev;
 pub use connection::server::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
 pub use passed_on::passed_on;

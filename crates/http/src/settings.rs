@@ -7,6 +7,7 @@ use std::sync::Arc;
 use config::{Config, ConfigError};
 
 use crate::browsers::cors::Cors;
+use crate::browsers::dev::Dev;
 use crate::browsers::frame_options::FrameOptions;
 use crate::request::forwarded::Forwarded;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub frame_options: Option<FrameOptions>,
     /// The headers in which a proxy names the original host.
     pub forwarded: Forwarded,
+    /// The rules of a server without logins, if it is one.
+    pub dev: Option<Arc<Dev>>,
 }
 
 impl Deref for Settings {
@@ -38,10 +41,10 @@ impl Settings {
     ///
     /// # Errors
     /// As [`Forwarded::of`].
-    pub fn read(config: &Config) -> Result<Settings, ConfigError> {
+    pub fn read(config: &Config, dev: Option<Arc<Dev>>) -> Result<Settings, ConfigError> {
         let sections = config.settings();
         let forwarded = Forwarded::of(&sections.chttpd)?;
-        Ok(Settings::of(sections, forwarded))
+        Ok(Settings::of(sections, forwarded, dev))
     }
 
     /// Reads the settings again. If the allowed hosts are invalid, those of `before` stay.
@@ -51,12 +54,20 @@ impl Settings {
             tracing::warn!(error = %e, "the old hosts and proxies stay in force");
             before.forwarded.clone()
         });
-        Settings::of(sections, forwarded)
+        Settings::of(sections, forwarded, before.dev.clone())
     }
 
-    fn of(sections: Arc<config::Settings>, forwarded: Forwarded) -> Settings {
+    fn of(
+        sections: Arc<config::Settings>,
+        forwarded: Forwarded,
+        dev: Option<Arc<Dev>>,
+    ) -> Settings {
         Settings {
-            cors: Cors::of(&sections),
+            cors: match &dev {
+                None => Cors::of(&sections),
+                Some(dev) => Some(Cors::of_dev(dev.clone())),
+            },
+            dev,
             frame_options: FrameOptions::of(&sections),
             forwarded,
             sections,
@@ -86,7 +97,7 @@ mod tests {
     fn defaults() -> Settings {
         let folder = tempfile::tempdir().unwrap();
         let layers = config::Layers::new(folder.path().join("local.ini"));
-        Settings::read(&Config::load(layers).unwrap()).unwrap()
+        Settings::read(&Config::load(layers).unwrap(), None).unwrap()
     }
 
     #[test]
@@ -96,10 +107,10 @@ mod tests {
         let config = Config::load(layers).unwrap();
         let set = |key, value| config.set("chttpd", key, value, false).unwrap();
         set("allowed_hosts", "db.example");
-        let before = Settings::read(&config).unwrap();
+        let before = Settings::read(&config, None).unwrap();
         set("allowed_hosts", "http://other.example");
         set("allow_jsonp", "true");
-        assert!(Settings::read(&config).is_err());
+        assert!(Settings::read(&config, None).is_err());
         let after = Settings::read_again(&config, &before);
         assert!(after.forwarded.allows("db.example"));
         assert!(!after.forwarded.allows("other.example"));

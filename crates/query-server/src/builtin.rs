@@ -91,23 +91,43 @@ const BUILTINS: &[Builtin] = &[
         arguments: &["{dir}/node-server.js"],
         environment: &[],
     },
+    Builtin {
+        name: "python",
+        languages: &["python", "python3"],
+        runs_on: "python3",
+        files: &[(
+            "settee_query_server.py",
+            include_str!("../python/settee_query_server.py"),
+        )],
+        arguments: &["{dir}/settee_query_server.py"],
+        environment: &[],
+    },
 ];
 
-/// Returns the default command line of a server for `language`, for
-/// [`Settings::commands`](crate::Settings::commands): for Erlang and Node.js (`nodejs`) one that
-/// ships with Settee, for Python `couchpy` of the Python package `CouchDB`. `None` for other
+/// Returns the command line of the server that ships with Settee for `language` (`erlang`,
+/// `nodejs`, `python`), for [`Settings::commands`](crate::Settings::commands). `None` for other
 /// languages, or when the program that it runs on is not installed.
 pub fn builtin_command(language: &str) -> Option<String> {
-    if language == "python" {
-        return is_installed("couchpy").then(|| "couchpy".to_owned());
-    }
+    builtin_command_on(language, "")
+}
+
+/// Returns the same, run by another interpreter: a path, or a program's name. An empty text stands
+/// for the usual one.
+pub(crate) fn builtin_command_on(language: &str, interpreter: &str) -> Option<String> {
     let builtin = BUILTINS
         .iter()
         .find(|builtin| builtin.languages.contains(&language))?;
-    is_installed(builtin.runs_on).then(|| format!("{PREFIX}{}", builtin.name))
+    let (runs_on, separator) = match interpreter {
+        "" => (builtin.runs_on, ""),
+        program => (program, " "),
+    };
+    is_installed(runs_on).then(|| format!("{PREFIX}{}{separator}{interpreter}", builtin.name))
 }
 
 fn is_installed(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     })
@@ -123,7 +143,8 @@ pub(crate) struct Programs {
 impl Programs {
     /// Takes a command line apart.
     pub fn command(&self, line: &str) -> Result<Command, String> {
-        if let Some(name) = line.strip_prefix(PREFIX) {
+        if let Some(command) = line.strip_prefix(PREFIX) {
+            let (name, interpreter) = command.split_once(' ').unwrap_or((command, ""));
             let builtin = BUILTINS
                 .iter()
                 .find(|builtin| builtin.name == name)
@@ -132,8 +153,12 @@ impl Programs {
                 format!("cannot write the program of the query server: {error}")
             })?;
             let folder = folder.to_string_lossy();
+            let runs_on = match interpreter {
+                "" => builtin.runs_on,
+                program => program,
+            };
             return Ok(Command {
-                words: std::iter::once(builtin.runs_on.to_owned())
+                words: std::iter::once(runs_on.to_owned())
                     .chain(
                         builtin
                             .arguments

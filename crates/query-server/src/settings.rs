@@ -67,16 +67,19 @@ impl Default for Settings {
 
 impl Settings {
     /// Adds a line of `[query_servers]`: a language, in any case, and its command line. The word
-    /// `builtin` stands for what [`builtin_command`](super::builtin_command) gives, an empty line
-    /// for nothing.
+    /// `builtin` stands for what [`builtin_command`](super::builtin_command) gives, run by the
+    /// interpreter that follows it, if one does (`builtin pypy3`); an empty line for nothing.
     pub fn set_command(&mut self, language: &str, command: &str) {
         let language = language.to_ascii_lowercase();
         match command.trim() {
             "" => {}
-            "builtin" => self.set_builtin(language),
-            command => {
-                self.commands.insert(language, command.to_owned());
-            }
+            "builtin" => self.set_builtin(language, ""),
+            command => match command.strip_prefix("builtin ") {
+                Some(interpreter) => self.set_builtin(language, interpreter.trim()),
+                None => {
+                    self.commands.insert(language, command.to_owned());
+                }
+            },
         }
     }
 
@@ -94,13 +97,14 @@ impl Settings {
             .collect()
     }
 
-    fn set_builtin(&mut self, language: String) {
-        match crate::builtin_command(&language) {
+    fn set_builtin(&mut self, language: String, interpreter: &str) {
+        match crate::builtin::builtin_command_on(&language, interpreter) {
             Some(command) => {
                 self.commands.insert(language, command);
             }
             None => tracing::warn!(
                 language,
+                interpreter,
                 "the program that the built-in query server needs is not installed"
             ),
         }

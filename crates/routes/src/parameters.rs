@@ -75,7 +75,10 @@ groups! {
         number("limit", "Returns at most this many."),
         number("skip", "Skips this many."),
     ]
-    IDS "ids" [number("count", "How many ids; 1 by default.")]
+    IDS "ids" [
+        number("count", "How many ids; 1 by default."),
+        text("prefix", "Text that each id starts with."),
+    ]
     SESSION "session" [
         flag("basic", "Answers 401 with a challenge for Basic authentication without a login."),
     ]

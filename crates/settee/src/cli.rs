@@ -21,6 +21,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "Examples:
   settee serve --data ./data --admin admin:secret       a server on http://127.0.0.1:5984
+  settee serve --dev                                    for development: no login, this machine only
   settee load cities.json http://admin:secret@127.0.0.1:5984/cities
   settee bench --url http://admin:secret@127.0.0.1:5984
   settee bench record --to http://127.0.0.1:5984 -o monday.jsonl
@@ -321,6 +322,14 @@ pub struct ServeOptions {
     /// Start even if there is no admin: databases cannot be created then
     #[arg(long)]
     pub no_admin: bool,
+    /// Serve a developer's machine without logins: every request is a server admin's. Listens on loopback addresses only, and
+    /// refuses requests of web pages
+    #[arg(long, conflicts_with_all = ["generate_admin", "no_admin"])]
+    pub dev: bool,
+    /// With --dev: pages of this origin of this machine may use the server, such as http://localhost:5173; the port may be *.
+    /// May be given more than once
+    #[arg(long, value_name = "ORIGIN", requires = "dev")]
+    pub dev_origin: Vec<String>,
     /// Open a store whose log is damaged in the middle, losing what follows the damage
     #[arg(long)]
     pub accept_damaged_log: bool,

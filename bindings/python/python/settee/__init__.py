@@ -6,6 +6,7 @@
 ...     notes.put({"_id": "a", "text": "hello"})
 """
 
+from . import ids
 from ._attachments import AttachmentReader, AttachmentWriter
 from ._database import BulkError, Database, Loaded, Written
 from ._directory import Directory, open
@@ -51,6 +52,7 @@ __all__ = [
     "Written",
     "__version__",
     "dumps",
+    "ids",
     "loads",
     "open",
 ]

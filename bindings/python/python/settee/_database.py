@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypedDict, overload
 
-from . import _settee
+from . import _bulk, _settee
 from ._attachments import AttachmentReader, AttachmentWriter
 from ._json import given, loads, options
 from ._options import AllDocsOptions, ChangesOptions, FindOptions, GetOptions, ViewOptions
@@ -132,9 +132,21 @@ class Database:
         delayed: bool = False,
     ) -> list[dict[str, Any]]:
         """Writes documents in one commit, and answers what became of each, in their order: `ok`, `id` and `rev`, or `id`, `error` and
-        `reason`. Raises `BadRequest` when one of them is no document: then none is written."""
-        outcomes: list[dict[str, Any]] = loads(self._native.bulk(docs, _writes(new_edits, delayed)))
+        `reason`. Raises `BadRequest` when one of them is no document: then none is written.
+
+        `data` of an attachment in `_attachments` may be bytes, a binary file, an iterable of bytes, or a function without parameters
+        that returns one of them, and is closed afterwards. It is stored as it is read. An exception of it ends the bulk: nothing is written.
+        """
+        outcomes: list[dict[str, Any]] = self._bulk(list(docs), _writes(new_edits, delayed))
         return outcomes
+
+    def _bulk(self, docs: list[Document], said: str) -> Any:
+        contents = [_bulk.contents_of(doc) for doc in docs]
+        if any(contents):
+            text = _bulk.write(self._native.begin_bulk(said), docs, contents)
+        else:
+            text = self._native.bulk(docs, said)
+        return loads(text)
 
     def load(
         self,
@@ -145,7 +157,7 @@ class Database:
         delayed: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> Loaded:
-        """Writes many documents, as they come, in commits of `batch`.
+        """Writes many documents, as they come, in commits of `batch`. Attachments may be streams, as of `bulk`.
 
         progress: called after each commit with the number of documents done. An exception of it, or of `docs`, ends the load: earlier
         commits remain.
@@ -153,7 +165,7 @@ class Database:
         said = _writes(new_edits, delayed)
         source, done, failed = iter(docs), 0, []
         while some := list(itertools.islice(source, batch)):
-            outcomes = loads(self._native.bulk(some, said))
+            outcomes = self._bulk(some, said)
             failed += [outcome for outcome in outcomes if "error" in outcome]
             done += len(some)
             if progress is not None:

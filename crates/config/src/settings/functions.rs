@@ -40,8 +40,9 @@ section! {
 
 section! {
     /// Programs that run functions in other languages, with CouchDB's line protocol: language =
-    /// command line. The word builtin selects a program that comes with Settee (nodejs, erlang).
-    /// They run with all rights of the server's user.
+    /// command line. The word builtin selects a program that comes with Settee (nodejs, erlang,
+    /// python); an interpreter may follow it, as in python = builtin pypy3. They run with all
+    /// rights of the server's user.
     pub struct QueryServers in "query_servers" with all {}
 }
 

@@ -2,6 +2,8 @@
 //! another origin send requests, and read their responses. The rules are those of CouchDB's
 //! `chttpd_cors`.
 
+use std::sync::Arc;
+
 use config::Settings;
 use hyper::HeaderMap;
 use hyper::header::{
@@ -11,6 +13,7 @@ use hyper::header::{
     EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED, ORIGIN, PRAGMA, VARY,
 };
 
+use crate::browsers::dev::Dev;
 use crate::reply::Reply;
 use crate::request::Request;
 
@@ -68,6 +71,8 @@ const SIMPLE: [HeaderName; 5] = [
 pub struct Cors {
     /// With scheme, and port unless it is the scheme's; `*` for all.
     origins: Vec<String>,
+    /// The rules of a server without logins: they name the origins then.
+    dev: Option<Arc<Dev>>,
     credentials: bool,
     methods: Vec<String>,
     /// In lower case.
@@ -80,10 +85,13 @@ pub struct Cors {
 impl Cors {
     /// The rules, when cross-origin requests are answered at all.
     pub fn of(settings: &Settings) -> Option<Cors> {
-        if !settings.chttpd.enable_cors {
-            return None;
-        }
-        let cors = &settings.cors;
+        settings
+            .chttpd
+            .enable_cors
+            .then(|| Cors::read(&settings.cors))
+    }
+
+    fn read(cors: &config::settings::Cors) -> Cors {
         let or = |set: &Option<Vec<String>>, default: &[&str]| {
             set.clone()
                 .unwrap_or_else(|| default.iter().map(|s| (*s).to_owned()).collect())
@@ -91,14 +99,25 @@ impl Cors {
         let lower = |list: Vec<String>| -> Vec<String> {
             list.iter().map(|s| s.to_ascii_lowercase()).collect()
         };
-        Some(Cors {
+        Cors {
             origins: cors.origins.clone().unwrap_or_default(),
+            dev: None,
             credentials: cors.credentials,
             methods: or(&cors.methods, &METHODS),
             headers: lower(or(&cors.headers, &HEADERS)),
             exposed: lower(or(&cors.exposed_headers, &EXPOSED)).join(", "),
             max_age_s: cors.max_age,
-        })
+        }
+    }
+
+    /// Returns the rules of a server without logins. Pages may send and read what CouchDB's default allows. Credentials are allowed,
+    /// because PouchDB sends its requests with them, and browsers otherwise keep the response from it.
+    pub fn of_dev(dev: Arc<Dev>) -> Cors {
+        Cors {
+            credentials: true,
+            dev: Some(dev),
+            ..Cors::read(&Settings::default().cors)
+        }
     }
 
     /// Every web page may send requests with its visitor's cookies and passwords. CouchDB allows
@@ -125,6 +144,9 @@ impl Cors {
     /// The asking page's origin, when it is allowed. Origins compare by bytes, as browsers send them in one form.
     fn allowed<'a>(&self, req: &'a Request) -> Option<&'a HeaderValue> {
         let origin = req.headers.get(ORIGIN)?;
+        if let Some(dev) = &self.dev {
+            return dev.allows(origin.as_bytes()).then_some(origin);
+        }
         self.origins
             .iter()
             .any(|o| o == "*" || o.as_bytes() == origin.as_bytes())

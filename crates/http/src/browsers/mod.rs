@@ -2,4 +2,5 @@
 
 pub mod cors;
 pub mod cross_site;
+pub mod dev;
 pub mod frame_options;

@@ -1,6 +1,7 @@
 //! A separate port for Prometheus, without a login: it serves metrics, and nothing else.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::app::App;
+use crate::browsers::dev::DevRequest;
 use crate::connection::head_timeout::HEAD_BYTES_MAX;
 use crate::connection::server::AFTER_FAILED_ACCEPT;
 use crate::connection::spelling::{Bodiless, Spelling};
@@ -39,8 +41,8 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
     // Dropping one has a connection end. At most one more than there are connections.
     let mut served: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(e) => {
                 tracing::warn!(error = %e, "accepting a connection for metrics failed");
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
@@ -62,7 +64,8 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
                 let (app, bodiless) = (app.clone(), bodiless.clone());
                 async move {
                     let is_to_head = req.method() == Method::HEAD;
-                    let answered = tokio::task::spawn_blocking(move || answer(&app, &req)).await;
+                    let answered =
+                        tokio::task::spawn_blocking(move || answer(&app, &req, peer.ip())).await;
                     bodiless.note(is_to_head);
                     answered.map_err(|_| "the metrics could not be collected")
                 }
@@ -91,8 +94,16 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
     }
 }
 
-fn answer(app: &App, req: &hyper::Request<Incoming>) -> Response<Full<Bytes>> {
+fn answer(app: &App, req: &hyper::Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+    let refused = app.settings().dev.as_ref().and_then(|dev| {
+        let request = DevRequest::of_request(req, peer);
+        dev.check(request).err()
+    });
     let (status, text) = match (req.method(), req.uri().path()) {
+        _ if refused.is_some() => (
+            StatusCode::FORBIDDEN,
+            refused.map_or_else(String::new, |e| format!("{}\n", e.reason)),
+        ),
         (&Method::GET | &Method::HEAD, PATH) => (StatusCode::OK, catalogue::prometheus(app)),
         (_, PATH) => (
             StatusCode::METHOD_NOT_ALLOWED,

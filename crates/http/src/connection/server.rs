@@ -25,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::App;
 use crate::browsers::cross_site;
+use crate::browsers::dev::DevRequest;
 use crate::clustered;
 use crate::connection::again::Again;
 use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LONG_HEAD_BYTES};
@@ -382,14 +383,19 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let is_short = has_short_body(&parts.headers, !body.is_end_stream());
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
-    let host_error = host::check(&parts).err();
     let settings = app.settings();
+    let is_secured = client.spoken != Spoken::Unknown;
+    let host_error = host::check(&parts).err().or_else(|| {
+        let dev = settings.dev.as_ref()?;
+        let request = DevRequest::of(&parts, client.peer.ip(), is_secured);
+        dev.check(request).err()
+    });
     let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
     let memory = (app.bodies.clone(), app.answers.clone());
     let mut req = Request::new(method, parts, body, peer, settings, memory);
     req.traced = traced;
-    req.https = client.spoken != Spoken::Unknown;
+    req.https = is_secured;
     req.place = Some(client.place);
     req.silence_max = app.silence_max();
     let mut under_way = UnderWay {
@@ -410,7 +416,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if is_short && matches!(reply.body, Body::Full(_)) {
         note_short_request();
     }
-    if req.settings.chttpd.allow_jsonp {
+    // A page of another origin could read what a script has.
+    if req.settings.chttpd.allow_jsonp && req.settings.dev.is_none() {
         reply = jsonp::wrap(req, reply);
     }
     if reply

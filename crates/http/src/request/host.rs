@@ -60,7 +60,7 @@ impl Hosts {
 }
 
 /// Names that only programs of this machine can mean by it: no page from elsewhere has them.
-fn is_loopback(name: &str) -> bool {
+pub fn is_loopback(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
         || name == "[::1]"
         || name
@@ -74,7 +74,7 @@ fn ends_with(name: &str, end: &str) -> bool {
 }
 
 /// The host without its port and without the dot that may end a name.
-fn name_of(authority: &str) -> &str {
+pub fn name_of(authority: &str) -> &str {
     let name = match authority.strip_prefix('[').and_then(|v6| v6.find(']')) {
         Some(end) => &authority[..end + 2],
         None => authority.split(':').next().unwrap_or_default(),

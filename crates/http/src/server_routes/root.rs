@@ -2,6 +2,7 @@
 
 use config::settings::MaintenanceMode;
 use database::{NameRange, WriteFailure};
+use document::check_id_prefix;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use member::Member;
 use serde_json::{Map, Value, json};
@@ -12,8 +13,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::parameters::{Given, bound_limit};
 use crate::server_routes::backup;
-use node::Query;
-use node::info_json;
+use node::{Query, info_json, parse_id};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -30,6 +30,10 @@ const FEATURES: [&str; 5] = [
 ];
 
 pub fn welcome(app: &App) -> Reply {
+    let mut vendor = json!({"name": "Settee", "version": env!("CARGO_PKG_VERSION")});
+    if app.settings().dev.is_some() {
+        vendor["dev"] = true.into();
+    }
     Reply::json(
         200,
         &json!({
@@ -38,7 +42,7 @@ pub fn welcome(app: &App) -> Reply {
             "git_sha": "settee",
             "uuid": app.node.uuid,
             "features": FEATURES,
-            "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
+            "vendor": vendor,
         }),
     )
 }
@@ -207,7 +211,17 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
     if count > req.settings.uuids.max_count {
         return Err(ApiError::bad_request("count parameter too large"));
     }
-    let uuids: Vec<String> = (0..count).map(|_| app.node.new_uuid()).collect();
+    let prefix = req.query.get("prefix").unwrap_or_default();
+    check_id_prefix(prefix).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    let mut uuids = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    for _ in 0..count {
+        let id = format!("{prefix}{}", app.node.new_uuid());
+        if !prefix.is_empty() {
+            // An id that no document may have would be of no use.
+            parse_id(&id, &req.settings.couchdb)?;
+        }
+        uuids.push(id);
+    }
     let reply = with_content_etag(req, Reply::json(200, &json!({"uuids": uuids})));
     Ok(reply
         .header(CACHE_CONTROL, "no-cache")

@@ -30,6 +30,17 @@ fn couchpy_has_no_design_functions_and_is_replaced() {
     );
 }
 
+#[test]
+fn the_built_in_python_server_says_what_it_has() {
+    let pools = pools();
+    let mut designs = pools.designs("db", "python3").unwrap();
+    let result = designs.call(&design("python3", "{}"), &["shows", "s"], b"[null,{}]");
+    assert!(
+        matches!(&result, Err(Error::Thrown { reason, .. }) if reason.contains("map and reduce")),
+        "{result:?}"
+    );
+}
+
 fn design(language: &str, json: &str) -> DesignDoc {
     DesignDoc {
         id: "_design/d".to_owned(),

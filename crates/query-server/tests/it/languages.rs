@@ -1,4 +1,5 @@
-//! The real query servers of other languages: Python's couchpy, and our own for Erlang and Node.
+//! The real query servers of other languages: Python's couchpy, and our own for Erlang, Node and
+//! Python (`python3` here).
 //! They are installed by `scripts/setup.sh test`.
 
 use crate::common;
@@ -13,7 +14,7 @@ fn pools() -> Pools {
     Pools::new(real_servers()).expect("a thread")
 }
 
-const LANGUAGES: [&str; 3] = ["erlang", "node", "python"];
+const LANGUAGES: [&str; 4] = ["erlang", "node", "python", "python3"];
 
 /// Two views: the member `k` with the member `v` if there is a `k`; and each element of `list` with
 /// its index.
@@ -31,7 +32,7 @@ fn maps(language: &str) -> [&'static str; 2] {
                 [Emit(Value, Place) || {Place, Value} <- lists:zip(lists:seq(0, length(List) - 1), List)]
             end"#,
         ],
-        "python" => [
+        "python" | "python3" => [
             "def view(doc):\n    if 'k' in doc:\n        yield doc['k'], doc.get('v')",
             "def view(doc):\n    for place, value in enumerate(doc.get('list', [])):\n        yield value, place",
         ],
@@ -98,7 +99,7 @@ fn all_languages_map_the_same_documents_to_the_same_rows() {
 fn large_integers_keep_their_digits_where_the_language_has_them() {
     let pools = pools();
     let bodies = [r#"{"k":123456789012345678901234567890,"v":1.0}"#];
-    for language in ["erlang", "python"] {
+    for language in ["erlang", "python", "python3"] {
         assert_eq!(
             map(&pools, &group(language, &maps(language)), &bodies),
             Ok(vec![row(0, 0, "123456789012345678901234567890", "1.0")]),
@@ -242,7 +243,7 @@ fn throwing(language: &str) -> &'static str {
                 end
             end"#
         }
-        "python" => {
+        "python" | "python3" => {
             "def view(doc):
     yield doc['do'], 1
     if doc['do'] != 'ok':
@@ -280,6 +281,65 @@ fn a_document_for_which_a_function_throws_has_no_rows_of_it() {
 }
 
 #[test]
+fn python_functions_may_print_read_and_exit() {
+    let pools = pools();
+    let source = "\
+import os, sys
+
+def told(doc):
+    return doc['n']
+
+def view(doc):
+    print('printed')
+    os.write(1, b'written')
+    assert sys.stdin.read() == ''
+    if told(doc) == 1:
+        sys.exit(3)
+    if told(doc) == 2:
+        return
+    yield '\\ud83d' if told(doc) == 3 else told(doc), None";
+    let bodies = [r#"{"n":0}"#, r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":4}"#];
+    let rows = map(&pools, &group("python3", &[source]), &bodies);
+    assert_eq!(
+        rows,
+        Ok(vec![row(0, 0, "0", "null"), row(3, 0, "4", "null")])
+    );
+    // Half of a surrogate pair is not text, but does no harm to the documents around it.
+    let rows = map(
+        &pools,
+        &group("python3", &[source]),
+        &[r#"{"n":3}"#, r#"{"n":4}"#],
+    );
+    assert_eq!(rows.unwrap().last(), Some(&row(1, 0, "4", "null")));
+    let nothing = "def view(doc):\n    pass";
+    assert_eq!(
+        map(&pools, &group("python3", &[nothing]), &["{}"]),
+        Ok(vec![])
+    );
+    let mut reducer = pools
+        .reducer(
+            "db",
+            "python3",
+            "def f(keys, values): return max(values)",
+            None,
+        )
+        .unwrap();
+    assert_eq!(reducer.rereduce(&[b"1", b"3"]), Ok(b"3".to_vec()));
+    let mut failing = pools
+        .reducer(
+            "db",
+            "python3",
+            "def f(keys, values): return values[9]",
+            None,
+        )
+        .unwrap();
+    assert!(matches!(
+        failing.rereduce(&[b"1"]),
+        Err(Error::Thrown { .. })
+    ));
+}
+
+#[test]
 fn functions_that_do_not_compile_are_said() {
     let pools = pools();
     for (language, sources) in [
@@ -298,6 +358,10 @@ fn functions_that_do_not_compile_are_said() {
             ["function (doc) {", "1 + 1", "function (", "'x'", "}"],
         ),
         ("python", ["def view(doc):", "x = 1", "def (", "1 +", "}"]),
+        (
+            "python3",
+            ["def view(doc):", "import json", "def (", "1 / 0", "}"],
+        ),
     ] {
         for source in sources {
             let result = pools.check(language, source);
@@ -326,7 +390,7 @@ fn functions_that_do_not_compile_are_said() {
 fn endless(language: &str) -> &'static str {
     match language {
         "erlang" => "fun(_) -> (fun Loop() -> Loop() end)() end",
-        "python" => "def view(doc):\n    while True: pass",
+        "python" | "python3" => "def view(doc):\n    while True: pass",
         _ => "function (doc) { for (;;); }",
     }
 }
@@ -374,6 +438,10 @@ fn many_slow_documents_are_no_slow_answer() {
             "python",
             "def view(doc):\n    import time\n    time.sleep(0.06)\n    yield 1, 2",
         ),
+        (
+            "python3",
+            "def view(doc):\n    import time\n    time.sleep(0.06)\n    yield 1, 2",
+        ),
     ];
     std::thread::scope(|scope| {
         for (language, source) in slow {
@@ -398,7 +466,7 @@ fn sum(language: &str) -> &'static str {
                 {[{<<\"sum\">>, lists:sum([case V of {[{_, S}]} -> S; _ -> V end || V <- Values])}]}
             end"
         }
-        "python" => {
+        "python" | "python3" => {
             "def total(keys, values, rereduce):\n    return {'sum': sum(v['sum'] if rereduce else v for v in values)}"
         }
         _ => {
@@ -454,6 +522,10 @@ fn keys_of_a_reduction_are_pairs_of_key_and_id() {
         ),
         (
             "python",
+            "def f(keys, values, rereduce):\n    return values if rereduce else keys",
+        ),
+        (
+            "python3",
             "def f(keys, values, rereduce):\n    return values if rereduce else keys",
         ),
     ] {

@@ -475,6 +475,12 @@ fn commands_are_lines_of_query_servers() {
         command("nodejs"),
         query_server::builtin_command("nodejs").as_deref()
     );
+    settings.set_command("python3", "builtin  /bin/sh");
+    settings.set_command("python", "builtin /no/such/program");
+    let commands = &settings.commands;
+    let python3 = commands.get("python3").map(String::as_str);
+    assert_eq!(python3, Some("@settee/python /bin/sh"));
+    assert_eq!(commands["python"], "couchpy --debug", "as before");
     let variables = [
         ("COUCHDB_QUERY_SERVER_PYTHON", "couchpy -x"),
         ("HOME", "/root"),

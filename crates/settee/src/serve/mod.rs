@@ -3,6 +3,7 @@
 pub mod allocator;
 mod cluster;
 mod couchdb_image;
+mod dev;
 mod languages;
 mod line_format;
 mod lines;
@@ -24,7 +25,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::Databases;
 use functions::Languages;
-use http_api::{App, Listeners};
+use http_api::{App, Dev, Listeners};
 use node::{DescriptorPlan, MemoryPlan, Node};
 use telemetry::State;
 
@@ -44,8 +45,9 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
     let data = data_directory(&options, &config);
     let brokers = cluster::brokers(&config, &data)?;
+    let dev = dev::rules(&options, &config, brokers.is_some())?;
     // What can be refused without a data directory is, before there is one. A node learns its admins from the others.
-    if brokers.is_none() {
+    if brokers.is_none() && dev.is_none() {
         require_admin(&options, &config)?;
     }
     let ports = BoundPorts::bind(&config)?;
@@ -66,7 +68,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         cluster::take_name(&config, &data)?;
     }
     let traces = Traces::start(&config, runtime.handle())?;
-    let app = app_of(&databases, &config, auth, memory)?;
+    let app = app_of(&databases, &config, auth, memory, dev)?;
     logging.tell_slow(&app);
     if let Some(brokers) = brokers {
         runtime.block_on(cluster::start(brokers, &app, &data))?;
@@ -81,6 +83,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         if let Some(password) = &generated {
             show_admin(password, &data);
         }
+        dev::announce(&options);
         made.keep();
         listen(app, listeners).await
     });
@@ -106,11 +109,16 @@ fn app_of(
     config: &Config,
     auth: Auth,
     memory: MemoryPlan,
+    dev: Option<Dev>,
 ) -> Result<Arc<App>, Failure> {
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
     http_api::measure_by(allocator::bytes_of_thread);
-    App::new(node, allocator::allocated_bytes).map_err(Failure::usage)
+    let app = match dev {
+        None => App::new(node, allocator::allocated_bytes),
+        Some(dev) => App::new_dev(node, allocator::allocated_bytes, dev),
+    };
+    app.map_err(Failure::usage)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -183,7 +191,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     made.look_for_store(&data);
     let (memory, descriptors) = (memory_plan(&config), descriptor_plan(false));
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
-    let app = app_of(&databases, &config, auth, memory)?;
+    let app = app_of(&databases, &config, auth, memory, None)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
     let result = runtime.block_on(async {

@@ -175,6 +175,8 @@ pub struct Operation {
     pub cors_trusts_all: bool,
     /// Whether `/_up` keeps load balancers away.
     pub is_in_maintenance: bool,
+    /// It was started with `--dev`.
+    pub needs_no_login: bool,
     /// Whether due compactions start automatically.
     pub compacts_itself: bool,
     /// Indexes without a query for this time are reported as unused.

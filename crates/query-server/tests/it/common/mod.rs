@@ -164,7 +164,7 @@ pub fn couchpy() -> PathBuf {
 /// All servers of other languages; fails when one is not installed.
 pub fn real_servers() -> Settings {
     let mut settings = Settings::default();
-    for language in ["erlang", "node"] {
+    for language in ["erlang", "node", "python3"] {
         let command = query_server::builtin_command(language);
         let command = command.unwrap_or_else(|| {
             panic!("the program for {language} is not installed: run scripts/setup.sh test")

@@ -1,5 +1,6 @@
 //! Contents of databases: ids, conflicts, tombstones, garbage, expired documents.
 
+use database::IdOrder;
 use serde_json::json;
 
 use super::{Area, Check, times};
@@ -16,37 +17,92 @@ pub const RANDOM_IDS: Check = Check {
     id: "random-ids",
     area: Area::Data,
     title: "random ids",
-    looks_at: "ids of the latest new documents, those of 16 and more hexadecimal digits",
+    looks_at: "ids of the latest new documents, those of 16 and more hexadecimal digits, also behind a prefix",
     finds: || {
         format!(
-            "note of {RANDOM_DOCUMENTS_MIN} and more documents whose ids follow no order: {} to {} % of {PAIRS_MIN} and more pairs do",
+            "note of {RANDOM_DOCUMENTS_MIN} and more documents whose ids follow no order: {} to {} % of {PAIRS_MIN} and more pairs with the same prefix do",
             IN_ORDER_PERCENT.start(),
             IN_ORDER_PERCENT.end()
         )
     },
     why: "over HTTP they are written as fast as others here (in CouchDB 4 times slower), but they do not compress: about 46 bytes a document more on disk",
-    look: |facts| {
-        let random = facts.databases.all.iter().filter_map(|db| {
-            let sample = &db.sample;
-            let in_order = percent(sample.pairs_in_order, sample.pairs);
-            let is_random = db.documents >= RANDOM_DOCUMENTS_MIN
-                && sample.pairs >= PAIRS_MIN
-                && IN_ORDER_PERCENT.contains(&in_order);
-            let says = format!(
-                "of the latest {} new documents {in_order} % have an id above that of the one before: no order. With {} documents that is about {} of disk",
-                sample.pairs + 1,
-                db.documents,
-                bytes(db.documents * RANDOM_ID_BYTES)
-            );
-            is_random.then(|| {
-                Finding::new(Severity::Note, &*db.name, says)
-                    .evidence(json!({"documents": db.documents, "pairs": sample.pairs, "in_order": sample.pairs_in_order}))
-                    .act("# POST documents without _id, or take ids from GET $S/_uuids: [uuids] algorithm = sequential makes them in order")
-            })
-        });
-        Ok(random.collect())
-    },
+    look: |facts| Ok(facts.databases.all.iter().filter_map(random_ids).collect()),
 };
+
+/// Characters of a prefix that are shown.
+const PREFIX_CHARS_MAX: usize = 64;
+
+fn random_ids(db: &Database) -> Option<Finding> {
+    let in_order = |order: &IdOrder| percent(order.in_order, order.pairs);
+    let is_random =
+        |order: &IdOrder| order.pairs >= PAIRS_MIN && IN_ORDER_PERCENT.contains(&in_order(order));
+    let orders = &db.sample.id_orders;
+    let random = orders.iter().filter(|(_, order)| is_random(order));
+    // Of several prefixes, the most frequent one.
+    let (prefix, order) = random.max_by_key(|(_, order)| order.pairs)?;
+    if db.documents < RANDOM_DOCUMENTS_MIN {
+        return None;
+    }
+    let all: u64 = orders.values().map(|order| order.pairs).sum();
+    let documents =
+        (u128::from(db.documents) * u128::from(order.pairs) / u128::from(all.max(1))) as u64;
+    let (behind, query) = match prefix.as_str() {
+        "" => (String::new(), ""),
+        _ => {
+            let shown: String = prefix.chars().take(PREFIX_CHARS_MAX).collect();
+            (format!(" behind the prefix {shown}"), "?prefix=PREFIX")
+        }
+    };
+    let says = format!(
+        "of the latest {} new documents{behind} {} % have an id above that of the one before: no order. With {documents} documents that is about {} of disk",
+        order.pairs + 1,
+        in_order(order),
+        bytes(documents * RANDOM_ID_BYTES)
+    );
+    Some(
+        Finding::new(Severity::Note, &*db.name, says)
+            .evidence(json!({"documents": db.documents, "pairs": order.pairs, "in_order": order.in_order}))
+            .act(format!("# POST documents without _id, or take ids from GET $S/_uuids{query}: [uuids] algorithm = uuid_v7 or sequential makes them in order"))
+            .act("# the packages for Python and Node make such ids without a request: settee.ids.sequential(\"PREFIX\")"),
+    )
+}
+
+const LONG_ID_BYTES: u64 = 64;
+const LONG_ID_DOCUMENTS_MIN: u64 = 100_000;
+const LONG_ID_SAMPLE_MIN: u64 = 200;
+
+pub const LONG_IDS: Check = Check {
+    id: "long-ids",
+    area: Area::Data,
+    title: "long ids",
+    looks_at: "the length of the ids of the latest changed documents",
+    finds: || {
+        format!(
+            "note of {LONG_ID_DOCUMENTS_MIN} and more documents whose ids have {LONG_ID_BYTES} bytes and more on average, of {LONG_ID_SAMPLE_MIN} and more examined"
+        )
+    },
+    why: "an id is stored with the document, in the feed of changes, and in each row of each view; what does not compress in it takes its room that many times",
+    look: |facts| Ok(facts.databases.all.iter().filter_map(long_ids).collect()),
+};
+
+fn long_ids(db: &Database) -> Option<Finding> {
+    let sample = &db.sample;
+    let average = sample.id_bytes / sample.documents.max(1);
+    let is_long = average >= LONG_ID_BYTES && sample.documents >= LONG_ID_SAMPLE_MIN;
+    if !is_long || db.documents < LONG_ID_DOCUMENTS_MIN {
+        return None;
+    }
+    let says = format!(
+        "the ids of the latest {} documents have {average} bytes on average; there are {} documents",
+        sample.documents, db.documents
+    );
+    Some(
+        Finding::new(Severity::Note, &*db.name, says)
+            .evidence(json!({"documents": db.documents, "looked_at": sample.documents, "average_bytes": average}))
+            .act("# have new documents take shorter ids, and what the ids say as members of the documents, with an index")
+            .act("# an id cannot be changed later: copy documents to a new database, and write them with other ids"),
+    )
+}
 
 const BULKS_MIN: u64 = 1_000;
 const TINY_BULK: u64 = 2;
@@ -304,10 +360,13 @@ mod tests {
     #[test]
     fn ids_in_order_either_way_are_not_random() {
         let of = |documents, in_order| {
+            let order = IdOrder {
+                pairs: 499,
+                in_order,
+            };
             let sample = Sample {
                 documents: 500,
-                pairs: 499,
-                pairs_in_order: in_order,
+                id_orders: [(String::new(), order)].into(),
                 ..Sample::default()
             };
             severities(
@@ -323,6 +382,54 @@ mod tests {
         assert_eq!(of(200_000, 499), []);
         assert_eq!(of(200_000, 0), []);
         assert_eq!(of(5_000, 250), []);
+    }
+
+    #[test]
+    fn random_ids_behind_one_of_several_prefixes_are_found() {
+        let of = |orders: &[(&str, u64, u64)]| {
+            let order = |&(prefix, pairs, in_order): &(&str, u64, u64)| {
+                (prefix.to_owned(), IdOrder { pairs, in_order })
+            };
+            let sample = Sample {
+                documents: 2_000,
+                id_orders: orders.iter().map(order).collect(),
+                ..Sample::default()
+            };
+            let db = Database {
+                documents: 300_000,
+                sample,
+                ..Database::default()
+            };
+            random_ids(&db).map(|finding| finding.says)
+        };
+        let ordered = ("a/", 800, 799);
+        assert_eq!(of(&[ordered]), None);
+        assert_eq!(of(&[ordered, ("b/", 150, 75)]), None, "too few");
+        let says = of(&[ordered, ("b/", 400, 200)]).unwrap();
+        assert!(says.contains("behind the prefix b/ 50 %"), "{says}");
+        assert!(says.contains("With 100000 documents"), "{says}");
+    }
+
+    #[test]
+    fn long_ids_are_found_in_large_databases() {
+        let of = |documents, average: u64| {
+            let sample = Sample {
+                documents: 500,
+                id_bytes: 500 * average,
+                ..Sample::default()
+            };
+            severities(
+                &LONG_IDS,
+                Database {
+                    documents,
+                    sample,
+                    ..Database::default()
+                },
+            )
+        };
+        assert_eq!(of(100_000, 64), [Severity::Note]);
+        assert_eq!(of(100_000, 63), []);
+        assert_eq!(of(99_999, 500), []);
     }
 
     #[test]

@@ -175,6 +175,24 @@ pub const CORS: Check = Check {
     },
 };
 
+pub const DEV: Check = Check {
+    id: "dev",
+    area: Area::Operation,
+    title: "no login",
+    looks_at: "whether the server was started with `--dev`",
+    finds: || "warning when it was".to_owned(),
+    why: "every program and every user of the machine is a server admin",
+    look: |facts| {
+        if !facts.operation.needs_no_login {
+            return Ok(vec![]);
+        }
+        Ok(vec![
+            Finding::new(Severity::Warning, "the server", "it runs with --dev: it needs no login")
+                .act("# for anything but development, start it without --dev: settee serve --admin-file FILE"),
+        ])
+    },
+};
+
 const DAY_S: i64 = 86_400;
 const LEFT_DAYS: i64 = 30;
 const LEFT_OF: i64 = 4;
@@ -503,6 +521,20 @@ mod tests {
             )
         };
         assert_eq!((cors(false), cors(true)), (vec![], vec![Severity::Warning]));
+    }
+
+    #[test]
+    fn a_server_without_logins_is_found() {
+        let of = |needs_no_login| {
+            severities(
+                &DEV,
+                Operation {
+                    needs_no_login,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!((of(false), of(true)), (vec![], vec![Severity::Warning]));
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
             .is_some_and(Cors::trusts_all_with_credentials),
         is_in_maintenance: settings.couchdb.maintenance_mode
             != config::settings::MaintenanceMode::Off,
+        needs_no_login: app.settings().dev.is_some(),
         compacts_itself: settings.compaction.enable,
         unused_index_time: settings.doctor.unused_index_time,
         certificates: certificates(&settings.ssl),
