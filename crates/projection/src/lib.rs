@@ -29,6 +29,7 @@ mod follow;
 pub mod fuzz;
 mod need;
 mod refusal;
+mod required;
 mod scan;
 mod source;
 mod stateless;
@@ -37,6 +38,7 @@ mod tests;
 mod usage;
 
 pub use refusal::Refusal;
+pub use required::required;
 pub use stateless::{Arguments, LeftBehind};
 
 use document::json::skip;
