@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod builtins;
+mod differences;
 mod follow;
 pub mod fuzz;
 mod need;
@@ -37,6 +38,9 @@ mod stateless;
 mod tests;
 mod usage;
 
+pub use differences::{
+    DesignFunction, Difference, Effect, Form, KINDS, Kind, design_functions, differences,
+};
 pub use refusal::Refusal;
 pub use required::required;
 pub use stateless::{Arguments, LeftBehind};
