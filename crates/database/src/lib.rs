@@ -20,6 +20,7 @@ mod ending;
 mod error;
 mod events;
 mod examine;
+mod examine_functions;
 mod find;
 mod global_changes;
 mod hash_ranges;
@@ -72,6 +73,7 @@ pub use examine::{
     DesignFacts, Garbage, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
     ViewFacts,
 };
+pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};

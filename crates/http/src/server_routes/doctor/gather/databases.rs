@@ -16,7 +16,7 @@ const OTHERS_MAX: usize = 200;
 /// Time for all of them, and for the documents of one.
 const SHARE_OF_TIME: u32 = 2;
 const TIME_OF_ONE: Duration = Duration::from_millis(150);
-/// Changes that are looked at, and design documents with views or text indexes.
+/// Changes that are looked at, and design documents: those with views or text indexes, and those whose functions are searched.
 const CHANGES_MAX: u64 = 2_000;
 const DESIGNS_MAX: usize = 100;
 /// Between two changes that are listed may be all that are superseded: with more of these, changes are not looked at.
@@ -81,6 +81,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         _ => Sample::default(),
     };
     let designs = db.examine_designs(DESIGNS_MAX, time + TIME_OF_ONE)?;
+    let functions = db.examine_functions(DESIGNS_MAX, time + TIME_OF_ONE)?;
     Ok(Database {
         name: name.to_owned(),
         documents: info.doc_count,
@@ -91,5 +92,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         garbage,
         designs: designs.designs,
         has_more_designs: designs.has_more,
+        functions: functions.functions,
+        has_more_functions: functions.has_more,
     })
 }
