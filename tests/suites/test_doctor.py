@@ -295,6 +295,25 @@ def test_no_login(ctx):
         finds(ctx, told(ctx, server), "dev=warning")
 
 
+@plants("functions")
+def test_functions_for_another_engine(ctx):
+    """One that fails here is a warning, one that may only differ a note."""
+    with ctx.server("functions") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        fails = "function (doc) {\n Array.forEach(doc.tags, function (tag) { emit(tag) }) }"
+        api.expect(201, "PUT", "/db/_design/old", {"views": {"tags": {"map": fails}}})
+        answer = told(ctx, server, api)
+        finds(ctx, answer, "functions=warning")
+        found = [finding for finding in answer["findings"] if finding["id"] == "functions"]
+        says = [(finding["subject"], "line 2: Array.forEach" in finding["says"]) for finding in found]
+        ctx.report.equal("its place is named", says, [("db/_design/old, views/tags/map", True)])
+        api.expect(200, "DELETE", f"/db/_design/old?rev={api.get('/db/_design/old').json['_rev']}")
+        differs = {"filters": {"f": "function (doc, req) { return doc.tags instanceof Array }"}}
+        api.expect(201, "PUT", "/db/_design/new", differs)
+        finds(ctx, told(ctx, server, api), "functions=note")
+
+
 @plants("compaction-due")
 def test_garbage(ctx):
     """Superseded revisions that nobody compacts."""

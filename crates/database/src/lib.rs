@@ -21,6 +21,7 @@ mod ending;
 mod error;
 mod events;
 mod examine;
+mod examine_functions;
 mod expiry;
 mod find;
 mod global_changes;
@@ -74,6 +75,7 @@ pub use examine::{
     DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
     ViewFacts,
 };
+pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{Due, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
 pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;

@@ -20,6 +20,9 @@ pub mod times;
 pub use functions::{Functions, JAVASCRIPT, language_name};
 pub use languages::{Languages, NoLanguages};
 pub use places::{Admission, Lane, Place, Places, answer_limits};
+pub use projection::{
+    DesignFunction, Difference, Effect, Form, KINDS, Kind, Refusal, design_functions, differences,
+};
 pub use query_server;
 pub use query_server::language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,

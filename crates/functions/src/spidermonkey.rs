@@ -154,9 +154,38 @@ fn may_sort_by_comparator(text: &str) -> bool {
     text.match_indices("sort").any(may)
 }
 
+/// Whether a text, a source or JSON text with sources, may have `Date` read a text: it calls
+/// `Date(…)` with arguments or `Date.parse`, or has `Date` under another name.
+pub(crate) fn reads_dates(text: &str) -> bool {
+    let may = |(at, name): (usize, &str)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        let is_escape = ESCAPED_SPACE.iter().any(|space| before.ends_with(space));
+        let is_part = before.ends_with(is_in_identifier) && !is_escape;
+        let before = trim_end(before);
+        if is_part || after.starts_with(is_in_identifier) || before.ends_with('.') {
+            return false;
+        }
+        let rest = trim_start(after);
+        match rest.chars().next() {
+            Some('(') => !trim_start(&rest[1..]).starts_with(')'),
+            Some('.') => trim_start(&rest[1..]).starts_with("parse"),
+            Some('[') => true,
+            Some(')' | ',' | ';' | '}' | ']') | None => {
+                ends_with_assignment(before)
+                    || before.ends_with(['(', ',', ':', '[', '?', '|', '&'])
+            }
+            Some(_) => ends_with_assignment(before),
+        }
+    };
+    text.match_indices("Date").any(may)
+}
+
+fn is_in_identifier(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
 /// Returns the text after a member, if what is between these two texts is the whole name of one.
 fn after_member<'t>(before: &str, after: &'t str) -> Option<&'t str> {
-    let is_in_identifier = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     if trim_end(before).ends_with('.') {
         return (!after.starts_with(is_in_identifier)).then(|| trim_start(after));
     }
@@ -185,17 +214,18 @@ const FUNCTIONS: [&str; 4] = ["localeCompare", "toLocale", "toSource", "uneval"]
 pub fn dialect<'t>(sources: impl IntoIterator<Item = &'t str>, time_zone: &str) -> Option<String> {
     let mut depends_on_engine = false;
     let mut depends_on_zone = false;
+    let mut reads = false;
     for source in sources {
         depends_on_engine |= FUNCTIONS.iter().any(|name| source.contains(name));
         depends_on_engine |= may_sort_by_comparator(source) || names_last_match(source);
         depends_on_zone |= time_zone != UTC && source.contains("Date");
+        reads |= reads_dates(source);
     }
     let engine = depends_on_engine.then(|| "spidermonkey 1".to_owned());
     let zone = depends_on_zone.then(|| format!("time zone {time_zone}"));
-    match (engine, zone) {
-        (Some(engine), Some(zone)) => Some(format!("{engine} {zone}")),
-        (engine, zone) => engine.or(zone),
-    }
+    let dates = reads.then(|| "dates 1".to_owned());
+    let parts: Vec<String> = [engine, zone, dates].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 #[cfg(test)]
@@ -268,6 +298,37 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_may_have_dates_read_are_found() {
+        for text in [
+            "new Date(doc.t)",
+            "Date.parse(doc.t)",
+            "new Date ( doc.t )",
+            r#"{"m":"x;\nDate\n.parse(t)"}"#,
+            "Date['parse'](t)",
+            "var D = Date; new D(t)",
+            "var D = Date",
+            "read(Date, t)",
+            "new (Date)(t)",
+        ] {
+            assert!(reads_dates(text), "{text}");
+        }
+        for text in [
+            "new Date()",
+            "new Date",
+            "Date.now()",
+            "Date.UTC(2015, 1, 1)",
+            "doc.Date",
+            "doc['Date']",
+            r#"{"Date": 1, "m": "d.toDateString(x) + upDate(d) + Dates(x)"}"#,
+            "x instanceof Date && x",
+            "// Date of the order",
+            "",
+        ] {
+            assert!(!reads_dates(text), "{text}");
+        }
+    }
+
+    #[test]
     fn all_names_of_utc_are_one_time_zone() {
         for name in [
             "", "UTC", "Etc/UTC", "UTC0", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", ":UTC", ":",
@@ -292,11 +353,13 @@ mod tests {
     #[test]
     fn a_dialect_is_that_of_functions_that_depend_on_it() {
         let of = |source: &str, zone| dialect([source], zone);
-        assert_eq!(of("emit(new Date(doc.t).getHours())", "UTC"), None);
+        assert_eq!(of("emit(new Date().getHours())", "UTC"), None);
         assert_eq!(
-            of("emit(new Date(doc.t).getHours())", "Europe/Berlin").as_deref(),
+            of("emit(new Date().getHours())", "Europe/Berlin").as_deref(),
             Some("time zone Europe/Berlin")
         );
+        let parsed = of("emit(new Date(doc.t).getHours())", "Europe/Berlin");
+        assert_eq!(parsed.as_deref(), Some("time zone Europe/Berlin dates 1"));
         assert_eq!(of("emit(doc.t)", "Europe/Berlin"), None);
         assert_eq!(of("a.sort()", "UTC"), None);
         for source in ["a.sort(f)", "a.localeCompare(b)", "uneval(a)", "RegExp.$1"] {

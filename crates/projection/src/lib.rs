@@ -25,10 +25,12 @@
 #![forbid(unsafe_code)]
 
 mod builtins;
+mod differences;
 mod follow;
 pub mod fuzz;
 mod need;
 mod refusal;
+mod required;
 mod scan;
 mod source;
 mod stateless;
@@ -36,7 +38,11 @@ mod stateless;
 mod tests;
 mod usage;
 
+pub use differences::{
+    DesignFunction, Difference, Effect, Form, KINDS, Kind, design_functions, differences,
+};
 pub use refusal::Refusal;
+pub use required::required;
 pub use stateless::{Arguments, LeftBehind};
 
 use document::json::skip;

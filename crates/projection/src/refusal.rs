@@ -64,3 +64,10 @@ pub enum Refusal {
     #[error("a library module may change built-in objects or cannot be read")]
     Library,
 }
+
+impl Refusal {
+    /// Returns whether the parser does not read the source as one function.
+    pub fn is_syntax(&self) -> bool {
+        matches!(self, Refusal::Syntax(_))
+    }
+}

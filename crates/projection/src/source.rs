@@ -157,7 +157,8 @@ fn check_module(source: &str) -> Result<(), Refusal> {
     )
 }
 
-fn with_semantic<T>(
+/// Parses a script and resolves its names.
+pub(crate) fn with_semantic<T>(
     script: &str,
     work: impl FnOnce(&Program<'_>, &Semantic<'_>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {

@@ -3,7 +3,7 @@
 //! It is text for two engines: QuickJS in the crate `functions`, and Node in this crate.
 
 macro_rules! prelude {
-    ($($more:literal)?) => {
+    ($($more:literal)*) => {
         concat!(
             "(function (host) {\n\"use strict\";\n",
             include_str!("../prelude/environment.js"),
@@ -12,7 +12,7 @@ macro_rules! prelude {
             include_str!("../prelude/content_types.js"),
             include_str!("../prelude/render.js"),
             include_str!("../prelude/designs.js"),
-            $(include_str!($more),)?
+            $(include_str!($more),)*
             "return api;\n})\n",
         )
     };
@@ -26,10 +26,12 @@ macro_rules! prelude {
 pub const PRELUDE: &str = prelude!();
 
 /// [`PRELUDE`] for QuickJS, with functions of SpiderMonkey, CouchDB's engine, that QuickJS lacks. Its
-/// host has another function, `collate(texts)`, which compares two texts separated by U+FFFE and
-/// returns `-1`, `0` or `1` as text. It returns another function, `keepMatches()`: after its call,
-/// `RegExp` has `$1`, `lastMatch` and so on.
-pub const PRELUDE_OF_QUICKJS: &str = prelude!("../prelude/spidermonkey.js");
+/// host has two more functions. `collate(texts)` compares two texts separated by U+FFFE and returns
+/// `-1`, `0` or `1` as text. `readDate(text)` returns the time of a date: a number in UTC, a text in
+/// the time zone of dates, null for a text that is no date. It returns two more functions: after
+/// `keepMatches()`, `RegExp` has `$1`, `lastMatch` and so on; after `readDates()`, `Date` reads texts
+/// as SpiderMonkey does.
+pub const PRELUDE_OF_QUICKJS: &str = prelude!("../prelude/spidermonkey.js" "../prelude/dates.js");
 
 /// A script that defines the global function `index(type, name, value, options)`. It calls `emit` with `[type, name]` and
 /// `[value, options.store]`. NaN and the infinities become null.

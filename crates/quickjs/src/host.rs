@@ -20,6 +20,8 @@ pub enum Reply {
     Undefined,
     /// `null`
     Null,
+    /// A number.
+    Integer(i64),
     /// A string; what is not UTF-8 in it is replaced.
     Text(Vec<u8>),
     /// It throws a `TypeError` with this message.

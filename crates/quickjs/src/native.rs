@@ -319,6 +319,7 @@ unsafe extern "C" fn call_host(
         match reply {
             Reply::Undefined => qjs::JS_UNDEFINED,
             Reply::Null => qjs::JS_NULL,
+            Reply::Integer(number) => qjs::JS_NewFloat64(number as f64),
             Reply::Text(text) => qjs::JS_NewStringLen(ctx, text.as_ptr().cast(), text.len() as _),
             Reply::TypeError(message) => {
                 qjs::JS_ThrowTypeError(ctx, c"%s".as_ptr(), message.as_ptr())

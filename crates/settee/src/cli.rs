@@ -35,13 +35,14 @@ const EXAMPLES: &str = "Examples:
   settee check ./data
   settee repair ./data ./repaired
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
+  settee check-functions http://admin:secret@couch:5984
 
-Others on the machine can read a command line. For backup, load, bench, top, profile, doctor, healthcheck, cluster token and cluster join, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, bench, top, profile, doctor, check-functions, healthcheck, cluster token and cluster join, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
 Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused, or
-source and target differ, or a repair lost something; of doctor and check: see their help.";
+source and target differ, or a repair lost something; of doctor, check and check-functions: see their help.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -61,6 +62,8 @@ pub enum Command {
     Repair(RepairOptions),
     /// Migrate all data and settings of a CouchDB to a Settee
     Migrate(MigrateOptions),
+    /// Report functions of a CouchDB that depend on its JavaScript engine, before a move to Settee
+    CheckFunctions(CheckFunctionsOptions),
     /// Run several servers as a cluster: start one, join one, show its state
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -114,6 +117,23 @@ pub struct DoctorOptions {
 
 const DOCTOR_HELP: &str = "Changes nothing. Exit status: 0 no warnings, 1 warnings, 2 errors (or a wrong command line), 3 the \
 server could not be reached.";
+
+#[derive(Args)]
+#[command(after_help = CHECK_FUNCTIONS_HELP)]
+pub struct CheckFunctionsOptions {
+    /// The server, http://NAME:PASSWORD@HOST:PORT, or one database, http://NAME:PASSWORD@HOST:PORT/DB
+    #[arg(default_value = "http://127.0.0.1:5984")]
+    pub url: String,
+    /// Documents of each database that functions are run with; 0 only searches the sources
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub sample: usize,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+const CHECK_FUNCTIONS_HELP: &str = "It reads design documents and a sample of documents, and runs the functions on this machine. \
+Nothing is changed on the server. Exit status: 0 nothing found, 1 functions that have to be changed, 2 it could not run.";
 
 #[derive(Args)]
 #[command(after_help = HEALTHCHECK_HELP)]

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         cli::Command::Cluster(command) => commands::cluster::run(&command),
         cli::Command::Check(options) => return commands::check::run(&options),
         cli::Command::Repair(options) => return commands::repair::run(&options),
+        cli::Command::CheckFunctions(options) => return commands::check_functions::run(&options),
         cli::Command::Doctor(options) => return commands::doctor::run(&options),
         cli::Command::Top(options) => commands::top::run(&options),
         cli::Command::Profile(options) => commands::profile::run(&options),

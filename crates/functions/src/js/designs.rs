@@ -9,14 +9,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use projection::{Arguments, LeftBehind, left_behind};
+use projection::{Arguments, LeftBehind, left_behind, required};
 use query_server::language::{DesignDoc, Designs, Error, ListIo, SLICE};
 use quickjs::{Limit, Limits};
 
 use super::environment::{Entered, Prelude, limit_error};
 use super::host::{Console, Listing};
 use super::idle::Idle;
-use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options};
 
@@ -148,7 +147,7 @@ impl Prepared {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let names = entered.strings(&names)?;
             // Loading modules may read matches, and modules that are loaded later may name them.
-            let keeps = entered.keep_matches(std::str::from_utf8(&ddoc.json))?;
+            let keeps = entered.adapt(std::str::from_utf8(&ddoc.json))?;
             entered.scope.start_clock();
             let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
             // The check for state that a function leaves behind examines its text, and assumes an

@@ -11,7 +11,7 @@ use quickjs::{
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
-use crate::spidermonkey::names_last_match;
+use crate::spidermonkey::{names_last_match, reads_dates};
 
 /// The prelude, compiled once by the first context.
 static SCRIPT: OnceLock<Script> = OnceLock::new();
@@ -28,6 +28,7 @@ struct Api {
     call: RetainedValue,
     list: RetainedValue,
     keep_matches: RetainedValue,
+    read_dates: RetainedValue,
 }
 
 /// A function of the prelude.
@@ -43,6 +44,7 @@ pub(super) enum Prelude {
     Call,
     List,
     KeepMatches,
+    ReadDates,
 }
 
 /// A context of a heap that has the prelude.
@@ -145,6 +147,7 @@ impl Api {
             call: member(c"call")?,
             list: member(c"list")?,
             keep_matches: member(c"keepMatches")?,
+            read_dates: member(c"readDates")?,
         };
         scope.define_emit()?;
         Ok(api)
@@ -162,6 +165,7 @@ impl Api {
             Prelude::Call => &self.call,
             Prelude::List => &self.list,
             Prelude::KeepMatches => &self.keep_matches,
+            Prelude::ReadDates => &self.read_dates,
         }
     }
 }
@@ -242,17 +246,22 @@ impl<'js> Entered<'_, 'js> {
         self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
     }
 
-    /// Has regular expressions remember their last match, if one of these texts names it. Returns
-    /// whether it does: calls then leave something behind.
-    pub fn keep_matches<'t>(
-        &self,
-        texts: impl IntoIterator<Item = &'t str>,
-    ) -> Result<bool, Error> {
-        let is_named = texts.into_iter().any(names_last_match);
-        if is_named {
+    /// Adapts the environment to functions with these texts: regular expressions remember their last
+    /// match if one of them names it, and `Date` reads texts if one of them may have it do so. Returns
+    /// whether calls may leave something behind by that: the last match.
+    pub fn adapt<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> Result<bool, Error> {
+        let (mut keeps_matches, mut reads) = (false, false);
+        for text in texts {
+            keeps_matches |= names_last_match(text);
+            reads |= reads_dates(text);
+        }
+        if reads {
+            self.prelude(Prelude::ReadDates, [])?;
+        }
+        if keeps_matches {
             self.prelude(Prelude::KeepMatches, [])?;
         }
-        Ok(is_named)
+        Ok(keeps_matches)
     }
 
     /// Returns whether a value is `true`.

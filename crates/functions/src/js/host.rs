@@ -9,17 +9,25 @@ use document::collation::Collator;
 use query_server::language::{Error, ListIo};
 use quickjs::{Clock, Host, Reply};
 
+use super::dates::{self, Time};
 use super::log::Log;
 
 /// The functions of the prelude's host, except `evaluate`, which is the engine's.
-pub(super) const FUNCTIONS: [&CStr; 5] =
-    [c"log", c"listStart", c"listChunk", c"listRow", c"collate"];
+pub(super) const FUNCTIONS: [&CStr; 6] = [
+    c"log",
+    c"listStart",
+    c"listChunk",
+    c"listRow",
+    c"collate",
+    c"readDate",
+];
 
 const LOG: usize = 0;
 const LIST_START: usize = 1;
 const LIST_CHUNK: usize = 2;
 const LIST_ROW: usize = 3;
 const COLLATE: usize = 4;
+const READ_DATE: usize = 5;
 
 /// Separates the two texts that `collate` compares.
 const BETWEEN: char = '\u{fffe}';
@@ -44,6 +52,7 @@ impl Host for Console {
         match function {
             LOG => self.log.borrow_mut().said(text),
             COLLATE => return collate(text),
+            READ_DATE => return read_date(text),
             _ => return Reply::TypeError(c"not in a list function"),
         }
         Reply::Undefined
@@ -55,6 +64,16 @@ fn collate(texts: &str) -> Reply {
     let (a, b) = texts.split_once(BETWEEN).unwrap_or((texts, ""));
     let order = Collator::root().compare_strings(a, b) as i8;
     Reply::Text(order.to_string().into_bytes())
+}
+
+/// Reads a date: a number is its time in milliseconds since 1970, a text that of a local date and time
+/// as if it were in UTC, and null is for a text that is no date.
+fn read_date(text: &str) -> Reply {
+    match dates::read(text) {
+        Some(Time::Utc(ms)) => Reply::Integer(ms),
+        Some(Time::Local(ms)) => Reply::Text(ms.to_string().into_bytes()),
+        None => Reply::Null,
+    }
 }
 
 /// The host of a list function.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profiler::Label;
-use projection::{Arguments, LeftBehind, left_behind};
+use projection::{Arguments, LeftBehind, left_behind, required};
 use query_server::language::{
     Doc, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapGroup, Mapper, SLICE, Thrown,
 };
@@ -18,7 +18,6 @@ use telemetry::Tick;
 use super::environment::{Entered, failure, limit_error};
 use super::host::Console;
 use super::idle::Idle;
-use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options, thrown};
 
@@ -74,7 +73,7 @@ fn compile(
     }
     let mut functions = Vec::with_capacity(group.maps.len());
     let texts = group.maps.iter().chain(&group.lib);
-    let mut is_verbatim = !entered.keep_matches(texts.map(String::as_str))?;
+    let mut is_verbatim = !entered.adapt(texts.map(String::as_str))?;
     for source in &group.maps {
         entered.scope.start_clock();
         let function = entered.compile(source, modules.as_ref())?;

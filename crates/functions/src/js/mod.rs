@@ -6,6 +6,7 @@
 //! ones; `process` runs them in a `worker`, over a `wire`.
 
 mod budget;
+mod dates;
 mod designs;
 mod environment;
 mod host;
@@ -15,7 +16,6 @@ mod mapper;
 mod process;
 mod profile;
 mod reducer;
-mod required;
 mod sandbox;
 #[cfg(test)]
 mod tests;

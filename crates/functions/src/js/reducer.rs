@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use projection::{Arguments, LeftBehind, left_behind};
+use projection::{Arguments, LeftBehind, left_behind, required};
 use query_server::language::{Error, ReduceRow, Reducer};
 use quickjs::{Limits, RetainedValue, Value};
 use telemetry::State;
@@ -13,7 +13,6 @@ use telemetry::State;
 use super::environment::{Entered, Prelude};
 use super::host::Console;
 use super::idle::Idle;
-use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options};
 
@@ -51,7 +50,7 @@ impl Prepared {
             // unmodified environment.
             let texts = [Some(&source.source), source.lib.as_ref()];
             let texts = texts.into_iter().flatten().map(String::as_str);
-            let mut is_untouched = !entered.keep_matches(texts)?;
+            let mut is_untouched = !entered.adapt(texts)?;
             is_untouched &= entered.is_verbatim(&function)?;
             if let Some(modules) = &modules {
                 let names = required(&source.source);

@@ -1,6 +1,7 @@
 //! The integration tests of `functions`: one program, so that it is linked once.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod js_dates;
 mod js_document;
 mod js_hostile;
 mod js_isolation;

@@ -1,4 +1,5 @@
 mod choices;
+mod differences;
 mod differential;
 mod followed;
 mod maker;

@@ -10,6 +10,7 @@ macro_rules! say {
 pub mod backup;
 pub mod bench;
 pub mod check;
+pub mod check_functions;
 pub mod cluster;
 pub mod completions;
 pub mod doctor;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use confine::Confinement;
-use database::{DesignFacts, FindUse, Garbage, Sample, WriteFailure};
+use database::{DesignFacts, FindUse, FunctionFacts, Garbage, Sample, WriteFailure};
 
 /// All collected facts about a server. Those that could not be determined are `None`, and their
 /// checks are skipped.
@@ -42,8 +42,11 @@ impl Facts {
                 db.name
             )
         });
+        let functions = self.databases.all.iter().filter(|db| db.has_more_functions);
+        let functions =
+            functions.map(|db| format!("functions of some design documents of {}", db.name));
         let others = self.operation.not_looked_at.iter().cloned();
-        others.chain(designs).collect()
+        others.chain(designs).chain(functions).collect()
     }
 }
 
@@ -140,6 +143,11 @@ pub struct Database {
     pub designs: Vec<DesignFacts>,
     /// See `designs`.
     pub has_more_designs: bool,
+    /// Functions that depend on CouchDB's engine, and whether there are design documents that were
+    /// not searched for them.
+    pub functions: Vec<FunctionFacts>,
+    /// See `functions`.
+    pub has_more_functions: bool,
 }
 
 /// Queries of a database that one index answered.

@@ -97,6 +97,7 @@ pub static CHECKS: &[Check] = &[
     views::WHOLE_DOCUMENTS,
     views::FAILING_MAPS,
     views::FAILING_BUILDS,
+    views::FUNCTIONS,
     texts::TEXT_INDEXES,
     operation::REPLICATIONS,
     operation::WEAK_HASHES,

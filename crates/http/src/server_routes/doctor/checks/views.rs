@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use database::{DesignFacts, ViewFacts};
+use database::{DesignFacts, FunctionFacts, ViewFacts};
+use functions::Effect;
 use serde_json::json;
 
 use super::{Area, Check, texts};
@@ -361,11 +362,61 @@ pub const FAILING_BUILDS: Check = Check {
     },
 };
 
+pub const FUNCTIONS: Check = Check {
+    id: "functions",
+    area: Area::Queries,
+    title: "functions for CouchDB's engine",
+    looks_at: "sources of JavaScript functions, and of the modules that they require",
+    finds: || {
+        "warning of a function that only works in CouchDB's engine; note of one whose results may differ from CouchDB's"
+            .to_owned()
+    },
+    why: "CouchDB runs functions in SpiderMonkey, Settee in QuickJS: a function that was written for the other may throw, or return something else, without an error in a response",
+    look: |facts| {
+        let all = facts.databases.all.iter();
+        let found = all.flat_map(|db| db.functions.iter().map(|function| dependent(db, function)));
+        Ok(found.collect())
+    },
+};
+
+fn dependent(db: &Database, function: &FunctionFacts) -> Finding {
+    let fails = |effect| effect == Effect::Fails;
+    let mut places: Vec<_> = function.differences.iter().collect();
+    // What fails matters most.
+    places.sort_by_key(|place| !fails(place.kind.effect));
+    let severity = match places.first() {
+        Some(first) if fails(first.kind.effect) => Severity::Warning,
+        _ => Severity::Note,
+    };
+    let says: Vec<String> = places
+        .iter()
+        .map(|place| format!("line {}: {} ({})", place.line, place.code, place.kind.id))
+        .collect();
+    let evidence: Vec<_> = places
+        .iter()
+        .map(|place| {
+            json!({"line": place.line, "column": place.column, "kind": place.kind.id, "differs": place.kind.differs})
+        })
+        .collect();
+    let subject = format!("{}/{}, {}", db.name, function.design, function.function);
+    let mut finding =
+        Finding::new(severity, subject, says.join("; ")).evidence(json!({"places": evidence}));
+    let mut kinds = vec![];
+    for place in places {
+        if !kinds.contains(&place.kind.id) {
+            kinds.push(place.kind.id);
+            finding = finding.act(format!("# {}: {}", place.kind.id, place.kind.instead));
+        }
+    }
+    finding.act(curl("GET", &[&db.name, &function.design], None))
+}
+
 #[cfg(test)]
 pub mod tests {
     use std::time::Duration;
 
     use database::OpenIndexFacts;
+    use functions::{Form, differences};
 
     use super::super::planted::severities;
     use super::*;
@@ -528,5 +579,31 @@ pub mod tests {
             (of(0), of(1), of(3)),
             (vec![], vec![], vec![Severity::Error])
         );
+    }
+
+    fn with_function(source: &str) -> Database {
+        let function = FunctionFacts {
+            design: "_design/d".into(),
+            function: "views/v/map".into(),
+            differences: differences(source, Form::Function).unwrap(),
+        };
+        let functions = match function.differences.is_empty() {
+            true => vec![],
+            false => vec![function],
+        };
+        Database {
+            functions,
+            ..Database::default()
+        }
+    }
+
+    #[test]
+    fn functions_that_fail_are_warnings_and_those_that_differ_are_notes() {
+        let of = |source| severities(&FUNCTIONS, with_function(source));
+        let fails = "function (doc) { Array.forEach(doc.tags, function (tag) { emit(tag) }) }";
+        assert_eq!(of(fails), [Severity::Warning]);
+        let differs = "function (doc) { if (doc.tags instanceof Array) emit(doc._id) }";
+        assert_eq!(of(differs), [Severity::Note]);
+        assert_eq!(of("function (doc) { emit(doc._id) }"), []);
     }
 }

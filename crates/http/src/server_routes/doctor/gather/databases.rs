@@ -16,7 +16,8 @@ const OTHERS_MAX: usize = 200;
 /// Time for all of them, and for the documents of one.
 const SHARE_OF_TIME: u32 = 2;
 const TIME_OF_ONE: Duration = Duration::from_millis(150);
-/// Most changes that are examined, and most design documents with views or text indexes.
+/// Most changes that are examined, and most design documents: those with views or text indexes, and
+/// those whose functions are searched.
 const CHANGES_MAX: u64 = 2_000;
 const DESIGNS_MAX: usize = 100;
 /// Superseded changes may lie between two listed ones: with more of them than this, changes are not
@@ -82,6 +83,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         _ => Sample::default(),
     };
     let designs = db.examine_designs(DESIGNS_MAX, time + TIME_OF_ONE)?;
+    let functions = db.examine_functions(DESIGNS_MAX, time + TIME_OF_ONE)?;
     Ok(Database {
         name: name.to_owned(),
         documents: info.doc_count,
@@ -92,5 +94,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         garbage,
         designs: designs.designs,
         has_more_designs: designs.has_more,
+        functions: functions.functions,
+        has_more_functions: functions.has_more,
     })
 }

@@ -6,7 +6,7 @@ const NAMES_MAX: usize = 64;
 /// Returns the names in calls like `require("lib/a")`. They depend on the source alone, so modules
 /// that are loaded before a function's calls are the same in every heap. A name in a comment counts
 /// too; one that is computed at run time does not.
-pub(super) fn required(source: &str) -> Vec<String> {
+pub fn required(source: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (at, word) in source.match_indices("require") {
         let name = literal(&source[at + word.len()..]);

@@ -1,0 +1,132 @@
+//! The functions of a design document.
+
+use serde_json::{Map, Value};
+
+use crate::required::required;
+
+/// Objects of functions, by name.
+const SECTIONS: [&str; 4] = ["filters", "lists", "shows", "updates"];
+/// Objects of objects with functions: name, and members that are functions.
+const NESTED: [(&str, &[&str]); 3] = [
+    ("views", &["map", "reduce"]),
+    ("indexes", &["index"]),
+    ("nouveau", &["index"]),
+];
+/// Members that are functions themselves.
+const SINGLE: [&str; 2] = ["validate_doc_update", "rewrites"];
+/// Deeper members are not searched for modules.
+const DEPTH_MAX: usize = 16;
+
+/// What a source is compiled as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A function of a design document.
+    Function,
+    /// A CommonJS module.
+    Module,
+}
+
+/// A function of a design document, or a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignFunction<'d> {
+    /// The names that lead to it: `["views", "by_day", "map"]`.
+    pub path: Vec<&'d str>,
+    /// The source.
+    pub source: &'d str,
+    /// What it is compiled as.
+    pub form: Form,
+}
+
+/// Returns the functions of a design document and the modules that they require, in the order of
+/// their paths. Built-in reduce functions are none.
+pub fn design_functions(design: &Map<String, Value>) -> Vec<DesignFunction<'_>> {
+    let mut functions = vec![];
+    for (section, members) in NESTED {
+        // `views.lib` has modules.
+        let all =
+            object(design.get(section)).filter(|(name, _)| (section, *name) != ("views", "lib"));
+        for (name, of) in all {
+            let own = object(Some(of)).filter(|(member, _)| members.contains(member));
+            functions.extend(
+                own.filter_map(|(member, source)| function(vec![section, name, member], source)),
+            );
+        }
+    }
+    for section in SECTIONS {
+        let all = object(design.get(section));
+        functions.extend(all.filter_map(|(name, source)| function(vec![section, name], source)));
+    }
+    let single = SINGLE.into_iter();
+    functions.extend(single.filter_map(|name| function(vec![name], design.get(name)?)));
+    add_modules(design, &mut functions);
+    functions.sort_by(|a, b| a.path.cmp(&b.path));
+    functions
+}
+
+/// Returns the function of a source, unless it is a built-in one.
+fn function<'d>(path: Vec<&'d str>, source: &'d Value) -> Option<DesignFunction<'d>> {
+    let source = source.as_str()?;
+    let is_function = !source.is_empty() && !source.starts_with('_');
+    let form = Form::Function;
+    is_function.then_some(DesignFunction { path, source, form })
+}
+
+/// The members of a value, if it is an object.
+fn object(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let members = value.and_then(Value::as_object).into_iter().flatten();
+    members.map(|(name, value)| (name.as_str(), value))
+}
+
+/// Adds the modules whose names functions, and these modules, require.
+fn add_modules<'d>(design: &'d Map<String, Value>, functions: &mut Vec<DesignFunction<'d>>) {
+    let mut texts = vec![];
+    for (name, value) in design {
+        if !name.starts_with('_') {
+            collect_texts(value, vec![name], &mut texts);
+        }
+    }
+    let mut next = 0;
+    while let Some(function) = functions.get(next) {
+        next += 1;
+        for name in required(function.source) {
+            let place = |path: &[&str]| is_named(path, &name);
+            let found = texts.iter().filter(|(path, _)| place(path));
+            let new = found.filter(|(path, _)| functions.iter().all(|known| known.path != *path));
+            let new: Vec<_> = new.cloned().collect();
+            functions.extend(new.into_iter().map(|(path, source)| DesignFunction {
+                path,
+                source,
+                form: Form::Module,
+            }));
+        }
+    }
+}
+
+/// Whether a required name may lead to a path: the end of the path is the name, without its parts
+/// `.` and `..`, which depend on the module that requires it.
+fn is_named(path: &[&str], name: &str) -> bool {
+    let parts = name.split('/').filter(|part| !matches!(*part, "." | ".."));
+    let parts: Vec<&str> = parts.collect();
+    let is_relative = name.starts_with('.');
+    match is_relative {
+        true => !parts.is_empty() && path.ends_with(&parts),
+        false => path == parts,
+    }
+}
+
+fn collect_texts<'d>(
+    value: &'d Value,
+    path: Vec<&'d str>,
+    texts: &mut Vec<(Vec<&'d str>, &'d str)>,
+) {
+    match value {
+        Value::String(text) => texts.push((path, text)),
+        Value::Object(members) if path.len() < DEPTH_MAX => {
+            for (name, value) in members {
+                let path = path.iter().copied().chain([name.as_str()]);
+                collect_texts(value, path.collect(), texts);
+            }
+        }
+        _ => {}
+    }
+}
