@@ -69,7 +69,7 @@ impl Database {
 }
 
 /// Adds those functions of a design document that depend on the engine. Sources that cannot be read
-/// are none: whether they compile was found out when they were written.
+/// are left out: whether they compile was found out when they were written.
 fn add_functions(id: &str, text: &[u8], found: &mut Vec<FunctionFacts>) {
     let Ok(Value::Object(design)) = serde_json::from_slice(text) else {
         return;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{AttachmentSink, EditMode, SinkOptions, Uploaded};
-use document::{DocId, EditDoc, parse_document};
+use document::{EditDoc, parse_document};
 use serde_json::{Map, Value};
 
 use crate::attachments::{DEFAULT_TYPE, check_attachment};

@@ -1,6 +1,6 @@
 //! Calls functions that take requests or edits: validations, filters, shows, lists, updates, rewrites.
 //!
-//! The requests are made up, and a function may reject one. So only a name that does not exist is a
+//! The requests are invented by this crate, and a function may reject one. So only a name that does not exist is a
 //! finding, except for validations, which get documents alone.
 
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Call<'_> {
     }
 }
 
-/// One row for a list function, whose output nobody reads.
+/// One row for a list function, whose output is dropped.
 struct Rows<'d>(Option<&'d Value>);
 
 impl ListIo for Rows<'_> {

@@ -1,4 +1,4 @@
-//! What all checks of one database share: its sample, the engines and the report.
+//! State that all checks of one database share: its sample, the engines and the report.
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// Requests documents of a database that are no design documents, half of them from either end
+    /// Requests documents of a database, without design documents, half of them from either end
     /// of the ids.
     pub async fn sample(&self, database: &str, max: usize) -> Result<Vec<Document>, Error> {
         let (first, last) = (max.div_ceil(2), max / 2);

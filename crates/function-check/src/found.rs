@@ -4,15 +4,15 @@ use functions::{Effect, Error};
 
 /// A finding that no place in a source shows.
 pub struct Found {
-    /// What differs, in a word.
+    /// The difference, in a word.
     pub kind: &'static str,
-    /// What it does to the function.
+    /// Its effect on the function.
     pub effect: Effect,
     /// The line of the source, from 1, where one is known.
     pub line: Option<u32>,
-    /// What happened.
+    /// The event.
     pub differs: String,
-    /// What to do.
+    /// The remedy.
     pub instead: &'static str,
 }
 

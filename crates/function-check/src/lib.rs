@@ -33,7 +33,7 @@ const OWN_DESIGNS: [(&str, &str); 2] = [
     ("_replicator", "_design/_replicator"),
 ];
 
-/// What to check.
+/// The server or database to check.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The URL of a server or of one database, with name and password if it needs them.

@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 100;
 /// The rows of a map function for one document, in the order of their keys.
 type Rows = Vec<(Value, Value)>;
 
-/// What a map function did with the sample.
+/// The results of a map function for the sample.
 struct Mapped {
     emits: Emits,
     rows: Vec<Rows>,

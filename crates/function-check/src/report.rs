@@ -1,4 +1,4 @@
-//! What a check found.
+//! The findings of a check.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Finding {
     pub line: Option<u32>,
     /// The column in that line, from 1.
     pub column: Option<u32>,
-    /// What differs, in a word: `instanceof`.
+    /// The difference, in a word: `instanceof`.
     pub kind: &'static str,
     /// `fails` or `differs`.
     pub effect: &'static str,
@@ -23,14 +23,14 @@ pub struct Finding {
     pub code: String,
     /// How the engines differ, or what happened.
     pub differs: String,
-    /// What to write instead.
+    /// The replacement.
     pub instead: String,
 }
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What has to be changed, in the order of databases, design documents and paths.
+    /// The necessary changes, in the order of databases, design documents and paths.
     pub findings: Vec<Finding>,
     /// Other remarks: functions that threw for some documents, or that could not be checked.
     pub notes: Vec<String>,

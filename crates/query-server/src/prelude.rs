@@ -28,7 +28,7 @@ pub const PRELUDE: &str = prelude!();
 /// [`PRELUDE`] for QuickJS, with functions of SpiderMonkey, CouchDB's engine, that QuickJS lacks. Its
 /// host has two more functions. `collate(texts)` compares two texts separated by U+FFFE and returns
 /// `-1`, `0` or `1` as text. `readDate(text)` returns the time of a date: a number in UTC, a text in
-/// the time zone of dates, null for a text that is no date. It returns two more functions: after
+/// the time zone of dates, null for a text that is not a date. It returns two more functions: after
 /// `keepMatches()`, `RegExp` has `$1`, `lastMatch` and so on; after `readDates()`, `Date` reads texts
 /// as SpiderMonkey does.
 pub const PRELUDE_OF_QUICKJS: &str = prelude!("../prelude/spidermonkey.js" "../prelude/dates.js");

@@ -182,7 +182,7 @@ fn iso(text: &[u8]) -> Option<Time> {
 
 // ---- other forms ----
 
-/// What a word means.
+/// The meaning of a word.
 #[derive(Clone, Copy)]
 enum Word {
     /// A day of the week, which does not count.
@@ -327,8 +327,8 @@ impl Fields {
         Some(fields)
     }
 
-    /// Reads a date like `25-Dec-1995` at the start of a text. Returns where it ends: 0 if there is
-    /// none.
+    /// Reads a date like `25-Dec-1995` at the start of a text. Returns where it ends: 0 without
+    /// one.
     fn read_dashed(&mut self, text: &str) -> usize {
         let mut parts = text.splitn(3, '-');
         let (Some(day), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next())

@@ -67,7 +67,7 @@ fn collate(texts: &str) -> Reply {
 }
 
 /// Reads a date: a number is its time in milliseconds since 1970, a text that of a local date and time
-/// as if it were in UTC, and null is for a text that is no date.
+/// as if it were in UTC, and null is for a text that is not a date.
 fn read_date(text: &str) -> Reply {
     match dates::read(text) {
         Some(Time::Utc(ms)) => Reply::Integer(ms),

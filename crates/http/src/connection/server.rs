@@ -47,6 +47,7 @@ use crate::request::Request;
 use crate::request::host;
 use crate::router;
 use crate::server_routes::session;
+use crate::settings::Settings;
 use node::{is_utf8_decoded, is_well_encoded};
 
 /// How long requests under way may take when the server stops.
@@ -374,6 +375,19 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// The error of a request with an invalid `Host`, or one that a server without logins refuses.
+fn host_error(
+    parts: &hyper::http::request::Parts,
+    settings: &Settings,
+    client: &Client,
+) -> Option<ApiError> {
+    host::check(parts).err().or_else(|| {
+        let is_secured = client.spoken != Spoken::Unknown;
+        let request = DevRequest::of(parts, client.peer.ip(), is_secured);
+        settings.dev.as_ref()?.check(request).err()
+    })
+}
+
 async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyper::Response<Body> {
     let received = telemetry::entered_at();
     let n = app.stats.begin();
@@ -385,11 +399,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let (method, method_error) = effective_method(&parts);
     let settings = app.settings();
     let is_secured = client.spoken != Spoken::Unknown;
-    let host_error = host::check(&parts).err().or_else(|| {
-        let dev = settings.dev.as_ref()?;
-        let request = DevRequest::of(&parts, client.peer.ip(), is_secured);
-        dev.check(request).err()
-    });
+    let host_error = host_error(&parts, &settings, &client);
     let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
     let memory = (app.bodies.clone(), app.answers.clone());

@@ -89,7 +89,7 @@ impl Work {
         source.take(&mut self.piece, self.docs_max)
     }
 
-    /// Notes the size of the rows that were made of what the piece emitted, in bytes.
+    /// Notes the size of the rows of the piece, in bytes.
     pub fn note_rows(&mut self, bytes: usize) {
         self.docs_max = match bytes.max(self.emits.bytes.len()) {
             0..EMITTED_FEW_BYTES => (self.docs_max * 4).min(PIECE_DOCS_MAX),

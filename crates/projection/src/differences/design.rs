@@ -17,7 +17,7 @@ const SINGLE: [&str; 2] = ["validate_doc_update", "rewrites"];
 /// Deeper members are not searched for modules.
 const DEPTH_MAX: usize = 16;
 
-/// What a source is compiled as.
+/// How a source is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A function of a design document.
@@ -33,12 +33,12 @@ pub struct DesignFunction<'d> {
     pub path: Vec<&'d str>,
     /// The source.
     pub source: &'d str,
-    /// What it is compiled as.
+    /// How it is compiled.
     pub form: Form,
 }
 
 /// Returns the functions of a design document and the modules that they require, in the order of
-/// their paths. Built-in reduce functions are none.
+/// their paths. Built-in reduce functions are left out.
 pub fn design_functions(design: &Map<String, Value>) -> Vec<DesignFunction<'_>> {
     let mut functions = vec![];
     for (section, members) in NESTED {

@@ -1,6 +1,6 @@
-//! The kinds of behaviour in which the engine of CouchDB and the one of this project differ.
+//! The kinds of behaviour in which CouchDB's engine and this project's engine differ.
 
-/// What a difference does to a function.
+/// The effect of a difference on a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It works with CouchDB's engine only: here it does not compile, or throws when the place is
@@ -25,11 +25,11 @@ impl Effect {
 pub struct Kind {
     /// Its name in reports.
     pub id: &'static str,
-    /// What it does to a function.
+    /// Its effect on a function.
     pub effect: Effect,
     /// How the two engines behave.
     pub differs: &'static str,
-    /// What to write so that both behave alike.
+    /// The source to write instead, which behaves alike in both.
     pub instead: &'static str,
 }
 

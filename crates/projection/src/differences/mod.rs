@@ -1,8 +1,8 @@
 //! Differences: constructs by which a function depends on a behaviour of SpiderMonkey, CouchDB's
 //! engine, that this project's engine does not have.
 //!
-//! What this engine does as SpiderMonkey does (sorting by inconsistent comparisons, `RegExp.$1`,
-//! dates in other forms than ISO 8601, `toSource` and so on) is none: see
+//! Behaviour that this engine shares with SpiderMonkey (sorting by inconsistent comparisons, `RegExp.$1`,
+//! dates in other forms than ISO 8601, `toSource` and so on) is not listed: see
 //! `crates/query-server/prelude/spidermonkey.js`.
 
 mod design;
@@ -25,7 +25,7 @@ const EXCERPT_CHARS_MAX: usize = 60;
 /// A place in a source that depends on the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The difference.
     pub kind: &'static Kind,
     /// The line in the source, from 1.
     pub line: u32,
@@ -51,7 +51,7 @@ type Places = Vec<(Span, &'static Kind)>;
 /// ```
 ///
 /// # Errors
-/// Why the source cannot be read: it is too long, or does not compile for a reason that is no
+/// Why the source cannot be read: it is too long, or does not compile for a reason that is not a
 /// difference.
 pub fn differences(source: &str, form: Form) -> Result<Vec<Difference>, Refusal> {
     source::on_large_stack(source.len(), || match form {

@@ -37,7 +37,7 @@ const OF_LOCALE: &[(&str, usize)] = &[
 const OF_ERRORS: &str = "fileName lineNumber columnNumber";
 /// Parts of the last match, besides `$1` to `$9`.
 const PARTS_OF_MATCH: &str = "lastMatch lastParen leftContext rightContext";
-/// The constructors of what documents consist of.
+/// The constructors of the values in documents.
 const CONSTRUCTORS: [&str; 2] = ["Array", "Object"];
 /// Methods whose result is created in the function.
 const CREATING: &str = "concat exec filter keys map match slice split";
@@ -57,7 +57,7 @@ pub(super) fn places(semantic: &Semantic<'_>) -> Vec<(Span, &'static Kind)> {
     found.collect()
 }
 
-/// What is known of a whole script.
+/// Facts about a whole script.
 struct Sight<'s, 'a> {
     semantic: &'s Semantic<'a>,
     /// Names of members that the script defines, and of globals that it assigns or tests.

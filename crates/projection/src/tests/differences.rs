@@ -138,7 +138,7 @@ fn a_difference_has_its_place_and_an_excerpt() {
     );
 }
 
-/// Bodies that work in both engines alike, or are tests of what there is.
+/// Bodies that work in both engines alike, or check which functions exist.
 const ORDINARY: &[&str] = &[
     "if (isArray(doc.tags)) doc.tags.forEach(function (tag) { emit(tag, 1) })",
     "if (isArray(doc.tags) || doc.tags instanceof Array) emit(1)",
