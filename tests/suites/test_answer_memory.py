@@ -505,6 +505,41 @@ def test_addresses_share_what_strangers_get(ctx):
         api.close()
 
 
+SECURITY_NAMES = 120_000
+
+
+def test_security_objects_are_small_and_sent_from_one_copy(ctx):
+    """A security object has a limit of its own; a longer one from before is usable, and its readers share one copy."""
+    names = ["owner", *(f"u{number:07}" for number in range(SECURITY_NAMES))]
+    large = {"admins": {"names": ["owner"]}, "members": {"names": names}}
+    limit = 1 << 20
+    with ctx.server(options=["--set", "couchdb/max_security_size=8000000"]) as server:
+        api = server.api()
+        owner = member(api, "large", "owner")
+        api.expect(200, "PUT", "/large/_security", large)
+        api.expect(200, "PUT", "/_node/_local/_config/couchdb/max_security_size", str(limit))
+        refused = api.put("/large/_security", large)
+        ctx.report.equal("a longer one is refused", (refused.status, refused.json["error"]), (413, "too_large"))
+        ctx.report.check("by the name of the setting", "max_security_size" in refused.json["reason"], refused.json)
+        ctx.report.equal("the one from before is unchanged", api.expect(200, "GET", "/large/_security"), large)
+        reader = Unread(server, "GET", "/large", None, owner)
+        ctx.report.equal("and used", reader.status, 200)
+        reader.close()
+        idle = settled(server)
+        readers = [Unread(server, "GET", "/large/_security", None, owner) for _ in range(60)]
+        after = settled(server)
+        length = len(json.dumps(large))
+        grown = after["allocated"] - idle["allocated"]
+        ctx.report.equal("all readers are answered", {one.status for one in readers}, {200})
+        bound = 5 * length + 60 * CONNECTION_BYTES
+        ctx.report.check("from one copy", grown <= bound, f"{grown} > {bound}")
+        for one in readers:
+            one.close()
+        api.expect(200, "PUT", "/large/_security", {"members": {"names": ["owner"]}})
+        ctx.report.equal("it can be replaced by a shorter one", api.expect(200, "GET", "/large/_security"), {"members": {"names": ["owner"]}})
+        api.close()
+
+
 def test_a_wide_document_keeps_nobody_waiting(ctx):
     """Requests that read one document with many leaves again and again, beside requests of others."""
     leaves, reads = ctx.size(2000, 10_000), ctx.size(500, 1000)
