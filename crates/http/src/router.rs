@@ -151,7 +151,7 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
 /// Returns whether the response can be long: that of a read, or of a write of many documents.
 fn may_be_long(req: &Request) -> bool {
     let class = req.row.class(&req.method, req.query.get("feed"));
-    !class.writes(&req.method) || class == Class::BulkDocs
+    !class.writes(&req.method) || matches!(class, Class::BulkDocs | Class::Purge)
 }
 
 /// Opens the database for the user, who must have the rights that the route requires.
