@@ -163,14 +163,18 @@ impl Pending {
     /// turn.
     ///
     /// # Errors
-    /// Errors of [`Pending::verify`].
+    /// Errors of [`Pending::verify`], and [`AuthError::TooManyLogins`].
     pub async fn verify_in_turn(self, origin: Option<Origin>) -> Result<Login, AuthError> {
         let auth = self.auth.clone();
         let turn = auth.inner.turns.wait(origin.as_ref()).await;
+        let turn = turn.ok_or(AuthError::TooManyLogins)?;
         let verify = move || {
-            let _turn = turn;
             let _verifies = telemetry::enter(telemetry::State::Auth);
-            self.verify(origin.as_ref())
+            let checked = self.verify(origin.as_ref());
+            // Before the next turn is chosen.
+            auth.inner.turns.note(origin.as_ref(), checked.is_ok());
+            drop(turn);
+            checked
         };
         tokio::task::spawn_blocking(verify)
             .await

@@ -23,6 +23,9 @@ pub enum AuthError {
         "User document conflicts must be resolved before the document is used for authentication purposes."
     )]
     UserConflicts,
+    /// 503 `service_unavailable`.
+    #[error("Too many logins wait for a check of their passwords. Retry later.")]
+    TooManyLogins,
     /// 403 `forbidden`.
     #[error("Iteration count is too low for this server")]
     TooFewIterations,

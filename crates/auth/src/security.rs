@@ -1,5 +1,7 @@
 //! A database's security object: who may read and write it, and who may change its design.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -64,8 +66,49 @@ pub struct Security {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Group {
-    names: Vec<String>,
-    roles: Vec<String>,
+    names: Strings,
+    roles: Strings,
+}
+
+/// A list of strings, which is searched for each request: a long one by hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Strings {
+    Few(Vec<String>),
+    Many(HashSet<String>),
+}
+
+/// A list of more strings is kept as a hash set.
+const FEW_MAX: usize = 16;
+
+impl Default for Strings {
+    fn default() -> Strings {
+        Strings::Few(Vec::new())
+    }
+}
+
+impl From<Vec<String>> for Strings {
+    fn from(list: Vec<String>) -> Strings {
+        match list.len() <= FEW_MAX {
+            true => Strings::Few(list),
+            false => Strings::Many(list.into_iter().collect()),
+        }
+    }
+}
+
+impl Strings {
+    fn is_empty(&self) -> bool {
+        match self {
+            Strings::Few(list) => list.is_empty(),
+            Strings::Many(set) => set.is_empty(),
+        }
+    }
+
+    fn contains(&self, string: &str) -> bool {
+        match self {
+            Strings::Few(list) => list.iter().any(|one| one == string),
+            Strings::Many(set) => set.contains(string),
+        }
+    }
 }
 
 impl Security {
@@ -94,8 +137,8 @@ impl Security {
     /// Returns the security object of databases without one of their own.
     pub fn default_of(default: DefaultSecurity) -> Security {
         let admins = Group {
-            names: Vec::new(),
-            roles: vec!["_admin".to_owned()],
+            names: Strings::default(),
+            roles: vec!["_admin".to_owned()].into(),
         };
         match default {
             DefaultSecurity::AdminOnly => Security {
@@ -162,13 +205,14 @@ impl Group {
 }
 
 /// Returns the strings of a list; `None` when the value is not a list.
-fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+fn strings(value: Option<&Value>) -> Option<Strings> {
     match value {
-        None => Some(Vec::new()),
+        None => Some(Strings::default()),
         Some(Value::Array(items)) => items
             .iter()
             .map(|item| item.as_str().map(str::to_owned))
-            .collect(),
+            .collect::<Option<Vec<String>>>()
+            .map(Strings::from),
         Some(_) => None,
     }
 }
@@ -187,6 +231,20 @@ mod tests {
             name: Some(name.to_owned()),
             roles: roles.iter().map(|r| r.to_string()).collect(),
         }
+    }
+
+    #[test]
+    fn long_lists_are_hash_sets_and_find_what_short_ones_do() {
+        let names: Vec<String> = (0..1000).map(|n| format!("u{n}")).collect();
+        let json = serde_json::json!({"members": {"names": names}}).to_string();
+        let security = security(&json);
+        assert!(matches!(security.members.names, Strings::Many(_)));
+        assert!(security.is_member(&user("u999", &[])) && !security.is_public());
+        assert!(!security.is_member(&user("u1000", &[])));
+        assert!(
+            !security.is_member(&user("x", &["u1"])),
+            "a role is no name"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One database: its shards, properties and sizes.
 
 use crate::counters;
+use std::any::Any;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -99,7 +100,7 @@ pub struct Database {
     record: RwLock<DatabaseRecord>,
     /// One change of properties at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
-    security: RwLock<Arc<str>>,
+    security: RwLock<Arc<SecurityObject>>,
     changed: RwLock<Option<watch::Sender<u64>>>,
     /// Time of the last use, in the keeper's ticks.
     used: AtomicU64,
@@ -140,6 +141,22 @@ pub struct Purged {
 
 /// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
+
+/// A database's security object.
+struct SecurityObject {
+    json: Arc<str>,
+    /// See [`Database::parsed_security`].
+    parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl SecurityObject {
+    fn new(json: &str) -> Arc<SecurityObject> {
+        Arc::new(SecurityObject {
+            json: json.into(),
+            parsed: OnceLock::new(),
+        })
+    }
+}
 
 impl Database {
     pub(crate) fn open(
@@ -213,7 +230,7 @@ impl Database {
             views: DatabaseViews::default(),
             shards,
             changing: tokio::sync::Mutex::new(()),
-            security: RwLock::new(record.security.as_str().into()),
+            security: RwLock::new(SecurityObject::new(&record.security)),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
@@ -473,7 +490,27 @@ impl Database {
 
     /// The security object's JSON text, unchanged.
     pub fn security(&self) -> Arc<str> {
-        self.security.read().clone()
+        self.security.read().json.clone()
+    }
+
+    /// Returns the security object as `parse` reads its text. It is parsed at its first use, not by
+    /// each request; all callers must parse the same type.
+    ///
+    /// # Errors
+    /// Errors of `parse`.
+    pub fn parsed_security<T: Send + Sync + 'static, E>(
+        &self,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let object = self.security.read().clone();
+        let known = object.parsed.get().cloned();
+        if let Some(Ok(parsed)) = known.map(Arc::downcast::<T>) {
+            return Ok(parsed);
+        }
+        let parsed = Arc::new(parse(&object.json)?);
+        // Another request may have parsed it meanwhile: both are the same.
+        let _is_first = object.parsed.set(parsed.clone());
+        Ok(parsed)
     }
 
     /// Replaces the security object by another JSON text; durable when this returns.
@@ -555,7 +592,7 @@ impl Database {
             let put = Store::put_database(&me.name, record.encode());
             let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);
             put.await.map_err(|_| Error::ShuttingDown)??;
-            *me.security.write() = record.security.as_str().into();
+            *me.security.write() = SecurityObject::new(&record.security);
             let before = std::mem::replace(&mut *me.record.write(), record);
             me.apply_expiry(before.expiry).await;
             Ok(())
@@ -799,7 +836,8 @@ impl Database {
     /// About how much memory it takes while it is open, without its indexes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards = self.shards.iter().map(|s| s.memory_bytes());
-        let texts = self.name.len() + 3 * self.security.read().len();
+        // The record's copy, the text, and what was parsed of it.
+        let texts = self.name.len() + 8 * self.security.read().json.len();
         let held = shards.sum::<usize>() + self.homes.memory_bytes();
         MEMORY_BYTES + texts + held + self.views.designs_bytes()
     }

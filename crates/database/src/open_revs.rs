@@ -15,6 +15,9 @@ use crate::rules::DatabaseAs;
 /// by any other read.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
+/// More revisions are not read on a thread that serves requests, however short they are.
+const AT_ONCE_MAX: usize = 64;
+
 /// Size of a text without its body and its ancestors, about, in bytes.
 const TEXT_BYTES: u64 = 128;
 
@@ -77,15 +80,16 @@ impl Chosen {
         match which {
             WhichRevs::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
             WhichRevs::List(list) => {
-                for rev in list {
-                    let before = revs.len();
-                    if options.latest {
-                        let latest = record.tree.latest_of(rev);
-                        revs.extend(latest.iter().map(|l| l.rev.to_rev()));
+                match options.latest {
+                    true => {
+                        for (rev, latest) in list.iter().zip(record.tree.latest_of_each(list)) {
+                            match latest {
+                                Some(latest) => revs.extend(latest.iter().map(|l| l.rev.to_rev())),
+                                None => revs.push(rev.clone()),
+                            }
+                        }
                     }
-                    if revs.len() == before {
-                        revs.push(rev.clone());
-                    }
+                    false => revs.extend_from_slice(list),
                 }
                 if revs.len() > 1 {
                     dedup(&mut revs);
@@ -205,7 +209,9 @@ impl DatabaseAs {
         };
         let shard = self.shard_for(id.as_str());
         let options = self.within_revs_limit(options);
-        if chosen.revs.len() <= 1 || chosen.bytes(&options) <= AT_ONCE_BYTES_MAX {
+        let is_short =
+            chosen.revs.len() <= AT_ONCE_MAX && chosen.bytes(&options) <= AT_ONCE_BYTES_MAX;
+        if chosen.revs.len() <= 1 || is_short {
             let mut read = vec![];
             let mut bytes = 0;
             for rev in &chosen.revs {

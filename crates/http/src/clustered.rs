@@ -162,7 +162,7 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
 fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply {
     let gateway = gateway.clone();
     reply.body = match reply.body {
-        Body::Full(bytes) => Body::Full(bytes),
+        whole @ (Body::Full(_) | Body::Static(_)) => whole,
         Body::Stream(pieces) => Body::Stream(settling(gateway, seen, pieces)),
         Body::Sized(pieces, length) => Body::Sized(settling(gateway, seen, pieces), length),
     };

@@ -312,6 +312,9 @@ impl From<RevError> for ApiError {
 
 impl From<auth::AuthError> for ApiError {
     fn from(e: auth::AuthError) -> Self {
+        if matches!(e, auth::AuthError::TooManyLogins) {
+            return Self::busy(e.to_string());
+        }
         let name = match e {
             auth::AuthError::JwtMisconfigured => "misconfigured_server",
             _ => name_of(e.status()),

@@ -2,7 +2,7 @@
 //! module checks rights and methods.
 
 use node::{Access, require_login, require_server_admin};
-use routes::{Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRoute, Who};
+use routes::{Class, Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRoute, Who};
 
 use crate::app::App;
 use crate::clustered;
@@ -118,6 +118,10 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
     }
     let access = open(app, req, name)?;
     req.is_of_database = true;
+    if req.answers.is_tight() && may_be_long(req) {
+        // Before anything is built: a client that reads no responses gets no more of them.
+        req.answers.admit().await?;
+    }
     if !req.row.allows(&req.method) {
         // A design document that does not exist is the first error.
         if let DatabaseRoute::Design(
@@ -142,6 +146,12 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
         DatabaseRoute::Document(id) => documents::one_segment(req, &access, &id).await,
         route => Box::pin(below(app, req, &access, route)).await,
     }
+}
+
+/// Returns whether the response can be long: that of a read, or of a write of many documents.
+fn may_be_long(req: &Request) -> bool {
+    let class = req.row.class(&req.method, req.query.get("feed"));
+    !class.writes(&req.method) || matches!(class, Class::BulkDocs | Class::Purge)
 }
 
 /// Opens the database for the user, who must have the rights that the route requires.

@@ -31,7 +31,7 @@ impl Access {
                 is_admin: true,
             });
         }
-        let security = Security::parse(&db.security())?;
+        let security = db.parsed_security(Security::parse)?;
         if !security.is_member(user) {
             return Err(match user.name {
                 None => Error::AnonymousNoMember,

@@ -62,6 +62,7 @@ impl Status for AuthError {
             E::BadCredentials | E::UserConflicts | E::TokenRefused(_) => 401,
             E::LockedOut | E::TooFewIterations | E::TooManyIterations => 403,
             E::JwtMisconfigured | E::Config(_) | E::UsersUnreadable(_) => 500,
+            E::TooManyLogins => 503,
         }
     }
 }

@@ -21,6 +21,9 @@ section! {
         upgrade_in_progress: Bool = "false",
         /// Maximum size of a document body, in bytes of JSON.
         max_document_size: Limit = "8000000",
+        /// Maximum size of a security object (`PUT /{db}/_security`), in bytes. Larger existing ones
+        /// stay in use.
+        max_security_size: Limit = "1048576",
         /// Size at which a partition accepts no more documents, in bytes.
         max_partition_size: Limit = "10737418240",
         /// Maximum size of an attachment, in bytes.

@@ -229,6 +229,32 @@ fn a_database_keeps_its_uuid_and_another_of_its_name_has_another() {
 }
 
 #[test]
+fn a_security_object_is_parsed_once_until_it_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("db", with_shards(1)).await.unwrap();
+        let parses = std::cell::Cell::new(0);
+        let length = || {
+            let parse = |json: &str| {
+                parses.set(parses.get() + 1);
+                json.parse::<serde_json::Value>().map(|_| json.len())
+            };
+            *db.parsed_security(parse).unwrap()
+        };
+        db.set_security(r#"{"a":1}"#.into()).await.unwrap();
+        assert_eq!([length(), length(), length()], [7, 7, 7]);
+        assert_eq!(parses.get(), 1);
+        db.set_security(r#"{"a":12}"#.into()).await.unwrap();
+        assert_eq!([length(), length()], [8, 8]);
+        assert_eq!(parses.get(), 2);
+        db.set_security("no JSON".into()).await.unwrap();
+        assert!(db.parsed_security(str::parse::<serde_json::Value>).is_err());
+    });
+    databases.close();
+}
+
+#[test]
 fn shards_are_found_by_their_ranges_and_hold_the_documents_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());

@@ -331,6 +331,9 @@ impl RevTree {
         let Some(at) = self.find(rev.as_ref()) else {
             return Vec::new();
         };
+        if let Some(leaf) = self.nodes[at].leaf() {
+            return vec![leaf];
+        }
         let mut descends = vec![false; self.nodes.len()];
         descends[at] = true;
         for (index, node) in self.nodes.iter().enumerate().skip(at + 1) {
@@ -342,6 +345,44 @@ impl RevTree {
             .zip(descends)
             .filter(|(_, descends)| *descends);
         sorted(leaves.filter_map(|(node, _)| node.leaf()).collect())
+    }
+
+    /// Returns for each of `revs` the leaves that descend from it, as [`RevTree::latest_of`] does,
+    /// without those of the revisions before it. `None`: the revision is not in the tree. However
+    /// many revisions are requested, each node is visited at most once.
+    pub fn latest_of_each(&self, revs: &[Rev]) -> Vec<Option<Vec<Leaf<'_>>>> {
+        let mut children: Option<Vec<Vec<u32>>> = None;
+        let mut is_visited = vec![false; self.nodes.len()];
+        let mut latest_of = |rev: &Rev| {
+            let mut open = vec![self.find(rev.as_ref())?];
+            let mut leaves = vec![];
+            while let Some(at) = open.pop() {
+                // Whatever descends from a visited node was returned before.
+                if std::mem::replace(&mut is_visited[at], true) {
+                    continue;
+                }
+                match self.nodes[at].leaf() {
+                    Some(leaf) => leaves.push(leaf),
+                    None => {
+                        let children = children.get_or_insert_with(|| self.children());
+                        open.extend(children[at].iter().map(|child| *child as usize));
+                    }
+                }
+            }
+            Some(sorted(leaves))
+        };
+        revs.iter().map(&mut latest_of).collect()
+    }
+
+    /// Returns the indexes of each node's children.
+    fn children(&self) -> Vec<Vec<u32>> {
+        let mut children = vec![vec![]; self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(parent) = node.parent {
+                children[parent as usize].push(index as u32);
+            }
+        }
+        children
     }
 
     /// Keeps only the `limit` newest revisions of every branch (at least one).

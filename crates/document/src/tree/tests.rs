@@ -579,6 +579,15 @@ proptest! {
                 tree.leaves().into_iter().filter(|leaf| model.lineage(&leaf.rev.to_rev()).contains(rev)).collect();
             prop_assert_eq!(tree.latest_of(rev), expected);
         }
+        // Of many at once, each leaf comes with the first of its ancestors.
+        let revs: Vec<Rev> = model.parents.keys().rev().chain(model.parents.keys()).cloned().collect();
+        let mut seen = std::collections::HashSet::new();
+        for (rev, latest) in revs.iter().zip(tree.latest_of_each(&revs)) {
+            let mut expected = tree.latest_of(rev);
+            expected.retain(|leaf| seen.insert(leaf.rev.to_rev()));
+            prop_assert_eq!(latest, Some(expected));
+        }
+        prop_assert!(tree.latest_of_each(&[rev("99-z")])[0].is_none());
     }
 
     #[test]

@@ -11,4 +11,5 @@ pub mod seat;
 pub mod server;
 pub mod spelling;
 pub mod tls;
+mod unread;
 pub mod wrapper;

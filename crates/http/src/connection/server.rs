@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
@@ -36,6 +37,7 @@ use crate::connection::places::{Held, Place, Ticket};
 use crate::connection::room::Class;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
+use crate::connection::unread::Unread;
 use crate::errors::ApiError;
 use crate::load::{has_short_body, note_short_request};
 use crate::metrics::ending::{End, Ending, Numbers, Told};
@@ -249,19 +251,29 @@ where
 {
     let spoken = client.spoken;
     let bodiless = Arc::new(Bodiless::default());
+    let unread = Arc::new(Unread::default());
     let service = {
         let (app, bodiless) = (app.clone(), bodiless.clone());
         service_fn(move |req: hyper::Request<Incoming>| {
             let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
+            let unread = unread.clone();
             let is_http1 = req.version() < hyper::Version::HTTP_2;
             let is_to_head = req.method() == hyper::Method::HEAD;
             async move {
                 let busy = client.place.seat.begin();
+                if !is_http1 {
+                    unread.wait().await;
+                }
                 let (answer, _) = within!(State::Answer, answer(&app, req, client));
                 if is_http1 {
                     bodiless.note(is_to_head);
                 }
-                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
+                let unread = (!is_http1).then(|| unread.note());
+                Ok::<_, Infallible>(answer.map(|body| Held {
+                    body,
+                    _busy: busy,
+                    unread,
+                }))
             }
         })
     };
@@ -430,12 +442,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if req.settings.chttpd.allow_jsonp && req.settings.dev.is_none() {
         reply = jsonp::wrap(req, reply);
     }
-    if reply
-        .body
-        .length()
-        .is_none_or(|length| length > WATCHED_FROM_BYTES as u64)
-    {
-        reply = counted(req, reply).await;
+    if let Some(whole) = long_body(req, &reply, version) {
+        reply = counted(req, reply, whole).await;
     }
     // A reserved place is free after this answer, whatever is left of the body.
     let is_reserved = |place: &Ticket| place.seat.is_reserved();
@@ -450,20 +458,34 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     finish(&mut under_way, reply)
 }
 
-/// A long response, counted until the client has it. A read of a database waits while there is no
-/// memory for it; requests of operators are always answered.
-async fn counted(req: &mut Request, reply: Reply) -> Reply {
+/// Returns the body of a response that counts as memory: a long one that was built for it.
+fn long_body(req: &Request, reply: &Reply, version: hyper::Version) -> Option<Bytes> {
+    let counted_from = match version < hyper::Version::HTTP_2 {
+        true => WATCHED_FROM_BYTES,
+        false => COUNTED_FROM_BYTES_HTTP2,
+    };
+    match &reply.body {
+        Body::Full(whole) if whole.len() > counted_from && req.method != "HEAD" => {
+            Some(whole.clone())
+        }
+        _ => None,
+    }
+}
+
+/// A response that was built as a whole, counted until it is written to the connection. A read waits
+/// while there is no memory for its response, and is refused if there is none in time; writes, and
+/// requests of operators, are always answered.
+async fn counted(req: &mut Request, mut reply: Reply, whole: Bytes) -> Reply {
     let class = req.row.class(&req.method, req.query.last(&["feed"]));
-    if req.is_of_database
-        && !class.writes(&req.method)
-        && reply.status < 300
-        && let Err(e) = req.answers.admit().await
-    {
-        return e.into();
-    }
-    if let Body::Full(whole) = &reply.body {
-        req.count(whole.len());
-    }
+    let is_of_operator = req.user.is_admin() && !req.is_of_database;
+    let held = match class.writes(&req.method) || is_of_operator || reply.status >= 300 {
+        true => req.answers.count(whole.len() as u64),
+        false => match req.answers.settle(whole.len()).await {
+            Ok(held) => held,
+            Err(e) => return e.into(),
+        },
+    };
+    reply.body = Body::Full(held.with(whole));
     reply
 }
 
@@ -683,6 +705,8 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
 /// Shorter responses are logged when their head is made: the rest is then mostly in the socket's
 /// buffer.
 const WATCHED_FROM_BYTES: usize = 64 << 10;
+/// A longer response over HTTP/2 is counted as memory: a connection has hundreds at a time.
+const COUNTED_FROM_BYTES_HTTP2: usize = 4 << 10;
 
 /// The response with the headers that every response has. The request is logged when the response's
 /// body has ended.
@@ -731,7 +755,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
             told.tell(&app.stats, End::Whole, 0, us);
             body
         }
-        Body::Full(bytes) if bytes.len() <= WATCHED_FROM_BYTES => {
+        Body::Full(bytes) | Body::Static(bytes) if bytes.len() <= WATCHED_FROM_BYTES => {
             told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
             Body::Full(bytes)
         }

@@ -68,12 +68,12 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
         current: None,
     };
     match (multipart, gives_way) {
-        (Some(_), _) => Parts::reply_as_made(&req.answers, &content_type, maker),
+        (Some(_), _) => Parts::reply_as_made(&req.answers, &content_type, maker).await,
         (None, _) if reads_attachments => {
             Parts::reply_made_apart(&req.answers, &content_type, maker).await
         }
         (None, true) => pull_apart(&req.answers, "application/json", TextOf(maker)).await,
-        (None, false) => pull(&req.answers, "application/json", TextOf(maker)),
+        (None, false) => pull(&req.answers, "application/json", TextOf(maker)).await,
     }
 }
 

@@ -241,7 +241,8 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
             &req.answers,
             "application/json",
             move |out: &mut Vec<u8>| next(out, Place::uncounted()),
-        )?
+        )
+        .await?
     };
     Ok(reply.header(ETAG, &format!("\"{etag}\"")))
 }

@@ -1,14 +1,18 @@
 //! A database itself: creation, information, properties, purges, maintenance.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use database::{Database, ExpiredDocuments, Expiry, Ttl};
 use document::{DocId, Rev};
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::document_routes::documents::{self, parse_revs, parse_revs_or};
 use crate::errors::ApiError;
-use crate::reply::Reply;
 use crate::reply::answers::Answers;
+use crate::reply::{Body, Reply, pieces_of};
 use crate::request::Request;
 use node::{Access, require_server_admin};
 
@@ -80,9 +84,7 @@ pub async fn root(app: &App, req: &mut Request, access: &Access) -> Answer {
 
 pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
     if req.method != "PUT" {
-        let mut json = access.db.security().as_bytes().to_vec();
-        json.push(b'\n');
-        return Ok(Reply::json_bytes(200, json));
+        return Ok(security_reply(access.db.security()));
     }
     if app.node.auth.is_authentication_database(access.db.name())
         && !req.settings.couchdb.users_db_security_editable
@@ -92,11 +94,42 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
         ));
     }
     let bytes = req.required_bytes().await?;
+    let max = req.settings.couchdb.max_security_size;
+    if bytes.len() as u64 > max {
+        return Err(ApiError::too_large("[couchdb] max_security_size", max));
+    }
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
     auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
     access.db.set_security(json).await?;
     Ok(Reply::ok())
+}
+
+/// A longer security object is sent from the database's own copy, in bytes.
+const COPIED_SECURITY_BYTES: usize = 16 << 10;
+
+/// Answers with a security object. However many clients read a long one, there is one copy of it.
+fn security_reply(security: Arc<str>) -> Reply {
+    if security.len() <= COPIED_SECURITY_BYTES {
+        let mut json = security.as_bytes().to_vec();
+        json.push(b'\n');
+        return Reply::json_bytes(200, json);
+    }
+    let length = security.len() as u64 + 1;
+    let text = pieces_of(Bytes::from_owner(SecurityText(security)));
+    let end = stream::once(async { Ok(Bytes::from_static(b"\n")) });
+    let mut reply = Reply::json_bytes(200, Bytes::new());
+    reply.body = Body::Sized(Box::pin(text.chain(end)), length);
+    reply
+}
+
+/// The bytes of a text.
+struct SecurityText(Arc<str>);
+
+impl AsRef<[u8]> for SecurityText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
 }
 
 /// Reads a limit, a number above 0, from a body. A number beyond 64 bits is the highest limit. `reason`

@@ -145,7 +145,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
             let _held = &client;
             body.next_chunk(out)
         };
-        pull(&req.answers, "application/json", next)?
+        pull(&req.answers, "application/json", next).await?
     };
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = wait_us;

@@ -245,7 +245,7 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
     match blocking {
         true => pull_blocking(&req.answers, "application/json", next).await,
-        false => pull(&req.answers, "application/json", next),
+        false => pull(&req.answers, "application/json", next).await,
     }
 }
 
@@ -310,7 +310,7 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
     };
     match blocking {
         true => pull_blocking(&req.answers, "application/json", next).await,
-        false => pull(&req.answers, "application/json", next),
+        false => pull(&req.answers, "application/json", next).await,
     }
 }
 

@@ -264,7 +264,7 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
         )
         .await?
     } else {
-        pull(&req.answers, "application/json", next)?
+        pull(&req.answers, "application/json", next).await?
     };
     reply.timing.wait_us = waited_us;
     Ok(reply)
@@ -333,7 +333,7 @@ pub async fn queries(
         )
         .await
     } else {
-        pull(&req.answers, "application/json", next)
+        pull(&req.answers, "application/json", next).await
     }
 }
 

@@ -1,5 +1,7 @@
 //! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
 
+use std::time::Instant;
+
 use telemetry::State;
 
 use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes};
@@ -10,6 +12,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::document_routes::attachments;
 use crate::document_routes::open_revs;
+use crate::document_routes::wide::WideKey;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -55,6 +58,7 @@ pub fn led_to_design(req: &Request, access: &Access, id: &str) -> Option<Reply> 
 pub async fn route(req: &mut Request, access: &Access, id: &str) -> Answer {
     match req.method.as_str() {
         "GET" | "HEAD" => match req.query.get("open_revs") {
+            None if is_slow(req, access, id) => Box::pin(get_apart(req, access, id)).await,
             None => get(req, access, id),
             Some(_) => Box::pin(get_some_revs(req, access, id)).await,
         },
@@ -108,20 +112,60 @@ fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
         return Err(ApiError::missing());
     };
     req.document_reads += 1;
-    let mut options = read_options(&req.query)?;
+    let options = document_options(&req.query)?;
+    // Without a query only the winner is read, however many revisions there are.
+    let wide = req.raw_query.is_some().then(Instant::now);
+    let read = access.db.read(&id, &options)?;
+    if let Some(began) = wide {
+        WideKey::of(access.db.name(), id.as_str()).note(began.elapsed());
+    }
+    let mut reply = read_reply(req, access, read, &options)?;
+    let began = reading.at();
+    reply.timing.read_us = reading.leave().us_since(began);
+    Ok(reply)
+}
+
+/// Returns whether a document with many revisions is read together with some of them.
+fn is_slow(req: &Request, access: &Access, id: &str) -> bool {
+    req.raw_query.is_some() && WideKey::of(access.db.name(), id).is_slow()
+}
+
+/// A document that was slow to read.
+async fn get_apart(req: &mut Request, access: &Access, id: &str) -> Answer {
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    req.document_reads += 1;
+    let options = document_options(&req.query)?;
+    let (db, wanted) = (access.db.clone(), options.clone());
+    let key = WideKey::of(db.name(), id.as_str());
+    let read = move || {
+        let _reads = telemetry::enter(State::Read);
+        let began = Instant::now();
+        let read = db.read(&id, &wanted);
+        key.note(began.elapsed());
+        read
+    };
+    let read = req.answers.apart(read).await??;
+    read_reply(req, access, read, &options)
+}
+
+/// Reads the options of a request for one document.
+fn document_options(query: &Query) -> Result<ReadOptions, ApiError> {
+    let mut options = read_options(query)?;
     // With `latest` it is the winner, of whatever branch `rev` is. (`open_revs`, and attachments, stay on its branch.)
     if options.latest {
         options.rev = None;
     }
-    let doc = match access.db.read(&id, &options)? {
-        Read::Found(doc) => doc,
-        Read::Missing => return Err(ApiError::missing()),
-        Read::Deleted => return Err(ApiError::deleted()),
-    };
-    let mut reply = doc_reply(req, access, doc, &options)?;
-    let began = reading.at();
-    reply.timing.read_us = reading.leave().us_since(began);
-    Ok(reply)
+    Ok(options)
+}
+
+fn read_reply(req: &Request, access: &Access, read: Read, options: &ReadOptions) -> Answer {
+    match read {
+        Read::Found(doc) => doc_reply(req, access, doc, options),
+        Read::Missing => Err(ApiError::missing()),
+        Read::Deleted => Err(ApiError::deleted()),
+    }
 }
 
 fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions) -> Answer {

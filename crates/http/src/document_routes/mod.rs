@@ -3,4 +3,5 @@
 pub mod attachments;
 pub mod documents;
 pub mod open_revs;
+mod wide;
 pub mod write_mode;

@@ -87,7 +87,9 @@ pub async fn get(
         revs.push(rev, &mut parts)?;
     }
     revs.end(&mut parts);
-    Ok(parts.reply(&req.answers, &revs.form.content_type()))
+    drop(found);
+    let content_type = revs.form.content_type();
+    parts.settled_reply(&req.answers, &content_type).await
 }
 
 /// How revisions are sent.

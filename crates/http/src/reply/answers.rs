@@ -1,16 +1,19 @@
 //! Memory that responses take until they end: their parameters (selectors, ids, keys), and long
 //! pieces that clients have not taken.
 //!
-//! Selectors and the like take room before the answer begins, or the request is refused. The rest
-//! of a response is counted, and long responses wait to begin while there is no room.
+//! Selectors and the like take room before the answer begins, or the request is refused. A response
+//! that was built takes room until its last byte is written to the connection; without room it waits,
+//! and when too many wait it is refused. The sum is bounded, however many responses are built at a time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use auth::{Origin, UserCtx};
+use bytes::Bytes;
 use database::WorkOwner;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -28,6 +31,10 @@ const BEGIN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// However full the budget is, a user may have this part of a fair share, so that ordinary requests
 /// of others continue.
 const RESERVE_BYTES: u64 = 1 << 20;
+/// A request that waits for room checks again after this time: the memory of other users may be free.
+const AGAIN: Duration = Duration::from_millis(100);
+/// At most this number of requests of a user wait for room; more are refused at once.
+const WAITERS_MAX: usize = 256;
 
 /// Memory for answers, as one user sees it. Clones share it.
 #[derive(Clone)]
@@ -44,8 +51,9 @@ type Sharer = u64;
 
 struct Pool {
     budget_bytes: u64,
+    /// A copy of [`State::used`] that is read without the lock.
+    used: AtomicU64,
     state: Mutex<State>,
-    freed: Notify,
     wait_max: Duration,
     begin_wait_max: Duration,
     hasher: RandomState,
@@ -54,31 +62,77 @@ struct Pool {
 #[derive(Default)]
 struct State {
     used: u64,
+    /// Memory of built responses that wait for room; it is not part of `used`.
+    waiting: u64,
     peak: u64,
-    by_sharer: HashMap<Sharer, u64>,
+    /// Those who hold memory or wait; `None` for server admins together.
+    shares: HashMap<Option<Sharer>, Share>,
+}
+
+/// The part of one user.
+#[derive(Default)]
+struct Share {
+    used: u64,
+    /// Memory of built responses that wait for room.
+    waiting: u64,
+    /// Number of requests that wait for room.
+    waiters: usize,
+    /// Signals that memory of this user was freed.
+    freed: Arc<Notify>,
 }
 
 impl State {
     fn add(&mut self, sharer: Option<Sharer>, bytes: u64) {
         self.used += bytes;
-        self.peak = self.peak.max(self.used);
-        if let Some(sharer) = sharer {
-            *self.by_sharer.entry(sharer).or_default() += bytes;
+        self.note_peak();
+        self.shares.entry(sharer).or_default().used += bytes;
+    }
+
+    fn note_peak(&mut self) {
+        self.peak = self.peak.max(self.used + self.waiting);
+    }
+
+    fn own(&self, sharer: Option<Sharer>) -> u64 {
+        self.shares.get(&sharer).map_or(0, |share| share.used)
+    }
+
+    /// Changes a user's part, and forgets a user who has none left.
+    fn change(&mut self, sharer: Option<Sharer>, change: impl FnOnce(&mut Share)) {
+        let share = self.shares.entry(sharer).or_default();
+        change(share);
+        if share.used == 0 && share.waiting == 0 && share.waiters == 0 {
+            self.shares.remove(&sharer);
         }
+    }
+
+    /// Returns the memory that a user may have however full the budget is.
+    fn reserve(&self, budget_bytes: u64) -> u64 {
+        RESERVE_BYTES.min(budget_bytes / 4 / (self.shares.len() as u64 + 1))
+    }
+
+    /// Returns whether a response that was built may be kept: within the user's part, or a longer
+    /// one if the user has little else and the budget is not used up.
+    fn has_room_for_built(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
+        let has_little = self.own(sharer) < self.reserve(budget_bytes).max(1);
+        self.has_room(budget_bytes, sharer, bytes) || has_little && self.used <= budget_bytes
     }
 
     /// Returns whether a user may have this many more bytes. A user has at most as much as is free,
     /// so that there is always something left for the next; and never less than a share of the
     /// reserve, which all of them together have beyond the budget at most once.
     fn has_room(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
-        let Some(sharer) = sharer else {
-            return self.used + bytes <= budget_bytes;
-        };
-        let own = self.by_sharer.get(&sharer).copied().unwrap_or(0);
-        let others = self.used - own;
-        let sharers = self.by_sharer.len() as u64 + 1;
-        let reserve = RESERVE_BYTES.min(budget_bytes / 4 / sharers);
-        own + bytes <= (budget_bytes.saturating_sub(others) / 2).max(reserve)
+        let own = self.own(sharer);
+        let free = budget_bytes.saturating_sub(self.used - own);
+        let share = if sharer.is_some() { free / 2 } else { free };
+        own + bytes <= share.max(self.reserve(budget_bytes))
+    }
+
+    /// Returns whether a built response may wait: at most a quarter of the budget does, and a user
+    /// leaves as much of it as it has.
+    fn may_wait(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
+        let own = self.shares.get(&sharer).map_or(0, |share| share.waiting);
+        let free = (budget_bytes / 4).saturating_sub(self.waiting - own);
+        own + bytes <= if sharer.is_some() { free / 2 } else { free }
     }
 }
 
@@ -95,8 +149,8 @@ impl Answers {
         Answers {
             pool: Arc::new(Pool {
                 budget_bytes: budget_bytes as u64,
+                used: AtomicU64::new(0),
                 state: Mutex::default(),
-                freed: Notify::new(),
                 wait_max: WAIT_MAX,
                 begin_wait_max: BEGIN_WAIT_MAX,
                 hasher: RandomState::new(),
@@ -153,7 +207,7 @@ impl Answers {
     /// Returns the present and the largest memory of responses, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
         let state = self.pool.state.lock();
-        (state.used, state.peak)
+        (state.used + state.waiting, state.peak)
     }
 
     /// Takes memory for a response. A user gets at most as much as stays free: half of the budget
@@ -179,12 +233,76 @@ impl Answers {
     }
 
     fn try_take(&self, bytes: u64) -> Option<Held> {
+        self.take_if(bytes, State::has_room)
+    }
+
+    fn take_if(
+        &self,
+        bytes: u64,
+        has_room: impl Fn(&State, u64, Option<Sharer>, u64) -> bool,
+    ) -> Option<Held> {
         let mut state = self.pool.state.lock();
-        if !state.has_room(self.pool.budget_bytes, self.sharer, bytes) {
+        if !has_room(&state, self.pool.budget_bytes, self.sharer, bytes) {
             return None;
         }
         state.add(self.sharer, bytes);
+        self.pool.used.store(state.used, Ordering::Relaxed);
         Some(self.held(bytes))
+    }
+
+    /// Takes memory for a response that was built. Without room the response waits, if not too many
+    /// others do.
+    ///
+    /// # Errors
+    /// 503 when the response must be dropped.
+    pub async fn settle(&self, bytes: usize) -> Result<Held, ApiError> {
+        let attempt = || self.take_for_built(bytes);
+        if let Some(held) = attempt() {
+            return Ok(held);
+        }
+        let waiting = self.begin_waiting(bytes as u64).ok_or_else(no_room)?;
+        let held = self.wait(self.pool.begin_wait_max, attempt).await;
+        drop(waiting);
+        held.ok_or_else(no_room)
+    }
+
+    /// Takes memory for a response that was built, without waiting.
+    ///
+    /// # Errors
+    /// 503 when the response must be dropped.
+    pub fn settle_now(&self, bytes: usize) -> Result<Held, ApiError> {
+        self.take_for_built(bytes).ok_or_else(no_room)
+    }
+
+    fn take_for_built(&self, bytes: usize) -> Option<Held> {
+        self.take_if(bytes as u64, State::has_room_for_built)
+    }
+
+    /// Takes memory for the bytes of a response, as [`Self::settle`] does, until all copies of the
+    /// returned bytes are dropped. A short piece is not counted.
+    ///
+    /// # Errors
+    /// 503 when they must be dropped.
+    pub async fn settled(&self, bytes: Bytes, free_bytes: usize) -> Result<Bytes, ApiError> {
+        if bytes.len() <= free_bytes {
+            return Ok(bytes);
+        }
+        let held = self.settle(bytes.len()).await?;
+        Ok(held.with(bytes))
+    }
+
+    fn begin_waiting(&self, bytes: u64) -> Option<BuiltWaiting<'_>> {
+        let mut state = self.pool.state.lock();
+        if !state.may_wait(self.pool.budget_bytes, self.sharer, bytes) {
+            return None;
+        }
+        state.waiting += bytes;
+        state.note_peak();
+        state.change(self.sharer, |share| share.waiting += bytes);
+        Some(BuiltWaiting {
+            answers: self,
+            bytes,
+        })
     }
 
     fn held(&self, bytes: u64) -> Held {
@@ -197,41 +315,120 @@ impl Answers {
 
     /// Counts bytes that an answer has.
     pub fn count(&self, bytes: u64) -> Held {
-        self.pool.state.lock().add(self.sharer, bytes);
+        let mut state = self.pool.state.lock();
+        state.add(self.sharer, bytes);
+        self.pool.used.store(state.used, Ordering::Relaxed);
         self.held(bytes)
     }
 
-    /// Waits until a long answer may begin: until the user has less than a share.
+    /// Returns whether a response may have to wait to begin. A user who has a share has more than a
+    /// quarter of the budget, or others have.
+    pub fn is_tight(&self) -> bool {
+        self.pool.used.load(Ordering::Relaxed) >= self.pool.budget_bytes / 4
+    }
+
+    /// Waits until a response, or its next piece, may be built: until the user has less than a
+    /// share.
     ///
     /// # Errors
     /// 503 when there was no room in time.
     pub async fn admit(&self) -> Result<(), ApiError> {
+        if !self.is_tight() {
+            return Ok(());
+        }
         let has_room = || {
             let state = self.pool.state.lock();
             let has_room = state.has_room(self.pool.budget_bytes, self.sharer, 1);
             has_room.then_some(())
         };
         let admitted = self.wait(self.pool.begin_wait_max, has_room).await;
-        admitted.ok_or_else(|| {
-            ApiError::busy("no memory for the answer came free in time ([memory] answers)".into())
-        })
+        admitted.ok_or_else(no_room)
     }
 
-    /// Calls `attempt` until it succeeds, again whenever something came free.
+    /// Calls `attempt` until it succeeds: when memory of the user was freed, and from time to time.
     async fn wait<T>(&self, wait_max: Duration, attempt: impl Fn() -> Option<T>) -> Option<T> {
         if let Some(done) = attempt() {
             return Some(done);
         }
+        let waiter = self.begin_wait()?;
         let end = Instant::now() + wait_max;
         loop {
-            let freed = self.pool.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
+            let again = end.min(Instant::now() + AGAIN);
+            let _is_over = tokio::time::timeout_at(again, waiter.freed.notified()).await;
             if let Some(done) = attempt() {
+                // There may be room for the next one too.
+                waiter.freed.notify_one();
                 return Some(done);
             }
-            tokio::time::timeout_at(end, freed).await.ok()?;
+            if Instant::now() >= end {
+                return None;
+            }
         }
+    }
+
+    fn begin_wait(&self) -> Option<Waiter<'_>> {
+        let mut state = self.pool.state.lock();
+        let share = state.shares.entry(self.sharer).or_default();
+        if share.waiters >= WAITERS_MAX && self.sharer.is_some() {
+            return None;
+        }
+        share.waiters += 1;
+        Some(Waiter {
+            answers: self,
+            freed: share.freed.clone(),
+        })
+    }
+}
+
+fn no_room() -> ApiError {
+    ApiError::busy("no memory for the answer came free in time ([memory] answers)".into())
+}
+
+/// A request that waits for room.
+struct Waiter<'a> {
+    answers: &'a Answers,
+    /// [`Share::freed`].
+    freed: Arc<Notify>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut state = self.answers.pool.state.lock();
+        state.change(self.answers.sharer, |share| share.waiters -= 1);
+    }
+}
+
+/// Memory of a built response that waits for room.
+struct BuiltWaiting<'a> {
+    answers: &'a Answers,
+    bytes: u64,
+}
+
+impl Drop for BuiltWaiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.answers.pool.state.lock();
+        state.waiting -= self.bytes;
+        state.change(self.answers.sharer, |share| share.waiting -= self.bytes);
+    }
+}
+
+/// Bytes of a response with their memory.
+struct HeldBytes {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Held {
+    /// Returns the bytes, which keep this memory until all copies of them are dropped: until a
+    /// connection has written them.
+    pub fn with(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _held: self })
     }
 }
 
@@ -239,16 +436,13 @@ impl Drop for Held {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         state.used -= self.bytes;
-        if let Some(sharer) = self.sharer
-            && let Some(own) = state.by_sharer.get_mut(&sharer)
-        {
-            *own -= self.bytes;
-            if *own == 0 {
-                state.by_sharer.remove(&sharer);
+        self.pool.used.store(state.used, Ordering::Relaxed);
+        state.change(self.sharer, |share| {
+            share.used -= self.bytes;
+            if share.waiters > 0 {
+                share.freed.notify_one();
             }
-        }
-        drop(state);
-        self.pool.freed.notify_waiters();
+        });
     }
 }
 
@@ -330,7 +524,7 @@ mod tests {
         assert_eq!(answers.used_bytes(), (87 * MIB, 87 * MIB));
         drop((first, second, other, third));
         assert_eq!(answers.used_bytes().0, 0);
-        assert!(answers.pool.state.lock().by_sharer.is_empty());
+        assert!(answers.pool.state.lock().shares.is_empty());
     }
 
     #[tokio::test]
@@ -382,5 +576,44 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(first);
         assert_eq!(waiting.await.expect("no panic"), 200);
+    }
+
+    #[tokio::test]
+    async fn built_responses_are_bounded_however_many_there_are() {
+        let answers = impatient(10 * MIB);
+        let hostile = user(&answers, "a");
+        let built = (0..200).map(|_| hostile.settle(900 << 10));
+        let held: Vec<_> = futures_util::future::join_all(built).await;
+        let held: Vec<Held> = held.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(held.len(), 5, "half of the budget");
+        let (used, peak) = answers.used_bytes();
+        assert!(used <= 5 * MIB && peak <= 7 * MIB, "{used}, {peak}");
+        let other = user(&answers, "b");
+        assert_eq!(status(other.settle(900 << 10).await), 200);
+        assert_eq!(
+            status(other.settle(9 * MIB as usize).await),
+            200,
+            "one longer"
+        );
+        assert!(hostile.settle_now(900 << 10).is_err());
+        drop(held);
+        assert_eq!(answers.used_bytes().0, 0);
+        assert!(answers.pool.state.lock().shares.is_empty());
+    }
+
+    #[tokio::test]
+    async fn bytes_count_until_the_last_part_of_them_is_written() {
+        let answers = impatient(10 * MIB);
+        let mut bytes = answers
+            .settled(vec![0; 100_000].into(), 10)
+            .await
+            .expect("room");
+        let last = bytes.split_off(99_999);
+        drop(bytes);
+        assert_eq!(answers.used_bytes().0, 100_000);
+        drop(last);
+        assert_eq!(answers.used_bytes().0, 0);
+        let _short = answers.settled(vec![0; 10].into(), 10).await.expect("room");
+        assert_eq!(answers.used_bytes().0, 0);
     }
 }

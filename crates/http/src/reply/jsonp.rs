@@ -24,7 +24,7 @@ pub fn wrap(req: &Request, mut reply: Reply) -> Reply {
     let head = Bytes::from(format!("/* CouchDB */{callback}("));
     let tail = Bytes::from_static(b");\n");
     reply.body = match reply.body {
-        Body::Full(json) => {
+        Body::Full(json) | Body::Static(json) => {
             let json = json.strip_suffix(b"\n").unwrap_or(&json);
             Body::Full([&head, json, &tail].concat().into())
         }

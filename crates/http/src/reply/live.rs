@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::reply::answers::{Answers, Held};
+use crate::reply::answers::Answers;
 use crate::reply::stream::LONG_BYTES;
 use crate::shares::OpenFeed;
 
@@ -221,8 +221,6 @@ pub struct LiveFeed<S> {
     stopping: watch::Receiver<bool>,
     state: State,
     answers: Answers,
-    /// Memory of the piece that the client is taking.
-    held: Option<Held>,
     _place: OpenFeed,
 }
 
@@ -275,7 +273,6 @@ impl<S: LiveSource> LiveFeed<S> {
             stopping,
             state: State::Head,
             answers: answers.clone(),
-            held: None,
             _place: place,
         }
     }
@@ -286,12 +283,19 @@ impl<S: LiveSource> LiveFeed<S> {
         let pieces = stream::unfold(self, |mut feed| async move {
             let mut out = Vec::new();
             let next = feed.next(&mut out).await;
-            // While a feed waits it has nothing; what it made then is with the client until the next piece is wanted.
+            // While a feed waits it has nothing; what it made is counted until the connection has written it.
             let bytes = out.capacity();
-            feed.held = (bytes > LONG_BYTES).then(|| feed.answers.count(bytes as u64));
+            let held = (bytes > LONG_BYTES).then(|| feed.answers.count(bytes as u64));
             match next {
                 Ok(()) if out.is_empty() => None,
-                Ok(()) => Some((Ok(Bytes::from(out)), feed)),
+                Ok(()) => {
+                    let piece = Bytes::from(out);
+                    let piece = match held {
+                        Some(held) => held.with(piece),
+                        None => piece,
+                    };
+                    Some((Ok(piece), feed))
+                }
                 Err(e) => {
                     feed.state = State::Done;
                     let e = e.into_stream_error();
@@ -312,7 +316,7 @@ impl<S: LiveSource> LiveFeed<S> {
 
     /// Appends the next rows, waiting for them; nothing at the end.
     async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
-        self.held = None;
+        self.answers.admit().await?;
         match self.state {
             State::Done => return Ok(()),
             State::Head if self.kind == FeedKind::Longpoll => out.extend_from_slice(HEAD),

@@ -24,6 +24,8 @@ pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>
 
 pub enum Body {
     Full(Bytes),
+    /// Bytes that the server has in memory anyway, which cost nothing however many clients read them.
+    Static(Bytes),
     Stream(Pieces),
     /// A stream of this length.
     Sized(Pieces, u64),
@@ -39,7 +41,7 @@ impl Body {
     /// How many bytes it is, if that is known.
     pub fn length(&self) -> Option<u64> {
         match self {
-            Body::Full(b) => Some(b.len() as u64),
+            Body::Full(b) | Body::Static(b) => Some(b.len() as u64),
             Body::Sized(_, length) => Some(*length),
             Body::Stream(_) => None,
         }
@@ -48,7 +50,7 @@ impl Body {
     /// The body, whose end is reported if it comes in pieces.
     pub(crate) fn watched(self, ending: Ending) -> Body {
         match self {
-            Body::Full(bytes) => {
+            Body::Full(bytes) | Body::Static(bytes) => {
                 let length = bytes.len() as u64;
                 let pieces = Box::pin(pieces_of(bytes));
                 Body::Sized(Watched::of(pieces, Some(length), ending), length)
@@ -70,8 +72,10 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
         match self.get_mut() {
-            Body::Full(b) if b.is_empty() => Poll::Ready(None),
-            Body::Full(b) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(b))))),
+            Body::Full(b) | Body::Static(b) if b.is_empty() => Poll::Ready(None),
+            Body::Full(b) | Body::Static(b) => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(b)))))
+            }
             Body::Stream(s) | Body::Sized(s, _) => s
                 .as_mut()
                 .poll_next(cx)
@@ -80,12 +84,12 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Full(b) if b.is_empty())
+        matches!(self, Body::Full(b) | Body::Static(b) if b.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Body::Full(b) => SizeHint::with_exact(b.len() as u64),
+            Body::Full(b) | Body::Static(b) => SizeHint::with_exact(b.len() as u64),
             Body::Stream(_) => SizeHint::default(),
             Body::Sized(_, length) => SizeHint::with_exact(*length),
         }
@@ -93,7 +97,7 @@ impl http_body::Body for Body {
 }
 
 /// Bytes in pieces, so that the progress of sending is visible.
-fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>> {
+pub fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
     futures_util::stream::iter(std::iter::from_fn(move || {
         let length = bytes.len().min(stream::CHUNK_BYTES);
         (length > 0).then(|| Ok(bytes.split_to(length)))
@@ -173,6 +177,13 @@ impl Reply {
             body: Body::Full(text.into()),
             timing: Timing::default(),
         }
+    }
+
+    /// A response with bytes that the server has in memory anyway.
+    pub fn of_static(content_type: &'static str, text: impl Into<Bytes>) -> Reply {
+        let mut reply = Reply::text(200, content_type, Bytes::new());
+        reply.body = Body::Static(text.into());
+        reply
     }
 
     pub fn stream(content_type: HeaderValue, pieces: Pieces) -> Reply {

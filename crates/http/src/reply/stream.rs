@@ -54,13 +54,13 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMak
 /// A response made by calling `next` until it returns false; each call appends a piece. The first
 /// piece is made immediately, so that an early failure gets an error response, and a response of
 /// one piece has a length.
-pub fn pull(
+pub async fn pull(
     answers: &Answers,
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
     let made = make_first(&mut next, PieceMaker::is_long)?;
-    Ok(go_on(answers, content_type, made, next))
+    go_on(answers, content_type, made, next).await
 }
 
 /// A response whose first piece is made by a thread that gives way, for responses that are known to
@@ -72,7 +72,7 @@ pub async fn pull_apart(
 ) -> Result<Reply, ApiError> {
     let make = move || make_first(&mut next, |_| false).map(|made| (made, next));
     let (made, next) = answers.apart(make).await??;
-    Ok(go_on(answers, content_type, made, next))
+    go_on(answers, content_type, made, next).await
 }
 
 /// Makes the first piece, or two if the first is short, unless `stops` leaves the next one to other
@@ -92,17 +92,17 @@ fn make_first<F: PieceMaker>(
 }
 
 /// Continues a response whose first piece was made, if there are more.
-fn go_on(
+async fn go_on(
     answers: &Answers,
     content_type: &'static str,
     (first, more): (Vec<u8>, bool),
     next: impl PieceMaker,
-) -> Reply {
+) -> Result<Reply, ApiError> {
     if !more {
-        return Reply::text(200, content_type, first);
+        return Ok(Reply::text(200, content_type, first));
     }
     let making = Making::new(next, answers.clone());
-    let start = (Piece::of(first.into(), answers), making);
+    let start = (Piece::first(first.into(), answers).await?, making);
     let pieces = stream::unfold(start, |(mut made, mut making)| async {
         if made.is_empty() {
             match making.piece().await {
@@ -116,26 +116,40 @@ fn go_on(
         let some = made.split_off();
         Some((Ok(some), (made, making)))
     });
-    Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces))
+    Ok(Reply::stream(
+        HeaderValue::from_static(content_type),
+        Box::pin(pieces),
+    ))
 }
 
-/// A piece of a response that the client is taking. A long one counts as memory of responses.
+/// A piece of a response that the client is taking. A long one counts as memory of responses until
+/// the connection has written it.
 pub struct Piece {
     left: Bytes,
     answers: Answers,
-    held: Option<Held>,
+    /// Memory of the piece that is being made.
+    ahead: Option<Held>,
 }
 
 impl Piece {
-    /// Bytes of an answer.
-    pub fn of(bytes: Bytes, answers: &Answers) -> Piece {
-        let mut piece = Piece {
+    /// No bytes yet.
+    pub fn none(answers: &Answers) -> Piece {
+        Piece {
             left: Bytes::new(),
             answers: answers.clone(),
-            held: None,
-        };
-        piece.set(bytes);
-        piece
+            ahead: None,
+        }
+    }
+
+    /// The first bytes of a response, once there is memory for them.
+    ///
+    /// # Errors
+    /// 503 when there is none.
+    pub async fn first(bytes: Bytes, answers: &Answers) -> Result<Piece, ApiError> {
+        Ok(Piece {
+            left: answers.settled(bytes, LONG_BYTES).await?,
+            ..Piece::none(answers)
+        })
     }
 
     /// Whether the client has it.
@@ -150,10 +164,11 @@ impl Piece {
 
     /// Sets the next piece, while `ahead` bytes after it are being made.
     fn set_before(&mut self, bytes: Bytes, ahead: usize) {
-        let held = bytes.len() + ahead;
-        let is_long = held > LONG_BYTES;
-        self.held = is_long.then(|| self.answers.count(held as u64));
-        self.left = bytes;
+        self.ahead = (ahead > 0).then(|| self.answers.count(ahead as u64));
+        self.left = match bytes.len() > LONG_BYTES {
+            true => self.answers.count(bytes.len() as u64).with(bytes),
+            false => bytes,
+        };
     }
 
     /// Takes as much from its beginning as the connection should get in one call: it may copy what
@@ -213,6 +228,7 @@ impl<F: PieceMaker> Making<F> {
 
     /// The next piece; none at the end.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        self.answers.admit().await?;
         let made = match self.apart.take() {
             Some(apart) => {
                 let (made, next) = apart.await.map_err(ApiError::worker_failed)?;
@@ -367,7 +383,7 @@ where
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let first = Piece::of(first.into(), answers);
+    let first = Piece::first(first.into(), answers).await?;
     let start = (first, Some((turns, next)), client);
     let pieces = stream::unfold(start, |(mut made, next, client)| async move {
         if !made.is_empty() {
@@ -375,9 +391,13 @@ where
             return Some((Ok(some), (made, next, client)));
         }
         let (turns, next) = next?;
-        let piece = match (turns.admission)().patiently().await {
+        let place = match made.answers.admit().await {
+            Ok(()) => (turns.admission)().patiently().await.map_err(Into::into),
+            Err(e) => Err(e),
+        };
+        let piece = match place {
             Ok(place) => make_piece(place, turns.threads, next).await,
-            Err(e) => Err(e.into()),
+            Err(e) => Err(e),
         };
         match piece {
             Ok((piece, false, _)) if piece.is_empty() => None,

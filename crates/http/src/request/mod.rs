@@ -425,11 +425,6 @@ impl Request {
         Ok(())
     }
 
-    /// Counts memory that the answer has until it ends.
-    pub fn count(&mut self, bytes: usize) {
-        self.held.push(self.answers.count(bytes as u64));
-    }
-
     /// Keeps the memory of the body until the response ends.
     pub fn keep_body(&mut self) {
         self.is_kept = true;

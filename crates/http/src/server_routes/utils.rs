@@ -75,5 +75,5 @@ fn send(req: &Request, file: &File) -> Reply {
 }
 
 fn whole(file: &File, encoding: Encoding) -> Reply {
-    Reply::text(200, file.kind, Bytes::from_static(file.bytes(encoding)))
+    Reply::of_static(file.kind, Bytes::from_static(file.bytes(encoding)))
 }

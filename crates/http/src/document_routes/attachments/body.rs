@@ -7,8 +7,8 @@ use futures_util::stream::{self, Stream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::errors::ApiError;
-use crate::reply::answers::Answers;
-use crate::reply::stream::{CHUNK_BYTES, Piece, PieceMaker};
+use crate::reply::answers::{Answers, Held};
+use crate::reply::stream::{CHUNK_BYTES, LONG_BYTES, Piece, PieceMaker};
 use crate::reply::{Body, Reply, StreamError};
 
 /// Room behind a long text for the short ones that follow it, in bytes.
@@ -136,13 +136,49 @@ impl Parts {
 
     /// The response. A response of text alone is made in one piece.
     pub fn reply(self, answers: &Answers, content_type: &str) -> Reply {
+        self.reply_holding(answers, content_type, None)
+    }
+
+    /// The response, once there is memory for its texts.
+    ///
+    /// # Errors
+    /// 503 when there is none.
+    pub async fn settled_reply(
+        self,
+        answers: &Answers,
+        content_type: &str,
+    ) -> Result<Reply, ApiError> {
+        let held = match self.is_text() {
+            true => None,
+            false => settle(self.text_bytes, answers).await?,
+        };
+        Ok(self.reply_holding(answers, content_type, held))
+    }
+
+    /// The response, if there is memory for its texts.
+    ///
+    /// # Errors
+    /// 503 when there is none.
+    pub fn reply_now(self, answers: &Answers, content_type: &str) -> Result<Reply, ApiError> {
+        let held = match self.is_text() || self.text_bytes <= LONG_BYTES {
+            true => None,
+            false => Some(answers.settle_now(self.text_bytes)?),
+        };
+        Ok(self.reply_holding(answers, content_type, held))
+    }
+
+    fn is_text(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+    }
+
+    fn reply_holding(self, answers: &Answers, content_type: &str, held: Option<Held>) -> Reply {
         let mut reply = reply_of(content_type);
-        if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
+        if self.is_text() {
             reply.body = Body::Full(self.into_text().into());
             return reply;
         }
         let length = self.length.0;
-        let pieces = pieces(answers, self.parts, None::<NoMore>);
+        let pieces = pieces(answers, self.parts, None::<NoMore>, held);
         reply.body = match length {
             Some(length) => Body::Sized(Box::pin(pieces), length),
             None => Body::Stream(Box::pin(pieces)),
@@ -155,14 +191,16 @@ impl Parts {
     ///
     /// # Errors
     /// Errors of the first parts.
-    pub fn reply_as_made(
+    pub async fn reply_as_made(
         answers: &Answers,
         content_type: &str,
         mut maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
         let mut first = Parts::default();
         let more = maker.more(&mut first)?;
-        Ok(first.continued(answers, content_type, more.then_some(maker)))
+        first
+            .continued(answers, content_type, more.then_some(maker))
+            .await
     }
 
     /// A response that is made as the client takes it, by threads that give way.
@@ -175,23 +213,32 @@ impl Parts {
         maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
         let (first, maker) = more_apart(answers, maker).await?;
-        Ok(first.continued(answers, content_type, maker))
+        first.continued(answers, content_type, maker).await
     }
 
     /// The answer that begins with these parts.
-    fn continued(
+    async fn continued(
         self,
         answers: &Answers,
         content_type: &str,
         maker: Option<impl PartsMaker>,
-    ) -> Reply {
+    ) -> Result<Reply, ApiError> {
         if maker.is_none() {
-            return self.reply(answers, content_type);
+            return self.settled_reply(answers, content_type).await;
         }
+        let held = settle(self.text_bytes, answers).await?;
         let mut reply = reply_of(content_type);
-        reply.body = Body::Stream(Box::pin(pieces(answers, self.parts, maker)));
-        reply
+        reply.body = Body::Stream(Box::pin(pieces(answers, self.parts, maker, held)));
+        Ok(reply)
     }
+}
+
+/// Takes memory for texts, if they are long.
+async fn settle(text_bytes: usize, answers: &Answers) -> Result<Option<Held>, ApiError> {
+    if text_bytes <= LONG_BYTES {
+        return Ok(None);
+    }
+    answers.settle(text_bytes).await.map(Some)
 }
 
 /// The maker of nothing.
@@ -230,10 +277,12 @@ fn pieces<M: PartsMaker>(
     answers: &Answers,
     parts: Vec<Part>,
     maker: Option<M>,
+    held: Option<Held>,
 ) -> impl Stream<Item = Result<Bytes, StreamError>> + Send + use<M> {
     let start = Under {
         parts: parts.into_iter(),
-        piece: Piece::of(Bytes::new(), answers),
+        piece: Piece::none(answers),
+        held,
         maker,
         answers: answers.clone(),
     };
@@ -256,6 +305,8 @@ struct Under<M> {
     parts: std::vec::IntoIter<Part>,
     /// The rest of a piece.
     piece: Piece,
+    /// Memory of the first texts.
+    held: Option<Held>,
     maker: Option<M>,
     answers: Answers,
 }
@@ -273,6 +324,8 @@ impl<M: PartsMaker> Under<M> {
             let Some(maker) = self.maker.take() else {
                 return Ok(None);
             };
+            self.held = None;
+            self.answers.admit().await?;
             let (made, maker) = more_apart(&self.answers, maker).await?;
             (self.parts, self.maker) = (made.parts.into_iter(), maker);
         }

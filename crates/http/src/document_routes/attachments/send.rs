@@ -34,11 +34,11 @@ pub fn doc_reply(
     if doc.attachments.is_empty() || !req.accepts("multipart/related") {
         push_doc_json(db, doc, encoding_info, 0, &mut parts)?;
         parts.push_text(b"\n");
-        return Ok(parts.reply(&req.answers, "application/json"));
+        return parts.reply_now(&req.answers, "application/json");
     }
     let boundary = boundary()?;
     let content_type = push_doc_multipart(db, doc, &boundary, &mut |_, _| {}, &mut parts)?;
-    Ok(parts.reply(&req.answers, &content_type))
+    parts.reply_now(&req.answers, &content_type)
 }
 
 /// Appends a document's JSON with the wanted attachments' bytes in Base64. Attachments of up to

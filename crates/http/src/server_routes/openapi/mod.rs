@@ -23,7 +23,7 @@ static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
 
 /// Answers with the description.
 pub fn route() -> Reply {
-    Reply::json_bytes(200, TEXT.clone())
+    Reply::of_static("application/json", TEXT.clone())
 }
 
 /// Describes the operations of rows. A row without operations is not described.
