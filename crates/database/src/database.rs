@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
+use crate::designs::KnownDesigns;
 use crate::ending::{DELETED, Ending, REPLACED};
 use crate::expiry::{Expiry, ExpiryWatch};
 use crate::find::IndexesFound;
@@ -128,6 +129,7 @@ pub struct Database {
     pub(crate) is_expiry_noted: AtomicBool,
     expiry_watch: Arc<ExpiryWatch>,
     pub(crate) find_indexes: IndexesFound,
+    pub(crate) known_designs: KnownDesigns,
 }
 
 /// The outcome of purges.
@@ -244,6 +246,7 @@ impl Database {
             rules: OnceLock::new(),
             ruled_writes: ruled_writes(),
             find_indexes: IndexesFound::default(),
+            known_designs: KnownDesigns::default(),
         }
     }
 
@@ -839,7 +842,8 @@ impl Database {
         // The record's copy, the text, and what was parsed of it.
         let texts = self.name.len() + 8 * self.security.read().json.len();
         let held = shards.sum::<usize>() + self.homes.memory_bytes();
-        MEMORY_BYTES + texts + held + self.views.designs_bytes()
+        let designs = self.views.designs_bytes() + self.known_designs.memory_bytes();
+        MEMORY_BYTES + texts + held + designs
     }
 
     /// Saves its counts, so that it is opened again quickly. Blocks.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use document::{DocId, RevTree};
+use document::{DocId, Rev, RevTree};
 use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages, Place, language_name};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,13 +27,17 @@ struct Head<'a> {
 }
 
 impl Database {
-    /// Returns a design document for calls of its functions; `None` when it does not exist, or is
-    /// deleted.
-    pub fn design_doc(&self, id: &DocId) -> Result<Option<DesignDoc>, Error> {
+    /// Reads a design document with its revision and the length of its text.
+    pub(crate) fn read_design_doc(
+        &self,
+        id: &DocId,
+    ) -> Result<Option<(Rev, (DesignDoc, usize))>, Error> {
         match self.read(id, &ReadOptions::default())? {
-            Read::Found(doc) => Ok(Some(
-                design_doc(id.as_str(), &doc.rev.to_string(), doc.json).0,
-            )),
+            Read::Found(doc) => {
+                let bytes = doc.json.len();
+                let read = design_doc(id.as_str(), &doc.rev.to_string(), doc.json).0;
+                Ok(Some((doc.rev, (read, bytes))))
+            }
             Read::Missing | Read::Deleted => Ok(None),
         }
     }
@@ -222,97 +226,6 @@ pub(crate) fn check(
         return check_selector(body);
     }
     check_functions((languages, place), &language, doc.get("views"))
-}
-
-fn check_fields(doc: &Map<String, Value>) -> Result<(), Refusal> {
-    for name in ["filters", "lists", "shows", "updates"] {
-        let functions = doc.get(name);
-        expect(&[name], functions, Kind::Object)?;
-        for (function, value) in members(functions) {
-            expect(&[name, function], Some(value), Kind::TextOrObject)?;
-        }
-    }
-    expect(&["language"], doc.get("language"), Kind::Text)?;
-    let options = doc.get("options");
-    expect(&["options"], options, Kind::Object)?;
-    let partitioned = options.and_then(|o| o.get("partitioned"));
-    expect(&["options", "partitioned"], partitioned, Kind::Bool)?;
-    expect(&["rewrites"], doc.get("rewrites"), Kind::TextOrArray)?;
-    let validation = doc.get("validate_doc_update");
-    expect(&["validate_doc_update"], validation, Kind::TextOrObject)?;
-    let language = doc.get("language").and_then(Value::as_str);
-    let is_query = language.is_some_and(|l| language_name(l) == QUERY);
-    // CouchDB takes the wrong one of the two, and then every write of a document is a 500.
-    let kind = if is_query { Kind::Object } else { Kind::Text };
-    expect(&["validate_doc_update"], validation, kind)?;
-    check_views(
-        doc.get("views"),
-        if is_query { Kind::Object } else { Kind::Text },
-    )
-}
-
-fn check_views(views: Option<&Value>, map: Kind) -> Result<(), Refusal> {
-    expect(&["views"], views, Kind::Object)?;
-    for (name, view) in members(views) {
-        expect(&["views", name], Some(view), Kind::Object)?;
-    }
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        expect(&["views", name, "map"], view.get("map"), map)?;
-    }
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        expect(&["views", name, "reduce"], view.get("reduce"), Kind::Text)?;
-    }
-    match members(views).find(|(name, view)| *name != "lib" && view.get("map").is_none()) {
-        Some((name, _)) => Err(invalid(format!("View `{name}` must contain map function"))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses a selector that cannot be read. CouchDB takes it, and then every write of a document is a 500.
-fn check_selector(body: &[u8]) -> Result<(), Refusal> {
-    let head: Head<'_> = serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
-    let Some(selector) = head.validate_doc_update else {
-        return Ok(());
-    };
-    match read_selector(selector.get().as_bytes()) {
-        Ok(_) => Ok(()),
-        Err(reason) => Err(invalid(format!("`validate_doc_update`: {reason}"))),
-    }
-}
-
-fn check_functions(
-    (languages, place): (&dyn Languages, &Place),
-    language: &str,
-    views: Option<&Value>,
-) -> Result<(), Refusal> {
-    let lib = views.and_then(|v| v.get("lib")).map(Value::to_string);
-    let compile = |kind: &str, view: &str, source: &str| match languages.check(
-        place,
-        language,
-        source,
-        lib.as_deref(),
-    ) {
-        Ok(()) | Err(FunctionError::UnknownLanguage(_)) => Ok(()),
-        Err(FunctionError::Thrown { name, reason }) => Err((name.into(), reason)),
-        Err(e) => Err((
-            "compilation_error".into(),
-            format!("Compilation of the {kind} function in the '{view}' view failed: {e}"),
-        )),
-    };
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        let text = |member| view.get(member).and_then(Value::as_str);
-        if let Some(map) = text("map") {
-            compile("map", name, map)?;
-        }
-        let Some(reduce) = text("reduce") else {
-            continue;
-        };
-        match index::reduce::Builtin::parse(reduce) {
-            Some(builtin) => drop(builtin.map_err(invalid)?),
-            None => compile("reduce", name, reduce)?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

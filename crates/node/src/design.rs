@@ -1,38 +1,32 @@
 //! Design documents, for calls of their functions.
 
+use std::sync::Arc;
+
 use database::DesignDoc;
 use document::DocId;
 use serde_json::Value;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::value::value_of;
 
 /// The design document with the id `_design/…`.
 ///
 /// # Errors
 /// [`Error::Missing`], and errors of the database.
-pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc> {
+pub async fn design_doc(access: &Access, id: &str) -> Result<Arc<DesignDoc>> {
     let id = DocId::new(id).map_err(|_| Error::Missing)?;
-    access.db.design_doc(&id)?.ok_or(Error::Missing)
+    access.db.design_doc(&id).await?.ok_or(Error::Missing)
 }
 
-/// The members of a design document.
-///
-/// # Errors
-/// [`Error::Missing`] when its text is not JSON, which never happens for stored text.
-pub fn members(ddoc: &DesignDoc) -> Result<Value> {
-    value_of(&ddoc.json).ok_or(Error::Missing)
-}
-
-/// Refuses a design document, of which these are the members, that has nothing at `path`.
+/// Refuses a design document that has nothing at `path`. Its text is searched, not parsed: it may be
+/// long, and clients call it again and again.
 ///
 /// # Errors
 /// [`Error::MissingKey`].
-pub fn require_function(members: &Value, path: &[&str]) -> Result<()> {
-    let mut place = members;
+pub fn require_function(ddoc: &DesignDoc, path: &[&str]) -> Result<()> {
+    let mut place = &*ddoc.json;
     for key in path {
-        let inner = place.get(key);
+        let inner = document::json::member(place, key);
         place = inner.ok_or_else(|| Error::MissingKey((*key).to_owned()))?;
     }
     Ok(())

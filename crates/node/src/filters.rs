@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use database::counters::FILTER_LEFT_OUT;
 use database::{BatchFilter, DesignDoc, Filter};
+use document::DocId;
 use functions::{Admission, Error as FunctionError, Lane, Languages, Place};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::access::Access;
-use crate::design::{design_doc, members, require_function};
+use crate::design::require_function;
 use crate::error::{Error, Result, bad};
 use crate::query::Query;
 
@@ -27,33 +28,82 @@ pub fn selector_filter(
     Ok(Filter::of_selector(selector, fields))
 }
 
-/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's
-/// function, which gets the result of `request`.
-pub fn named_filter(
-    access: &Access,
-    q: &Query,
-    name: &str,
-    request: impl FnOnce() -> Result<Value>,
-) -> Result<Filter> {
-    match name {
-        "_design" => Ok(Filter::Design),
-        "_view" => {
-            let view = q
-                .get("view")
-                .ok_or_else(|| bad("`view` filter parameter is not provided."))?;
-            let [ddoc, view] = words(view)[..] else {
-                return Err(bad("`view` must be of the form `designname/viewname`"));
-            };
-            FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
-        }
-        name if name.starts_with('_') => Err(bad("unknown builtin filter name")),
-        name => match words(name)[..] {
-            [ddoc, name] => {
-                let request = Some(request()?.to_string());
-                FunctionFilter::open(access, ddoc, &["filters", name], request)
+/// A filter that needs nothing of the request's body.
+pub enum NamedFilter<'q> {
+    /// `_design`
+    Design,
+    /// `_view`, or a design document's function.
+    Function(FunctionPath<'q>),
+}
+
+/// A function that filters.
+pub struct FunctionPath<'q> {
+    /// `_design/…`
+    pub design: DocId,
+    path: Vec<&'q str>,
+    /// Whether it gets the request.
+    takes_request: bool,
+}
+
+impl<'q> NamedFilter<'q> {
+    /// Parses the parameter `filter`; `q` has those of the filter.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`]
+    pub fn parse(q: &'q Query, name: &'q str) -> Result<NamedFilter<'q>> {
+        let (design, path, takes_request) = match name {
+            "_design" => return Ok(NamedFilter::Design),
+            "_view" => {
+                let view = q
+                    .get("view")
+                    .ok_or_else(|| bad("`view` filter parameter is not provided."))?;
+                let [ddoc, view] = words(view)[..] else {
+                    return Err(bad("`view` must be of the form `designname/viewname`"));
+                };
+                (ddoc, vec!["views", view, "map"], false)
             }
-            _ => Err(bad("`filter` must be of the form `designname/filtername`")),
-        },
+            name if name.starts_with('_') => return Err(bad("unknown builtin filter name")),
+            name => match words(name)[..] {
+                [ddoc, name] => (ddoc, vec!["filters", name], true),
+                _ => return Err(bad("`filter` must be of the form `designname/filtername`")),
+            },
+        };
+        let design = DocId::new(&format!("_design/{design}")).map_err(|_| Error::Missing)?;
+        Ok(NamedFilter::Function(FunctionPath {
+            design,
+            path,
+            takes_request,
+        }))
+    }
+}
+
+impl FunctionPath<'_> {
+    /// Returns the filter. `ddoc` is the design document, `request` returns what a filter function
+    /// gets.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without the design document, [`Error::MissingKey`] without the function,
+    /// and errors of `request`.
+    pub fn open(
+        &self,
+        access: &Access,
+        ddoc: Option<Arc<DesignDoc>>,
+        request: impl FnOnce() -> Result<Value>,
+    ) -> Result<Filter> {
+        let request = match self.takes_request {
+            true => Some(request()?.to_string()),
+            false => None,
+        };
+        let ddoc = ddoc.ok_or(Error::Missing)?;
+        require_function(&ddoc, &self.path)?;
+        Ok(Filter::Batch(Arc::new(FunctionFilter {
+            languages: access.db.languages().clone(),
+            database: access.db.name().clone(),
+            ddoc,
+            path: self.path.iter().map(|part| (*part).to_owned()).collect(),
+            request,
+            left_out: Mutex::default(),
+        })))
     }
 }
 
@@ -66,7 +116,7 @@ fn words(name: &str) -> Vec<&str> {
 struct FunctionFilter {
     languages: Arc<dyn Languages>,
     database: Arc<str>,
-    ddoc: DesignDoc,
+    ddoc: Arc<DesignDoc>,
     path: Vec<String>,
     /// JSON text of the function's request argument.
     request: Option<String>,
@@ -79,21 +129,6 @@ const NO_DOCUMENT: &[u8] = br#"{"_id":"","_rev":"1-0"}"#;
 
 /// Minimum time between two log lines of a feed about documents that are left out.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-
-impl FunctionFilter {
-    fn open(access: &Access, ddoc: &str, path: &[&str], request: Option<String>) -> Result<Filter> {
-        let ddoc = design_doc(access, &format!("_design/{ddoc}"))?;
-        require_function(&members(&ddoc)?, path)?;
-        Ok(Filter::Batch(Arc::new(FunctionFilter {
-            languages: access.db.languages().clone(),
-            database: access.db.name().clone(),
-            ddoc,
-            path: path.iter().map(|part| (*part).to_owned()).collect(),
-            request,
-            left_out: Mutex::default(),
-        })))
-    }
-}
 
 impl BatchFilter for FunctionFilter {
     fn admission(&self) -> Admission {

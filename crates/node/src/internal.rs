@@ -92,8 +92,8 @@ pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller)
 ///
 /// # Errors
 /// As [`design_doc`].
-pub fn design_doc_of_list(access: &Access, name: &str) -> Result<DesignDoc> {
-    design_doc(access, &format!("_design/{name}"))
+pub async fn design_doc_of_list(access: &Access, name: &str) -> Result<Arc<DesignDoc>> {
+    design_doc(access, &format!("_design/{name}")).await
 }
 
 /// A database of this server that a replication names, as its owner may use it.

@@ -28,11 +28,11 @@ pub use auto_purge::{AutoPurge, counters as auto_purge_counters};
 pub use backups::counters as backup_counters;
 pub use backups::{Backups, Ended, Known, Made, Phase, Running};
 pub use descriptors::DescriptorPlan;
-pub use design::{design_doc, members, require_function, security_json};
+pub use design::{design_doc, require_function, security_json};
 pub use documents::{check_document, parse_id};
 pub use error::Error;
 pub use expirer::{Expirer, ExpiryFacts, counters as expiry_counters};
-pub use filters::{named_filter, selector_filter};
+pub use filters::{FunctionPath, NamedFilter, selector_filter};
 pub use internal::{Rewritten, design_doc_of_list, open_for_replication, updater};
 pub use memory::{MemoryPlan, SaidBy};
 pub use node::Node;
@@ -42,5 +42,5 @@ pub use query::{
 };
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
 pub use settings::{
-    is_shared, ken, may_be_taken_over, new_database, reduce_limit, shared_settings,
-};
+pub use settings::{is_shared, may_be_taken_over, new_database, reduce_limit, shared_settings};
+pub use value::value_of;

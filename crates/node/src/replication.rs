@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::access::{Access, caller};
 use crate::descriptors::DescriptorPlan;
 use crate::documents::check_document;
-use crate::filters::{named_filter, selector_filter};
+use crate::filters::{NamedFilter, selector_filter};
 use crate::internal::open_for_replication;
 use crate::node::Node;
 use crate::query::{Query, encode_into};
@@ -227,7 +227,13 @@ fn filter(
                 body: None,
             };
             let request = || request_json(node, &said, access, None);
-            named_filter(access, &query, name, request).map(Some)
+            match NamedFilter::parse(&query, name)? {
+                NamedFilter::Design => Ok(Some(Filter::Design)),
+                NamedFilter::Function(function) => {
+                    let ddoc = access.db.design_doc_here(&function.design)?;
+                    function.open(access, ddoc, request).map(Some)
+                }
+            }
         }
     }
 }

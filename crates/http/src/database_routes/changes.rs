@@ -22,7 +22,7 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use node::Access;
 use node::body_given;
-use node::{named_filter, selector_filter};
+use node::{NamedFilter, Query, selector_filter};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -169,12 +169,18 @@ async fn filter(
         }
         Some(name) => {
             drop(body);
+            let NamedFilter::Function(function) = NamedFilter::parse(q, name)? else {
+                return Ok((Filter::Design, 0));
+            };
+            let ddoc = access.db.design_doc(&function.design).await?;
+            // The feed keeps this revision, also when nothing else does.
+            let kept = ddoc.as_ref().map_or(0, |ddoc| ddoc.json.len());
             let otherwise = raw.as_ref().map_or(0, Bytes::len);
             let (filter, bytes) = measured(otherwise, || {
                 let request = || calls::request_json(app, req, access, None, raw.as_deref());
-                named_filter(access, q, name, request)
+                function.open(access, ddoc, request)
             });
-            Ok((filter?, bytes))
+            Ok((filter?, bytes + kept))
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
+use document::json::member;
 use document::{DocId, parse_document};
 use functions::{Admission, Lane, Place};
 use hyper::header::{HeaderName, HeaderValue};
@@ -35,14 +36,12 @@ pub async fn route(
     part: &str,
     path: Vec<String>,
 ) -> Answer {
-    let ddoc = design_doc(access, id)?;
+    let ddoc = design_doc(access, id).await?;
     let call = Call::parse(&req.method, part, path)?;
-    let members = node::members(&ddoc)?;
     if let Call::Rewrite { path } = &call {
-        return rewrite(app, req, access, &ddoc, &members, path).await;
+        return rewrite(app, req, access, &ddoc, path).await;
     }
-    call.check(&members)?;
-    let ddoc = Arc::new(ddoc);
+    call.check(&ddoc)?;
     match call {
         Call::Show { name, id } => show(app, req, access, ddoc, &name, id.as_deref()).await,
         Call::Update { name, id } => update(app, req, access, ddoc, &name, id.as_deref()).await,
@@ -232,8 +231,7 @@ async fn rewrite(
     app: &App,
     req: &mut Request,
     access: &Access,
-    ddoc: &DesignDoc,
-    members: &Value,
+    ddoc: &Arc<DesignDoc>,
     path: &[String],
 ) -> Answer {
     let settings = req.settings.clone();
@@ -244,7 +242,8 @@ async fn rewrite(
         design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
         secure: settings.chttpd.secure_rewrites,
     };
-    let target = match members.get("rewrites") {
+    let rewrites = member(&ddoc.json, "rewrites").and_then(node::value_of);
+    let target = match &rewrites {
         Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
             .ok_or_else(ApiError::missing)?,
         Some(Value::String(_)) => {
@@ -252,7 +251,7 @@ async fn rewrite(
             let said = said(req, body.as_deref());
             let request = for_rewrite(&said, &db, security_json(access))?;
             let args = format!("[{request}]").into_bytes();
-            let reply = run(app, access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
+            let reply = run(app, access, ddoc.clone(), &["rewrites"], args).await?;
             let policy = settings.showlist_policy();
             match rewrite::of_function(base, &req.query, &reply, policy)? {
                 Led::Nowhere => return Err(rewrite::no_rules()),

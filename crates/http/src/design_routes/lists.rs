@@ -134,7 +134,7 @@ pub async fn list(
         false => None,
     };
     let view_ddoc = match of {
-        Some(of) => Arc::new(node::design_doc_of_list(access, of)?),
+        Some(of) => node::design_doc_of_list(access, of).await?,
         None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;

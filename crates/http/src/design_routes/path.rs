@@ -1,6 +1,6 @@
 //! Which design function a path calls.
 
-use serde_json::Value;
+use database::DesignDoc;
 
 use crate::errors::ApiError;
 use node::require_function;
@@ -56,7 +56,7 @@ impl Call {
     }
 
     /// Refuses a function that its design document does not have.
-    pub fn check(&self, ddoc: &Value) -> Result<(), ApiError> {
+    pub fn check(&self, ddoc: &DesignDoc) -> Result<(), ApiError> {
         Ok(require_function(ddoc, &self.function())?)
     }
 }
@@ -87,7 +87,7 @@ fn list(method: &str, rest: Vec<String>) -> Result<Call, ApiError> {
 mod tests {
     use super::*;
     use node::segments;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn parse(method: &str, path: &str) -> Result<Call, ApiError> {
         let texts = segments(path)
@@ -188,11 +188,17 @@ mod tests {
     #[test]
     fn a_missing_function_is_named() {
         let show = parse("GET", "/db/_design/d/_show/s").unwrap();
-        assert!(
-            show.check(&json!({"shows": {"s": "function() {}"}}))
-                .is_ok()
-        );
-        let reason = |ddoc: Value| show.check(&ddoc).unwrap_err().reason.into_owned();
+        let check = |ddoc: Value| {
+            show.check(&DesignDoc {
+                id: "_design/d".to_owned(),
+                rev: "1-00".to_owned(),
+                language: "javascript".to_owned(),
+                json: ddoc.to_string().into_bytes().into(),
+            })
+        };
+        assert!(check(json!({"shows": {"s": "function() {}"}})).is_ok());
+        assert!(check(json!({"shows": {"s": null}})).is_ok());
+        let reason = |ddoc: Value| check(ddoc).unwrap_err().reason.into_owned();
         assert_eq!(reason(json!({"shows": {}})), "missing json key: s");
         assert_eq!(reason(json!({})), "missing json key: shows");
         assert_eq!(reason(json!({"shows": "s"})), "missing json key: s");

@@ -1,0 +1,47 @@
+"""Large design documents: calls share one text, and what takes long is refused or done apart from the threads that serve."""
+
+import concurrent.futures
+import time
+
+from harness.files import MIB
+from harness.memory import system
+from harness.server import wait_until
+
+CALLS = 20
+ELEMENTS = 400_000
+# Of one parsed copy: 20 calls that each had one would take 20 times as much.
+COPY_MB = 32 * ELEMENTS / MIB
+INDEXES, FIELDS_MAX, VIEWS_MAX = 40, 256, 1000
+
+
+def allocated_mb(server):
+    return system(server)["memory"]["allocated"] / MIB
+
+
+def test_calls_that_wait_share_their_design_document(ctx):
+    with ctx.server(options=["--set", "functions/workers_limit=2"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        slow = "function () { var end = Date.now() + 200; while (Date.now() < end); return 'x'; }"
+        design = {"shows": {"slow": slow}, "filters": {"all": "function () { return true; }"}, "data": [0] * ELEMENTS}
+        api.expect((201, 202), "PUT", "/db/_design/large", design)
+        api.expect(200, "GET", "/db/_design/large/_show/slow")
+        before = allocated_mb(server)
+        with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+            calls = [pool.submit(show, server) for _ in range(CALLS)]
+            wait_until(lambda: any(call.done() for call in calls), 60)
+            during, running = allocated_mb(server), sum(not call.done() for call in calls)
+            statuses = sorted({call.result() for call in calls})
+        ctx.report.equal("each call is answered", statuses, [200])
+        ctx.report.check("calls were measured while they waited", running > 0)
+        more = during - before
+        ctx.report.check(f"{running} calls that wait have no copies", more < max(5, running / 3) * COPY_MB, f"{more:.0f} MB more")
+        missing = api.get("/db/_design/large/_show/none")
+        ctx.report.equal("a missing function is named", (missing.status, missing.json["reason"]), (404, "missing json key: none"))
+
+
+def show(server):
+    api = server.api(timeout=120)
+    status = api.get("/db/_design/large/_show/slow").status
+    api.close()
+    return status
