@@ -45,3 +45,34 @@ def show(server):
     status = api.get("/db/_design/large/_show/slow").status
     api.close()
     return status
+
+
+def test_a_chain_of_rewrites_costs_little_more_than_one(ctx):
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        rules = [{"from": f"nowhere/:a/:b/{n}", "to": "x"} for n in range(998)]
+        rules += [{"from": "go/*", "to": "_rewrite/go/x"}, {"from": "here", "to": "../../doc"}]
+        api.expect((201, 202), "PUT", "/db/doc", {"n": 1})
+        api.expect((201, 202), "PUT", "/db/_design/most", {"rewrites": rules})
+        api.expect((201, 202), "PUT", "/db/_design/more", {"rewrites": [*rules, rules[0]]})
+        ctx.report.equal("the last rule leads to a document", api.expect(200, "GET", "/db/_design/most/_rewrite/here")["n"], 1)
+        refused = api.get("/db/_design/more/_rewrite/here")
+        named = "max_rewrite_rules" in refused.json["reason"]
+        ctx.report.check("more rules than the limit are refused, by its name", refused.status == 400 and named, repr(refused))
+        once = best_s(lambda: api.expect(200, "GET", "/db/_design/most/_rewrite/here"))
+        endless = best_s(lambda: api.expect(400, "GET", "/db/_design/most/_rewrite/go/y"))
+        # 100 steps: rules that were parsed at each would take 100 times as long as once.
+        ctx.report.check("rules are parsed once", endless < 50 * max(once, 0.001), f"{endless * 1000:.1f} ms, one step {once * 1000:.1f} ms")
+        api.expect(200, "PUT", "/_node/_local/_config/chttpd/max_rewrite_rules", "2000")
+        allowed = wait_until(lambda: api.get("/db/_design/more/_rewrite/here").status == 200, 20)
+        ctx.report.check("the setting can be raised", allowed)
+
+
+def best_s(call):
+    def timed():
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    return min(timed() for _ in range(5))

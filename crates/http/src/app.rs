@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use auth::{Origin, RequestCredentials};
 use config::settings::SameSite;
+use database::Recent;
 use hyper::header::COOKIE;
 use node::Node;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::browsers::cors::Cors;
 use crate::browsers::dev::Dev;
 use crate::clustered;
 use crate::connection::places::Places;
+use crate::design_routes::rules::Rules;
 use crate::errors::ApiError;
 use crate::metrics::Stats;
 use crate::reply::answers::Answers;
@@ -31,6 +33,10 @@ pub const COUCHDB_VERSION: &str = "3.5.2";
 /// repeat a POST on their own.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// Design documents whose rewrite rules are kept, and the memory of these rules in bytes.
+const RULES_KEPT_MAX: usize = 256;
+const RULES_BYTES_KEPT_MAX: usize = 4 << 20;
+
 /// A server, as requests see it.
 pub struct App {
     /// Itself, for work on other threads.
@@ -45,6 +51,8 @@ pub struct App {
     pub bodies: Arc<Bodies>,
     /// Memory that answers take until they end.
     pub answers: Answers,
+    /// Rules of design documents, by database and id.
+    pub rewrite_rules: Mutex<Recent<Rules>>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
     /// Places of users for lists.
@@ -94,6 +102,7 @@ impl App {
             node,
             stats: Arc::default(),
             places: Arc::default(),
+            rewrite_rules: Mutex::new(Recent::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
             settings: RwLock::new(Arc::new(settings)),
             feeds: Feeds::default(),
             lists: Lists::new(lists_waiting_max),

@@ -80,6 +80,8 @@ section! {
         secure_rewrites: Bool = "true",
         /// Maximum number of rewrites of one request.
         rewrite_limit: Int = "100",
+        /// Maximum number of rewrite rules of a design document.
+        max_rewrite_rules: Int = "1000",
         /// Value of this header in 401 responses, like Basic realm="server".
         www_authenticate as "WWW-Authenticate": Option<Text>,
     }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
 use document::json::member;
-use document::{DocId, parse_document};
+use document::{DocId, Rev, parse_document};
 use functions::{Admission, Lane, Place};
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::path::Call;
 use super::rewrite::{self, Base, Led, Target};
+use super::rules::Rules;
 use super::{lists, response};
 use crate::app::App;
+use crate::database_routes::texts;
 use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -242,11 +244,13 @@ async fn rewrite(
         design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
         secure: settings.chttpd.secure_rewrites,
     };
-    let rewrites = member(&ddoc.json, "rewrites").and_then(node::value_of);
-    let target = match &rewrites {
-        Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
-            .ok_or_else(ApiError::missing)?,
-        Some(Value::String(_)) => {
+    let target = match Rewrites::find(app, access, ddoc, settings.chttpd.max_rewrite_rules).await? {
+        Rewrites::Rules(rules) => {
+            rules.check(base.secure, settings.chttpd.max_rewrite_rules)?;
+            let target = rules.target(base, &req.method, path, &req.query)?;
+            target.ok_or_else(ApiError::missing)?
+        }
+        Rewrites::Function => {
             let body = read_body(req).await?;
             let said = said(req, body.as_deref());
             let request = for_rewrite(&said, &db, security_json(access))?;
@@ -259,11 +263,59 @@ async fn rewrite(
                 Led::Forward(target) => target,
             }
         }
-        _ => return Err(rewrite::no_rules()),
+        Rewrites::None => return Err(rewrite::no_rules()),
     };
     lead(req, base, target)?;
+    // A chain of rewrites must not hold the thread.
+    tokio::task::yield_now().await;
     // The server starts over with the request: from here, each time would take more of the thread's stack.
     Ok(Reply::empty(200))
+}
+
+/// The rewrites of a design document.
+enum Rewrites {
+    None,
+    Rules(Arc<Rules>),
+    Function,
+}
+
+/// Longer rules are parsed on a thread for blocking work.
+const RULES_HERE_BYTES_MAX: usize = 64 << 10;
+
+impl Rewrites {
+    /// Finds them. Rules are parsed once for each revision.
+    async fn find(
+        app: &App,
+        access: &Access,
+        ddoc: &Arc<DesignDoc>,
+        rules_max: u64,
+    ) -> Result<Rewrites, ApiError> {
+        let id = format!("{}/{}", access.db.name(), ddoc.id);
+        let rev = Rev::parse(&ddoc.rev).map_err(|_| ApiError::missing())?;
+        let known = app.rewrite_rules.lock().get(&id, &rev);
+        if let Some(known) = known {
+            return Ok(Rewrites::Rules(known));
+        }
+        let text = member(&ddoc.json, "rewrites").unwrap_or_default();
+        let parsed = match text.first() {
+            Some(b'"') => return Ok(Rewrites::Function),
+            Some(b'[') if text.len() > RULES_HERE_BYTES_MAX => {
+                let ddoc = ddoc.clone();
+                texts::blocking(move || {
+                    let text = member(&ddoc.json, "rewrites").unwrap_or_default();
+                    Rules::parse(text, rules_max)
+                })
+                .await?
+            }
+            Some(b'[') => Rules::parse(text, rules_max)?,
+            _ => return Ok(Rewrites::None),
+        };
+        let (rules, bytes) = (Arc::new(parsed), id.len());
+        let bytes = bytes + rules.memory_bytes();
+        let mut kept = app.rewrite_rules.lock();
+        kept.insert(&id, rev, rules.clone(), bytes);
+        Ok(Rewrites::Rules(rules))
+    }
 }
 
 /// Changes the request as the rewrite specifies. Its rights are checked where it is routed.

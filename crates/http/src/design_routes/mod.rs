@@ -1,7 +1,7 @@
 //! Design functions over HTTP.
 //!
 //! Without a database: which function a path calls (`path`), the processing of its response
-//! (`response`), the targets of rewrite rules (`rewrite`). With one: `calls` runs functions,
+//! (`response`), the targets of rewrites (`rewrite`, `rules`). With one: `calls` runs functions,
 //! `lists` those that read rows.
 
 pub mod calls;
@@ -9,6 +9,7 @@ pub mod lists;
 pub mod path;
 pub mod response;
 pub mod rewrite;
+pub mod rules;
 
 use crate::errors::ApiError;
 

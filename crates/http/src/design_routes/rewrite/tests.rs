@@ -1,4 +1,5 @@
 use super::*;
+use crate::design_routes::rules::Rules;
 use crate::reply::Body;
 use node::segments;
 use serde_json::json;
@@ -16,8 +17,9 @@ fn led(rules: Value, method: &str, uri: &str) -> Result<Option<String>, ApiError
         .iter()
         .map(|s| String::from_utf8_lossy(s).into_owned())
         .collect();
-    let rules = rules.as_array().cloned().unwrap_or_default();
-    let target = apply(BASE, &rules, method, &path, &Query::parse(Some(query)))?;
+    let rules = Rules::parse(rules.to_string().as_bytes(), 1000)?;
+    rules.check(BASE.secure, 1000)?;
+    let target = rules.target(BASE, method, &path, &Query::parse(Some(query)))?;
     Ok(target.map(|t| t.uri))
 }
 
@@ -109,8 +111,10 @@ fn two_parents_lead_to_the_database_and_no_further() {
         secure: false,
         ..BASE
     };
-    let rules = far.as_array().unwrap();
-    let target = apply(open, rules, "GET", &["u".to_owned()], &Query::default()).unwrap();
+    let rules = Rules::parse(far.to_string().as_bytes(), 2).unwrap();
+    rules.check(open.secure, 2).unwrap();
+    let target = rules.target(open, "GET", &["u".to_owned()], &Query::default());
+    let target = target.unwrap();
     assert_eq!(target.unwrap().uri, "/_uuids");
 }
 
@@ -210,8 +214,40 @@ fn names_are_encoded() {
         design: "é x",
         secure: true,
     };
-    let target = apply(base, &[json!({"to": "s"})], "GET", &[], &Query::default()).unwrap();
+    let rules = Rules::parse(br#"[{"to":"s"}]"#, 1).unwrap();
+    let target = rules.target(base, "GET", &[], &Query::default()).unwrap();
     assert_eq!(target.unwrap().uri, "/a%2Fb/_design/%C3%A9%20x/s");
+}
+
+#[test]
+fn rules_and_their_parts_are_limited() {
+    let rules = |count: usize| Value::from(vec![json!({"from": "a", "to": "b"}); count]);
+    assert_eq!(led(rules(1000), "GET", "/c").unwrap(), None);
+    let e = led(rules(1001), "GET", "/c").unwrap_err();
+    assert_eq!(e.status, 400);
+    assert!(e.reason.contains("max_rewrite_rules"), "{}", e.reason);
+    // The setting may be lowered after they were parsed.
+    let parsed = Rules::parse(rules(3).to_string().as_bytes(), 3).unwrap();
+    assert!(parsed.check(true, 3).is_ok() && parsed.check(true, 2).is_err());
+    let e = led(json!([{"from": "x", "to": "y/".repeat(256)}]), "GET", "/x").unwrap_err();
+    assert!(e.reason.contains("more than 256 parts"), "{}", e.reason);
+    let e = led(json!([{"to": "y".repeat(2 << 20)}]), "GET", "/x").unwrap_err();
+    assert!(e.reason.contains("longer than"), "{}", e.reason);
+}
+
+#[test]
+fn a_target_is_limited_whatever_a_rule_repeats() {
+    let long = format!("/{}", "a".repeat(10_000));
+    let variables = vec![":v"; 100];
+    for rule in [
+        json!({"from": ":v", "to": variables.join("/")}),
+        json!({"from": ":v", "to": "x", "query": {"q": variables}}),
+    ] {
+        let e = led(json!([rule]), "GET", &long).unwrap_err();
+        assert_eq!((e.status, &*e.error), (414, "too_long"));
+    }
+    let short = json!({"from": ":v", "to": variables.join("/")});
+    assert!(get(short, "/a").is_some());
 }
 
 #[test]
