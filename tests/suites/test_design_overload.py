@@ -76,3 +76,18 @@ def best_s(call):
         return time.perf_counter() - began
 
     return min(timed() for _ in range(5))
+
+
+def test_views_of_a_design_document_are_limited(ctx):
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        views = {f"v{n}": {"map": {"fields": {f"f{n}": "asc"}}} for n in range(VIEWS_MAX)}
+        api.expect((201, 202), "PUT", "/db/_design/most", {"language": "query", "views": views})
+        more = {"language": "query", "views": {**views, "last": {"map": {"fields": {"x": "asc"}}}}}
+        for name, refused in (
+            ("a write", api.put("/db/_design/more", more)),
+            ("a replicated write", api.put("/db/_design/more?new_edits=false", {"_rev": "1-a", **more})),
+        ):
+            named = f"at most {VIEWS_MAX} views" in refused.json["reason"]
+            ctx.report.check(f"{name} of more views than the limit is refused", refused.status == 400 and named, repr(refused))

@@ -17,6 +17,19 @@ use crate::validators::{QUERY, Validator, read_selector};
 /// Separates the hash of a set of design documents from hashes of other things.
 const DESIGNS_HASH: &[u8] = b"settee designs 1";
 
+/// The most views and text indexes of one design document, together.
+pub(crate) const INDEXES_MAX: usize = 1000;
+
+/// The members of a design document that define views and text indexes.
+pub(crate) const INDEX_MEMBERS: [&str; 3] = ["views", "indexes", "nouveau"];
+
+/// The reason why a design document with this many views and text indexes is refused.
+pub(crate) fn too_many_indexes(count: usize) -> String {
+    format!(
+        "A design document has at most {INDEXES_MAX} views and text indexes; this one has {count}."
+    )
+}
+
 /// The members of a design document that are read.
 #[derive(Deserialize)]
 struct Head<'a> {
@@ -213,6 +226,7 @@ pub(crate) fn check(
     let doc: Map<String, Value> =
         serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
     check_fields(&doc)?;
+    check_count(&doc)?;
     let option = doc.get("options").and_then(|o| o.get("partitioned"));
     if option == Some(&Value::Bool(true)) && !partitioned {
         let reason = "partitioned option cannot be true in a non-partitioned database.";
@@ -226,6 +240,108 @@ pub(crate) fn check(
         return check_selector(body);
     }
     check_functions((languages, place), &language, doc.get("views"))
+}
+
+/// Refuses more functions of indexes than one design document may have. They would be read, and
+/// their definitions compared, together.
+fn check_count(doc: &Map<String, Value>) -> Result<(), Refusal> {
+    let members = INDEX_MEMBERS.iter().filter_map(|name| doc.get(*name));
+    let count: usize = members.filter_map(Value::as_object).map(Map::len).sum();
+    match count > INDEXES_MAX {
+        true => Err(invalid(too_many_indexes(count))),
+        false => Ok(()),
+    }
+}
+
+fn check_fields(doc: &Map<String, Value>) -> Result<(), Refusal> {
+    for name in ["filters", "lists", "shows", "updates"] {
+        let functions = doc.get(name);
+        expect(&[name], functions, Kind::Object)?;
+        for (function, value) in members(functions) {
+            expect(&[name, function], Some(value), Kind::TextOrObject)?;
+        }
+    }
+    expect(&["language"], doc.get("language"), Kind::Text)?;
+    let options = doc.get("options");
+    expect(&["options"], options, Kind::Object)?;
+    let partitioned = options.and_then(|o| o.get("partitioned"));
+    expect(&["options", "partitioned"], partitioned, Kind::Bool)?;
+    expect(&["rewrites"], doc.get("rewrites"), Kind::TextOrArray)?;
+    let validation = doc.get("validate_doc_update");
+    expect(&["validate_doc_update"], validation, Kind::TextOrObject)?;
+    let language = doc.get("language").and_then(Value::as_str);
+    let is_query = language.is_some_and(|l| language_name(l) == QUERY);
+    // CouchDB takes the wrong one of the two, and then every write of a document is a 500.
+    let kind = if is_query { Kind::Object } else { Kind::Text };
+    expect(&["validate_doc_update"], validation, kind)?;
+    check_views(
+        doc.get("views"),
+        if is_query { Kind::Object } else { Kind::Text },
+    )
+}
+
+fn check_views(views: Option<&Value>, map: Kind) -> Result<(), Refusal> {
+    expect(&["views"], views, Kind::Object)?;
+    for (name, view) in members(views) {
+        expect(&["views", name], Some(view), Kind::Object)?;
+    }
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        expect(&["views", name, "map"], view.get("map"), map)?;
+    }
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        expect(&["views", name, "reduce"], view.get("reduce"), Kind::Text)?;
+    }
+    match members(views).find(|(name, view)| *name != "lib" && view.get("map").is_none()) {
+        Some((name, _)) => Err(invalid(format!("View `{name}` must contain map function"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a selector that cannot be read. CouchDB takes it, and then every write of a document is a 500.
+fn check_selector(body: &[u8]) -> Result<(), Refusal> {
+    let head: Head<'_> = serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
+    let Some(selector) = head.validate_doc_update else {
+        return Ok(());
+    };
+    match read_selector(selector.get().as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(invalid(format!("`validate_doc_update`: {reason}"))),
+    }
+}
+
+fn check_functions(
+    (languages, place): (&dyn Languages, &Place),
+    language: &str,
+    views: Option<&Value>,
+) -> Result<(), Refusal> {
+    let lib = views.and_then(|v| v.get("lib")).map(Value::to_string);
+    let compile = |kind: &str, view: &str, source: &str| match languages.check(
+        place,
+        language,
+        source,
+        lib.as_deref(),
+    ) {
+        Ok(()) | Err(FunctionError::UnknownLanguage(_)) => Ok(()),
+        Err(FunctionError::Thrown { name, reason }) => Err((name.into(), reason)),
+        Err(e) => Err((
+            "compilation_error".into(),
+            format!("Compilation of the {kind} function in the '{view}' view failed: {e}"),
+        )),
+    };
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        let text = |member| view.get(member).and_then(Value::as_str);
+        if let Some(map) = text("map") {
+            compile("map", name, map)?;
+        }
+        let Some(reduce) = text("reduce") else {
+            continue;
+        };
+        match index::reduce::Builtin::parse(reduce) {
+            Some(builtin) => drop(builtin.map_err(invalid)?),
+            None => compile("reduce", name, reduce)?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -293,6 +409,18 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn a_design_document_has_a_limited_number_of_indexes() {
+        let views = |count: usize| {
+            let views = (0..count).map(|n| format!(r#""{n}":{{"map":"x"}}"#));
+            let views = views.collect::<Vec<_>>().join(",");
+            format!(r#"{{"language":"cobol","views":{{{views}}},"indexes":{{"i":{{}}}}}}"#)
+        };
+        assert_eq!(refusal(&views(INDEXES_MAX - 1)), None);
+        let refused = ("invalid_design_doc".into(), too_many_indexes(1001));
+        assert_eq!(refusal(&views(INDEXES_MAX)), Some(refused));
     }
 
     #[test]

@@ -9,12 +9,15 @@ use parking_lot::Mutex;
 
 use crate::database::Database;
 use crate::recent::Recent;
+use crate::views::Design;
 use crate::{Error, WorkOwner, apart};
 
 /// Design documents that a database keeps.
 const KEPT_MAX: usize = 256;
 /// Bytes of their texts that a database keeps, besides those of running calls.
 const TEXT_BYTES_KEPT_MAX: usize = 8 << 20;
+/// Bytes of their parsed views that a database keeps, besides those of running requests.
+const VIEW_BYTES_KEPT_MAX: usize = 8 << 20;
 /// A design document with a longer body is read apart.
 const READ_HERE_BYTES_MAX: u64 = 64 << 10;
 /// Memory of a design document besides its text, in bytes.
@@ -24,6 +27,8 @@ const DOC_BYTES: usize = 256;
 pub(crate) struct KnownDesigns {
     /// Their texts, for calls of functions.
     docs: Mutex<Recent<DesignDoc>>,
+    /// Their views.
+    pub views: Mutex<Recent<Design>>,
     /// One long one is read at a time: requests for the same one wait for its first reader.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -32,6 +37,7 @@ impl Default for KnownDesigns {
     fn default() -> Self {
         KnownDesigns {
             docs: Mutex::new(Recent::new(KEPT_MAX, TEXT_BYTES_KEPT_MAX)),
+            views: Mutex::new(Recent::new(KEPT_MAX, VIEW_BYTES_KEPT_MAX)),
             turn: Arc::default(),
         }
     }
@@ -40,7 +46,7 @@ impl Default for KnownDesigns {
 impl KnownDesigns {
     /// About how much memory they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.docs.lock().bytes()
+        self.docs.lock().bytes() + self.views.lock().bytes()
     }
 }
 
@@ -114,6 +120,18 @@ impl Database {
         let mut docs = self.known_designs.docs.lock();
         docs.insert(id.as_str(), rev, doc.clone(), bytes);
         Ok(Some(doc))
+    }
+
+    /// Returns the views of a design document as [`Database::design`] does; a long document is read
+    /// on another thread.
+    ///
+    /// # Errors
+    /// Those of [`Database::design`].
+    pub async fn design_apart(self: &Arc<Self>, id: &str) -> Result<Arc<Design>, Error> {
+        let known =
+            |db: &Database, head: &DesignHead| db.known_designs.views.lock().get(id, &head.rev);
+        let read = self.read_once(id, known, Database::design_now).await;
+        self.if_live(read.and_then(Design::within_limits))
     }
 
     /// Returns what `known` finds, or what `read` reads.

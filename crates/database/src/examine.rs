@@ -1,7 +1,7 @@
 //! Facts about a database's health, from a sample of its documents, its design documents and its
 //! counters. Nothing is written, and nothing is opened.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -249,7 +249,7 @@ impl Database {
                 if let Ok(id) = str::from_utf8(id)
                     && is_there
                 {
-                    match self.design(id) {
+                    match self.design_now(id) {
                         Ok(design)
                             if design.has_views() || design.text_names().next().is_some() =>
                         {
@@ -335,10 +335,9 @@ impl Database {
     }
 
     fn view_facts(&self, design: &Design, open: Option<&ViewIndex>) -> Vec<ViewFacts> {
-        let projections = self.view_projections(design);
+        let projections: HashMap<_, _> = self.view_projections(design).into_iter().collect();
         let views = design.names().map(|(name, at)| {
-            let projection = projections.iter().find(|(of, _)| of == name);
-            let takes_whole = projection.and_then(|(_, members)| match members {
+            let takes_whole = projections.get(name).and_then(|members| match members {
                 Err(why) => Some(why.clone()),
                 // The one path that is the document itself.
                 Ok(members) if members == r#"[""]"# => Some("all of doc is used".to_owned()),

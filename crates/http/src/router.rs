@@ -132,7 +132,7 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
             | DesignRoute::Info,
         ) = &route
         {
-            access.db.design(id)?;
+            access.db.design_apart(id).await?;
         }
         if let DatabaseRoute::Partition(partition) = &route
             && req.method == "POST"
@@ -251,9 +251,9 @@ async fn design(
         DesignRoute::Attachment(name) => attachments::route(req, access, id, name).await,
         DesignRoute::View(name) => views::view(app, req, access, id, &name).await,
         DesignRoute::ViewQueries(name) => views::queries(app, req, access, id, &name).await,
-        DesignRoute::Info => views::info(req, access, id),
+        DesignRoute::Info => views::info(req, access, id).await,
         DesignRoute::NoView => {
-            access.db.design(id)?;
+            access.db.design_apart(id).await?;
             Err(ApiError::method_not_allowed(req.row.methods))
         }
         DesignRoute::Search(path) => search::search(req, access, id, &path).await,
@@ -263,7 +263,7 @@ async fn design(
         DesignRoute::NouveauInfo(path) => nouveau::info(access, id, &path).await,
         DesignRoute::Function(part, path) => calls::route(app, req, access, id, part, path).await,
         DesignRoute::Missing => {
-            access.db.design(id)?;
+            access.db.design_apart(id).await?;
             Err(ApiError::missing())
         }
     }

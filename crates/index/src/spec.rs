@@ -20,7 +20,7 @@ pub struct ViewSpec {
 }
 
 /// A reduce function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceSpec {
     /// A built-in function of CouchDB.
     Builtin(Builtin),

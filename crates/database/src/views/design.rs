@@ -1,5 +1,6 @@
 //! Design documents as far as views go: which views they name, and which index holds them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 use storage::Signature;
 
 use crate::Error;
+use crate::design::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
 use crate::text::{TextSpec, text_member};
 
 /// Where a view is in its index.
@@ -20,6 +22,9 @@ pub struct ViewAt {
     /// Its reduce function among those of the same map function.
     pub reduce: Option<usize>,
 }
+
+/// Text indexes by name; `None` for invalid ones.
+type TextSpecs = HashMap<(Flavour, String), Option<Arc<TextSpec>>>;
 
 /// The views of one revision of a design document.
 #[derive(Debug)]
@@ -36,9 +41,11 @@ pub struct Design {
     pub signature: Signature,
     views: HashMap<String, ViewAt>,
     /// Its text indexes by name; `None` for invalid ones.
-    texts: HashMap<(Flavour, String), Option<Arc<TextSpec>>>,
+    texts: TextSpecs,
     /// Built in the background (`autoupdate`, on unless said otherwise).
     pub autoupdate: bool,
+    /// The number of its views and text indexes when there are too many: none are read.
+    excess: Option<usize>,
 }
 
 impl Design {
@@ -51,6 +58,15 @@ impl Design {
         partitioned: bool,
         time_zone: &str,
     ) -> Design {
+        let count: usize = INDEX_MEMBERS
+            .iter()
+            .filter_map(|name| doc[*name].as_object())
+            .map(Map::len)
+            .sum();
+        // Older versions stored any number, and so do replications from such a server.
+        let excess = (count > INDEXES_MAX).then_some(count);
+        let none = Value::Null;
+        let of_indexes = if excess.is_none() { doc } else { &none };
         let empty = Map::new();
         let options = doc["options"].as_object().unwrap_or(&empty);
         let flag = |name: &str, default| {
@@ -69,14 +85,16 @@ impl Design {
             partitioned: partitioned && flag("partitioned", true),
             dialect: None,
         };
-        let all = doc["views"].as_object().unwrap_or(&empty);
+        let all = of_indexes["views"].as_object().unwrap_or(&empty);
         spec.lib = all.get("lib").map(Value::to_string);
         let mut views = HashMap::new();
+        let mut specs = ViewSpecs::default();
         for (name, view) in all.iter().filter(|(name, _)| *name != "lib") {
-            if let Some(at) = add_view(&mut spec.views, view) {
+            if let Some(at) = specs.add(view) {
                 views.insert(name.clone(), at);
             }
         }
+        spec.views = specs.views;
         if spec.language == functions::JAVASCRIPT {
             spec.dialect = functions::dialect(spec.sources(), time_zone);
         }
@@ -87,15 +105,20 @@ impl Design {
             signature: spec.signature(),
             spec: Arc::new(spec),
             views,
-            texts: [Flavour::Clouseau, Flavour::Nouveau]
-                .into_iter()
-                .flat_map(|flavour| {
-                    let all = TextSpec::of_design(flavour, doc, partitioned, time_zone);
-                    all.into_iter()
-                        .map(move |(name, spec)| ((flavour, name), spec.map(Arc::new)))
-                })
-                .collect(),
+            texts: match excess {
+                None => read_texts(doc, partitioned, time_zone),
+                Some(_) => HashMap::new(),
+            },
             autoupdate: doc["autoupdate"].as_bool().unwrap_or(true),
+            excess,
+        }
+    }
+
+    /// Refuses a design document with too many views for a request that names one.
+    pub(crate) fn within_limits(self: Arc<Self>) -> Result<Arc<Self>, Error> {
+        match self.excess {
+            None => Ok(self),
+            Some(count) => Err(Error::BadRequest(too_many_indexes(count))),
         }
     }
 
@@ -172,7 +195,9 @@ impl Design {
 
     /// About how much memory it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let sources = self.spec.views.iter().map(|v| v.map.len() + 128);
+        let reduces = |v: &ViewSpec| v.reduces.iter().map(reduce_bytes).sum::<usize>();
+        let sources = self.spec.views.iter();
+        let sources = sources.map(|v| v.map.len() + reduces(v) + 128);
         let names = self.views.keys().map(|name| name.len() + 64);
         let lib = self.spec.lib.as_ref().map_or(0, String::len);
         let texts = self.texts().map(|t| t.source.len() + 512);
@@ -185,38 +210,76 @@ impl Design {
     }
 }
 
-fn add_view(specs: &mut Vec<ViewSpec>, view: &Value) -> Option<ViewAt> {
-    let map = match &view["map"] {
-        Value::String(source) if !source.is_empty() => source.clone(),
-        // An index of Mango: its fields and selector.
-        fields @ Value::Object(_) => fields.to_string(),
-        _ => return None,
+/// About how much memory a reduce function takes, in bytes.
+fn reduce_bytes(reduce: &ReduceSpec) -> usize {
+    let source = match reduce {
+        ReduceSpec::Builtin(_) => 0,
+        ReduceSpec::Custom(source) => source.len(),
     };
-    let raw = view["options"]["collation"] == "raw";
-    let i = match specs.iter().position(|s| s.map == map && s.raw == raw) {
-        Some(i) => i,
-        None => {
-            specs.push(ViewSpec {
-                map,
+    size_of::<ReduceSpec>() + source
+}
+
+/// The text indexes of a design document.
+fn read_texts(doc: &Value, partitioned: bool, time_zone: &str) -> TextSpecs {
+    let mut texts = TextSpecs::new();
+    for flavour in [Flavour::Clouseau, Flavour::Nouveau] {
+        for (name, spec) in TextSpec::of_design(flavour, doc, partitioned, time_zone) {
+            texts.insert((flavour, name), spec.map(Arc::new));
+        }
+    }
+    texts
+}
+
+/// The views of a design document that were read so far.
+#[derive(Default)]
+struct ViewSpecs<'d> {
+    views: Vec<ViewSpec>,
+    /// The numbers of map functions, each with whether its keys are compared as bytes.
+    maps: HashMap<(Cow<'d, str>, bool), usize>,
+    /// The numbers of reduce functions among those of the same map function.
+    reduces: HashMap<(usize, ReduceSpec), usize>,
+}
+
+impl<'d> ViewSpecs<'d> {
+    /// Adds a view; `None` for one that CouchDB would not accept.
+    fn add(&mut self, view: &'d Value) -> Option<ViewAt> {
+        let map = match &view["map"] {
+            Value::String(source) if !source.is_empty() => Cow::Borrowed(source.as_str()),
+            // An index of Mango: its fields and selector.
+            fields @ Value::Object(_) => Cow::Owned(fields.to_string()),
+            _ => return None,
+        };
+        let raw = view["options"]["collation"] == "raw";
+        let next = self.views.len();
+        let views = &mut self.views;
+        let view_number = *self.maps.entry((map, raw)).or_insert_with_key(|(map, _)| {
+            views.push(ViewSpec {
+                map: map.clone().into_owned(),
                 raw,
                 reduces: vec![],
             });
-            specs.len() - 1
-        }
-    };
-    let reduce = view["reduce"].as_str().filter(|r| !r.is_empty());
-    let reduce = reduce.and_then(|source| {
+            next
+        });
+        let reduce = view["reduce"].as_str().filter(|r| !r.is_empty());
+        Some(ViewAt {
+            view: view_number,
+            reduce: reduce.and_then(|source| self.add_reduce(view_number, source)),
+        })
+    }
+
+    /// Adds a reduce function of a map function; `None` for a built-in one that does not exist.
+    fn add_reduce(&mut self, view: usize, source: &str) -> Option<usize> {
         let spec = match Builtin::parse(source) {
             None => ReduceSpec::Custom(source.to_owned()),
             Some(builtin) => ReduceSpec::Builtin(builtin.ok()?),
         };
-        let reduces = &mut specs[i].reduces;
-        Some(reduces.iter().position(|r| *r == spec).unwrap_or_else(|| {
+        let reduces = &mut self.views[view].reduces;
+        let number = self.reduces.entry((view, spec.clone()));
+        Some(*number.or_insert_with(|| {
             reduces.push(spec);
             reduces.len() - 1
         }))
-    });
-    Some(ViewAt { view: i, reduce })
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +329,47 @@ mod tests {
         );
         assert_eq!(d.view("lib"), None);
         assert_eq!(d.names_by_number(), ["a,b,c", "d"]);
+    }
+
+    #[test]
+    fn more_views_than_the_limit_are_refused_but_the_document_is_read() {
+        let views = |count: usize| {
+            let view = |n: usize| (n.to_string(), json!({"map": format!("M{n}")}));
+            let views: Map<String, Value> = (0..count).map(view).collect();
+            Arc::new(design(json!({"views": views})))
+        };
+        let most = views(INDEXES_MAX).within_limits().unwrap();
+        assert_eq!(most.view("999").unwrap().view, 999);
+        let more = views(INDEXES_MAX + 1);
+        assert!(!more.has_views() && more.spec.views.is_empty());
+        let refused = more.within_limits().unwrap_err();
+        assert!(
+            refused.to_string().contains("this one has 1001"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn reduces_of_one_map_function_are_counted_once() {
+        let d = design(json!({"views": {
+            "a": {"map": "M", "reduce": "function() {}"},
+            "b": {"map": "M", "reduce": "_sum"},
+            "c": {"map": "N", "reduce": "function() {}"},
+            "d": {"map": "M", "reduce": "function() {}"},
+            "e": {"map": "M", "options": {"collation": "raw"}, "reduce": "_sum"}}}));
+        let at = |view, reduce| {
+            Some(ViewAt {
+                view,
+                reduce: Some(reduce),
+            })
+        };
+        assert_eq!([d.view("a"), d.view("d")], [at(0, 0); 2]);
+        assert_eq!(
+            [d.view("b"), d.view("c"), d.view("e")],
+            [at(0, 1), at(1, 0), at(2, 0)]
+        );
+        let reduces = d.spec.views.iter().map(|v| v.reduces.len());
+        assert_eq!(reduces.collect::<Vec<_>>(), [2, 1, 1]);
     }
 
     #[test]

@@ -33,9 +33,6 @@ use crate::find::{FindUses, Scans};
 use crate::text::{DatabaseTexts, TextTurns};
 use crate::{Error, Read, ReadOptions, counters};
 
-/// Design documents parsed and kept for each database.
-const DESIGNS_KEPT_MAX: usize = 256;
-
 /// State that views of all databases share.
 pub struct Views {
     pub languages: Arc<dyn Languages>,
@@ -133,7 +130,6 @@ pub struct ViewInfo {
 /// The views of one database.
 #[derive(Default)]
 pub(crate) struct DatabaseViews {
-    designs: Mutex<HashMap<String, Arc<Design>>>,
     indexes: Mutex<HashMap<Signature, Arc<ViewIndex>>>,
     pub texts: DatabaseTexts,
     /// One opening or cleaning at a time; of text indexes too.
@@ -266,31 +262,21 @@ impl DatabaseViews {
         let views = indexes.values_mut().all(idle).then_some(indexes.len())?;
         Some(views + self.texts.idle_indexes()?)
     }
-
-    /// About how much memory the design documents take that were read, in bytes.
-    pub(crate) fn designs_bytes(&self) -> usize {
-        self.designs.lock().values().map(|d| d.memory_bytes()).sum()
-    }
 }
 
 impl Database {
-    /// The views of a design document (`_design/name`).
+    /// The views of a design document (`_design/name`). Reads it on this thread.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], and [`Error::BadRequest`] for one with too many views.
     pub fn design(&self, id: &str) -> Result<Arc<Design>, Error> {
-        self.if_live(self.design_now(id))
+        self.if_live(self.design_now(id).and_then(Design::within_limits))
     }
 
-    fn design_now(&self, id: &str) -> Result<Arc<Design>, Error> {
-        let Some(record) = self.shard_for(id).record(id)? else {
-            return Err(Error::Missing("missing"));
-        };
-        if record.is_deleted() {
-            return Err(Error::Missing("deleted"));
-        }
-        let rev = record.tree.winner().map(|w| w.rev.to_rev());
-        if let Some(known) = self.views.designs.lock().get(id)
-            && Some(&known.rev) == rev.as_ref()
-        {
-            return Ok(known.clone());
+    pub(crate) fn design_now(&self, id: &str) -> Result<Arc<Design>, Error> {
+        let rev = self.design_head(id)?.rev;
+        if let Some(known) = self.known_designs.views.lock().get(id, &rev) {
+            return Ok(known);
         }
         let doc_id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
         let Read::Found(doc) = self.read(&doc_id, &ReadOptions::default())? else {
@@ -306,15 +292,13 @@ impl Database {
             self.is_partitioned(),
             self.languages().time_zone(),
         ));
-        let mut designs = self.views.designs.lock();
-        if designs.len() >= DESIGNS_KEPT_MAX {
-            designs.clear();
-        }
-        designs.insert(id.to_owned(), design.clone());
+        let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
+        let mut views = self.known_designs.views.lock();
+        views.insert(id, rev, design.clone(), bytes);
         Ok(design)
     }
 
-    /// All design documents. Blocks.
+    /// All design documents; one with too many views has none. Blocks.
     pub(crate) fn all_designs(&self) -> Result<Vec<Arc<Design>>, Error> {
         self.if_live(self.designs_now())
     }
@@ -335,7 +319,7 @@ impl Database {
         }
         let mut all = vec![];
         for id in ids {
-            match self.design(&id) {
+            match self.design_now(&id) {
                 Ok(d) => all.push(d),
                 Err(Error::Missing(_)) => {}
                 Err(e) => return Err(e),

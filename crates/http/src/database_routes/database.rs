@@ -350,7 +350,7 @@ pub async fn compact(req: &mut Request, access: &Access, ddoc: Option<&str>) -> 
     req.require_json()?;
     req.bytes().await?;
     if let Some(ddoc) = ddoc {
-        return crate::database_routes::views::compact(access, ddoc);
+        return crate::database_routes::views::compact(access, ddoc).await;
     }
     access.db.compact()?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))

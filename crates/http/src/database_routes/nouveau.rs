@@ -51,7 +51,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         }
         _ => None,
     };
-    let design = access.db.design(id)?;
+    let design = access.db.design_apart(id).await?;
     require_visible(access, id)?;
     let asked = match &body {
         Some(body) => asked_in(body)?,
@@ -116,7 +116,7 @@ pub async fn info(access: &Access, id: &str, path: &[String]) -> Answer {
     let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    let design = access.db.design(id)?;
+    let design = access.db.design_apart(id).await?;
     let index = index_of(access, design, Flavour::Nouveau, name).await?;
     let db = access.db.clone();
     let info = blocking(move || Ok(db.text_info(&index)?)).await?;

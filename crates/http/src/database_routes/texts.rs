@@ -162,7 +162,8 @@ pub async fn current_index(
     update: bool,
 ) -> Result<Arc<TextIndex>, ApiError> {
     for _ in 0..LOOKS_MAX {
-        let index = index_of(access, access.db.design(id)?, flavour, name).await?;
+        let design = access.db.design_apart(id).await?;
+        let index = index_of(access, design, flavour, name).await?;
         if !update {
             return Ok(index);
         }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
+use crate::database_routes::texts;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -28,8 +29,8 @@ pub struct View {
 
 impl View {
     /// Finds a view. `id` is that of the design document.
-    pub fn find(access: &Access, id: &str, name: &str) -> Result<View, ApiError> {
-        let design = access.db.design(id)?;
+    pub async fn find(access: &Access, id: &str, name: &str) -> Result<View, ApiError> {
+        let design = access.db.design_apart(id).await?;
         require_visible(access, id)?;
         let Some(at) = design.view(name) else {
             return Err(ApiError::new(404, "not_found", "missing_named_view"));
@@ -227,7 +228,7 @@ async fn posted(req: &mut Request) -> Result<Map<String, Value>, ApiError> {
 
 /// `_view/{name}`
 pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
-    let view = View::find(access, id, name)?;
+    let view = View::find(access, id, name).await?;
     let body = if req.method == "POST" {
         Some(posted(req).await?)
     } else {
@@ -278,7 +279,7 @@ pub async fn queries(
     id: &str,
     name: &str,
 ) -> Answer {
-    let view = View::find(access, id, name)?;
+    let view = View::find(access, id, name).await?;
     // Unlike for `_all_docs/queries`, CouchDB checks the content type here.
     req.require_json()?;
     let queries = posted_queries(req).await?;
@@ -399,8 +400,8 @@ impl RowsBody {
 }
 
 /// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
-pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
-    let design = access.db.design(id)?;
+pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
+    let design = access.db.design_apart(id).await?;
     let index = access.db.view_index(&design)?;
     let info = access.db.view_info(&design, &index)?;
     let mut about = json!({
@@ -426,9 +427,10 @@ pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
     });
     // CouchDB does not have this member, so it is only returned on request.
     if req.query.get("projections") == Some("true") {
-        about["projections"] = access
-            .db
-            .view_projections(&design)
+        let db = access.db.clone();
+        // The functions are read for it.
+        let projections = texts::blocking(move || Ok(db.view_projections(&design))).await?;
+        about["projections"] = projections
             .into_iter()
             .map(|(name, members)| (name, projection(members)))
             .collect::<Map<String, Value>>()
@@ -450,8 +452,8 @@ pub async fn cleanup(access: &Access) -> Answer {
 }
 
 /// `_compact/{name}`
-pub fn compact(access: &Access, id: &str) -> Answer {
-    let design = access.db.design(id)?;
+pub async fn compact(access: &Access, id: &str) -> Answer {
+    let design = access.db.design_apart(id).await?;
     if design.has_views() {
         access.db.compact_view(&access.db.view_index(&design)?);
     }

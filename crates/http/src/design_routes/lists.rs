@@ -59,7 +59,7 @@ async fn open_rows(
     }
     let mut query = views::query_of(app, &Params::of(req, posted))?;
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
-    let view = views::View::find(access, &ddoc.id, view)?;
+    let view = views::View::find(access, &ddoc.id, view).await?;
     let mut rows = view.open(app, access, query).await?;
     // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();

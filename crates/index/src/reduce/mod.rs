@@ -38,7 +38,7 @@ pub type Row<'a> = (&'a [u8], &'a [u8]);
 pub const RANK_MAX: u32 = 100;
 
 /// A reduce function that needs no JavaScript.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
     /// `_sum`: numbers, arrays of numbers, objects of these.
     Sum,
