@@ -91,3 +91,42 @@ def test_views_of_a_design_document_are_limited(ctx):
         ):
             named = f"at most {VIEWS_MAX} views" in refused.json["reason"]
             ctx.report.check(f"{name} of more views than the limit is refused", refused.status == 400 and named, repr(refused))
+
+
+def test_definitions_of_indexes_are_not_charged_to_a_query(ctx):
+    with ctx.server(options=["--set", f"memory/answers={2 * MIB}"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        fields = [f"{n:03}".ljust(1000, "x") for n in range(FIELDS_MAX)]
+        for n in range(INDEXES):
+            api.expect(200, "POST", "/db/_index", {"ddoc": f"d{n}", "name": "n", "index": {"fields": fields}})
+        # Read by the first query after a change.
+        api.expect((201, 202), "PUT", "/db/_design/other", {"n": 1})
+        answer = api.post("/db/_find", {"selector": {"zz": 1}})
+        ctx.report.equal("a short query is answered", (answer.status, answer.json.get("docs")), (200, []))
+        used = system(server)["memory"]["budgets"]["open_databases"]["used"]
+        least = INDEXES * FIELDS_MAX * 1000
+        ctx.report.check("definitions count among open databases", used > least, f"{used} of at least {least} bytes")
+        listed = api.expect(200, "GET", "/db/_index")
+        names = [index["ddoc"] for index in listed["indexes"]]
+        expected = [None, *sorted(f"_design/d{n}" for n in range(INDEXES))]
+        ctx.report.equal("all indexes are listed", (listed["total_rows"], names), (INDEXES + 1, expected))
+        part = api.expect(200, "GET", "/db/_index?limit=2&skip=1")["indexes"]
+        ctx.report.equal("a part of them is listed", part, listed["indexes"][1:3])
+        ctx.report.equal("none are listed beyond the last", api.expect(200, "GET", "/db/_index?skip=99")["indexes"], [])
+        explained = api.expect(200, "POST", "/db/_explain", {"selector": {"zz": 1}})
+        ctx.report.equal("others are candidates", len(explained["index_candidates"]), INDEXES)
+
+
+def test_fields_of_an_index_are_limited(ctx):
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        fields = [f"f{n}" for n in range(FIELDS_MAX + 1)]
+        refused = api.post("/db/_index", {"index": {"fields": fields}})
+        answer = (refused.status, refused.json["error"], refused.json["reason"])
+        ctx.report.equal("more fields are refused", answer, (400, "invalid_index", "Index has too many fields: more than 256"))
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": fields[:-1]}})
+        view = {"map": {"fields": dict.fromkeys(fields, "asc")}, "reduce": "_count", "options": {"def": {"fields": fields}}}
+        api.expect((201, 202), "PUT", "/db/_design/written", {"language": "query", "views": {"v": view}})
+        ctx.report.equal("queries do not use larger ones", api.expect(200, "GET", "/db/_index")["total_rows"], 2)

@@ -842,7 +842,8 @@ impl Database {
         // The record's copy, the text, and what was parsed of it.
         let texts = self.name.len() + 8 * self.security.read().json.len();
         let held = shards.sum::<usize>() + self.homes.memory_bytes();
-        MEMORY_BYTES + texts + held + self.known_designs.memory_bytes()
+        let designs = self.known_designs.memory_bytes() + self.find_indexes.memory_bytes();
+        MEMORY_BYTES + texts + held + designs
     }
 
     /// Saves its counts, so that it is opened again quickly. Blocks.

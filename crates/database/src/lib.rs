@@ -79,7 +79,7 @@ pub use examine::{
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{Due, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
-pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
+pub use find::{AskedFind, FindAnswer, FindIndex, FindIndexes, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};

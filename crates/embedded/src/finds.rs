@@ -66,7 +66,7 @@ impl Database {
     pub async fn find(&self, query: &[u8]) -> Result<Rows> {
         let db = self.seen()?;
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
-        let plan = db.plan_find(find, &LIMITS)?;
+        let plan = db.plan_find(find, &LIMITS, &db.find_indexes()?)?;
         let found = async { Ok(db.find(plan, LIMITS).await?) };
         let answer = self.directory.while_open(found).await?;
         Ok(Rows::new(&self.directory, answer, Map::new()))
@@ -78,7 +78,8 @@ impl Database {
     /// 400 for an invalid query.
     pub fn explain(&self, query: &[u8]) -> Result<Vec<u8>> {
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
-        Ok(self.get()?.explain(&find)?)
+        let db = self.get()?;
+        Ok(db.explain(&find, &db.find_indexes()?)?)
     }
 
     /// Returns the indexes: JSON text of a list, that of all documents first.

@@ -121,6 +121,9 @@ pub enum FindError {
     /// An invalid selector, or `fields`.
     #[error("{}", .0.find_reason())]
     Selector(#[from] SelectorError),
+    /// More fields of an index than [`crate::index::INDEX_FIELDS_MAX`].
+    #[error("Index has too many fields: more than {0}")]
+    TooManyIndexFields(usize),
     /// A required member is missing.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
@@ -254,7 +257,7 @@ impl FindError {
             Self::NoFallback(_) | Self::InvalidIndexJson(_) | Self::InvalidIndexType(_) => {
                 "invalid_index"
             }
-            Self::InvalidIndexText(_) => "invalid_index",
+            Self::InvalidIndexText(_) | Self::TooManyIndexFields(_) => "invalid_index",
             Self::InvalidFieldsDefinition(_) => "invalid_index_fields_definition",
             Self::SeveralTextIndexes(TextKind::Text) => "multiple_text_indexes",
             Self::SeveralTextIndexes(TextKind::Nouveau) => "multiple_nouveau_indexes",

@@ -16,8 +16,16 @@ use crate::selector::Selector;
 use crate::sort::Sort;
 use crate::text::{TextDefinition, TextKind};
 
+/// The most fields of an index.
+pub const INDEX_FIELDS_MAX: usize = 256;
+
 /// The language of design documents with indexes.
 pub const LANGUAGE: &str = "query";
+
+/// Memory of a field besides its name, which is there as it is written and parsed, in bytes.
+const FIELD_BYTES: usize = 128;
+/// About how many bytes a byte of a selector or of a text index takes once it is parsed.
+const PARSED_RATIO: usize = 8;
 
 /// An index that a query may use.
 #[derive(Clone, Debug)]
@@ -50,7 +58,8 @@ impl Definition {
     /// "partial_filter_selector": {}}`.
     ///
     /// # Errors
-    /// [`FindError::MissingKey`], [`FindError::InvalidSort`], [`FindError::Selector`].
+    /// [`FindError::MissingKey`], [`FindError::InvalidSort`], [`FindError::TooManyIndexFields`],
+    /// [`FindError::Selector`].
     pub fn from_map(map: &[u8], limits: &Limits) -> Result<Definition, FindError> {
         let fields = shown(json::member(map, "fields").ok_or(FindError::MissingKey("fields"))?);
         let sort = Sort::from_object(&fields).ok_or(FindError::InvalidSort(fields))?;
@@ -60,6 +69,9 @@ impl Definition {
     }
 
     fn new(fields: Sort, partial: Option<&[u8]>, limits: &Limits) -> Result<Definition, FindError> {
+        if fields.fields.len() > INDEX_FIELDS_MAX {
+            return Err(FindError::TooManyIndexFields(INDEX_FIELDS_MAX));
+        }
         let paths = fields.names().map(FieldPath::parse);
         let paths = paths.collect::<Result<_, SelectorError>>()?;
         let partial = match partial {
@@ -157,6 +169,18 @@ impl Index {
             all.extend(of_kind.filter_map(|(name, index)| text_index(kind, name, index)));
         }
         all
+    }
+
+    /// Returns about how much memory it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let fields = self.definition.fields.names();
+        let fields = fields.map(|name| 2 * name.len() + FIELD_BYTES);
+        let partial = self.definition.partial.as_ref();
+        let partial = partial.map_or(0, |(written, _)| written.len() * (1 + PARSED_RATIO));
+        let text = self.text.as_ref();
+        let text = text.map_or(0, |text| text.to_json().len() * (1 + PARSED_RATIO));
+        let names = self.name.len() + self.ddoc.as_ref().map_or(0, String::len);
+        size_of::<Index>() + names + fields.sum::<usize>() + partial + text
     }
 
     /// Returns it as JSON text, in the form of `_index` and `_explain`.

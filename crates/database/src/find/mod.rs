@@ -10,6 +10,7 @@ mod texts;
 mod turns;
 mod uses;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use document::DocId;
@@ -51,9 +52,60 @@ pub struct FindIndex {
     pub(crate) text: Option<Arc<TextSpec>>,
 }
 
+/// The indexes of a database, that of all documents first, then by design document and name.
+#[derive(Debug)]
+pub struct FindIndexes {
+    all: Vec<FindIndex>,
+    /// About how much memory they take.
+    bytes: usize,
+}
+
+impl Deref for FindIndexes {
+    type Target = [FindIndex];
+
+    fn deref(&self) -> &[FindIndex] {
+        &self.all
+    }
+}
+
+impl FindIndexes {
+    fn sorted(mut all: Vec<FindIndex>, bytes: usize) -> FindIndexes {
+        all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
+        FindIndexes { all, bytes }
+    }
+
+    /// Returns whether a choice among them takes longer than a serving thread may be held.
+    pub fn are_many(&self) -> bool {
+        self.bytes > FEW_INDEXES_BYTES_MAX
+    }
+}
+
+/// Definitions of indexes that a database keeps, in bytes. Queries do not use further ones.
+const INDEXES_BYTES_MAX: usize = 64 << 20;
+/// Definitions that a query compares on the thread that serves, in bytes.
+const FEW_INDEXES_BYTES_MAX: usize = 256 << 10;
+
 /// The indexes as of a version of the design documents.
 #[derive(Default)]
-pub(crate) struct IndexesFound(Mutex<Option<(u64, Arc<Vec<FindIndex>>)>>);
+pub(crate) struct IndexesFound {
+    known: Mutex<Option<(u64, Arc<FindIndexes>)>>,
+    /// One request reads them, others wait for it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl IndexesFound {
+    fn known(&self, version: u64) -> Option<Arc<FindIndexes>> {
+        let known = self.known.lock();
+        let (of, indexes) = known.as_ref()?;
+        (*of == version).then(|| indexes.clone())
+    }
+
+    /// About how much memory they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let known = self.known.lock();
+        known.as_ref().map_or(0, |(_, indexes)| indexes.bytes)
+    }
+}
 
 /// A query, and the plan of its execution.
 pub struct FindPlan {
@@ -103,50 +155,83 @@ impl AskedFind {
 }
 
 impl Database {
-    /// The indexes, that of all documents first, then by design document and name.
-    pub fn find_indexes(&self) -> Result<Arc<Vec<FindIndex>>, Error> {
+    /// The indexes. Reads all design documents on this thread after one has changed.
+    ///
+    /// # Errors
+    /// Errors of reading them.
+    pub fn find_indexes(&self) -> Result<Arc<FindIndexes>, Error> {
         self.live()?;
         let version = self.designs_version();
-        if let Some((known, indexes)) = &*self.find_indexes.0.lock()
-            && *known == version
-        {
-            return Ok(indexes.clone());
+        if let Some(known) = self.find_indexes.known(version) {
+            return Ok(known);
         }
+        let found = Arc::new(self.read_find_indexes()?);
+        *self.find_indexes.known.lock() = Some((version, found.clone()));
+        Ok(found)
+    }
+
+    /// The indexes, as [`Database::find_indexes`] returns them. Another thread reads them, once for
+    /// all requests that wait for them.
+    ///
+    /// # Errors
+    /// Errors of reading them.
+    pub async fn find_indexes_apart(self: &Arc<Self>) -> Result<Arc<FindIndexes>, Error> {
+        self.live()?;
+        if let Some(known) = self.find_indexes.known(self.designs_version()) {
+            return Ok(known);
+        }
+        let turn = self.find_indexes.turn.clone().lock_owned().await;
+        let db = self.clone();
+        let found = self.apart(move || {
+            let _turn = turn;
+            db.find_indexes()
+        });
+        self.if_live(found.await)
+    }
+
+    fn read_find_indexes(&self) -> Result<FindIndexes, Error> {
         let mut all = vec![FindIndex {
             index: Arc::new(Index::all_docs()),
             view: None,
             text: None,
         }];
+        let mut bytes = all[0].index.memory_bytes();
         for design in self.all_designs()? {
-            if design.spec.language != mango::index::LANGUAGE {
+            if design.spec.language != mango::index::LANGUAGE || !design.defines_indexes() {
                 continue;
             }
-            let Some(ddoc) = self.design_text(&design.id)? else {
-                continue;
-            };
-            let limits = mango::Limits::OF_INDEXES;
-            for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
-                let view = match &index.text {
-                    Some(_) => None,
-                    None => design.view(&index.name).map(|at| (design.clone(), at)),
-                };
-                let text = match &index.text {
-                    Some(text) => design.text(flavour(text.kind), &index.name).ok().cloned(),
-                    None => None,
-                };
-                if view.is_some() || text.is_some() {
-                    all.push(FindIndex {
-                        index: Arc::new(index),
-                        view,
-                        text,
-                    });
+            for index in self.find_indexes_of(&design)? {
+                bytes += index.index.memory_bytes();
+                if bytes > INDEXES_BYTES_MAX {
+                    tracing::warn!(db = %self.name(), design = %design.id, limit = INDEXES_BYTES_MAX, "too many definitions of Mango indexes: queries do not use those from here on");
+                    return Ok(FindIndexes::sorted(all, INDEXES_BYTES_MAX));
                 }
+                all.push(index);
             }
         }
-        all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
-        let all = Arc::new(all);
-        *self.find_indexes.0.lock() = Some((version, all.clone()));
-        Ok(all)
+        Ok(FindIndexes::sorted(all, bytes))
+    }
+
+    fn find_indexes_of(&self, design: &Arc<Design>) -> Result<Vec<FindIndex>, Error> {
+        let Some(ddoc) = self.design_text(&design.id)? else {
+            return Ok(vec![]);
+        };
+        let limits = mango::Limits::OF_INDEXES;
+        let indexes = Index::of_design(&ddoc, self.is_partitioned(), &limits).into_iter();
+        let stored = indexes.map(|index| {
+            let (view, text) = match &index.text {
+                None => (design.view(&index.name), None),
+                Some(text) => (None, design.text(flavour(text.kind), &index.name).ok()),
+            };
+            FindIndex {
+                view: view.map(|at| (design.clone(), at)),
+                text: text.cloned(),
+                index: Arc::new(index),
+            }
+        });
+        Ok(stored
+            .filter(|i| i.view.is_some() || i.text.is_some())
+            .collect())
     }
 
     /// The text of a design document with all its members; `None` when it does not exist.
@@ -159,11 +244,13 @@ impl Database {
     }
 
     /// The response of `_explain`: JSON text.
-    pub fn explain(&self, find: &Find) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn explain(&self, find: &Find, indexes: &FindIndexes) -> Result<Vec<u8>, Error> {
         self.check_partition_of(find)?;
-        let indexes = self.find_indexes()?;
-        let indexes: Vec<Index> = indexes.iter().map(|i| (*i.index).clone()).collect();
-        let choice = mango::plan::choose(find, &indexes)?;
+        let indexes: Vec<&Index> = indexes.iter().map(|i| &*i.index).collect();
+        let choice = mango::plan::choose_of(find, indexes.iter().copied())?;
         Ok(mango::plan::explain(
             self.name(),
             self.is_partitioned(),
@@ -185,10 +272,18 @@ impl Database {
 impl DatabaseAs {
     /// Chooses an index. Restricted users get only the index of all documents: the keys of others
     /// have data that the documents hide.
-    pub fn plan_find(&self, find: Find, limits: &FindLimits) -> Result<FindPlan, Error> {
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn plan_find(
+        &self,
+        find: Find,
+        limits: &FindLimits,
+        indexes: &FindIndexes,
+    ) -> Result<FindPlan, Error> {
         match self.has_watch() {
-            true => self.plan_among(find, limits, &|i| i.index.is_special()),
-            false => self.plan_among(find, limits, &|_| true),
+            true => self.plan_among(find, limits, indexes, &|i| i.index.is_special()),
+            false => self.plan_among(find, limits, indexes, &|_| true),
         }
     }
 
@@ -197,15 +292,13 @@ impl DatabaseAs {
         &self,
         find: Find,
         limits: &FindLimits,
+        indexes: &FindIndexes,
         may_serve: &dyn Fn(&FindIndex) -> bool,
     ) -> Result<FindPlan, Error> {
         self.check_partition_of(&find)?;
-        let mut all = self.find_indexes()?;
-        if !all.iter().all(may_serve) {
-            all = Arc::new(all.iter().filter(|i| may_serve(i)).cloned().collect());
-        }
+        let all: Vec<&FindIndex> = indexes.iter().filter(|i| may_serve(i)).collect();
         let choice = mango::plan::choose_of(&find, all.iter().map(|i| &*i.index))?;
-        let Some(index) = choice.index.and_then(|i| all.get(i)) else {
+        let Some(index) = choice.index.and_then(|i| all.get(i).copied()) else {
             return Err(Choice::no_index(&find, self.is_partitioned()).into());
         };
         let plan = choice.plan(&find, &index.index);

@@ -62,7 +62,9 @@ impl DatabaseAs {
         match lacks {
             Some(lacks) if !is_asked_for => {
                 let others = |i: &FindIndex| i.text.is_none();
-                let mut plan = self.plan_among(Find::clone(&plan.find), &limits, &others)?;
+                let indexes = self.find_indexes_apart().await?;
+                let find = Find::clone(&plan.find);
+                let mut plan = self.plan_among(find, &limits, &indexes, &others)?;
                 plan.warnings.push(format!("{lacks}. It was not used."));
                 return Box::pin(self.find(plan, limits)).await;
             }

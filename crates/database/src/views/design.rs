@@ -204,6 +204,11 @@ impl Design {
         512 + sources.sum::<usize>() + names.sum::<usize>() + lib + texts.sum::<usize>()
     }
 
+    /// Whether it has views or text indexes.
+    pub(crate) fn defines_indexes(&self) -> bool {
+        self.has_views() || !self.texts.is_empty()
+    }
+
     /// Whether there is anything to index, text indexes aside.
     pub fn has_views(&self) -> bool {
         !self.views.is_empty()

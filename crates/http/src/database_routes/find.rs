@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{FindAnswer, FindLimits};
+use database::{FindAnswer, FindIndexes, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
@@ -46,11 +46,12 @@ fn find_limits(settings: &config::settings::Mango, user: Option<u64>) -> FindLim
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
-/// Reads the body, and passes the query to `use_it`. Also returns the query's size in bytes.
+/// Reads the body, and passes the query to `use_it` with the indexes. Also returns the query's size in bytes.
 async fn read<T: Send + 'static>(
     req: &mut Request,
+    access: &Access,
     partition: Option<String>,
-    use_it: impl FnOnce(Find, FindLimits) -> Result<T, ApiError> + Send + 'static,
+    use_it: impl FnOnce(Find, FindLimits, &FindIndexes) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(T, usize), ApiError> {
     req.require_json()?;
     let bytes = req.bytes().await?;
@@ -59,14 +60,17 @@ async fn read<T: Send + 'static>(
         limits: selector_limits(&req.settings.mango),
     };
     let limits = find_limits(&req.settings.mango, req.answers.sharer());
-    apart_if_long(bytes, move |bytes| {
+    // Read before, and not counted: they are of the database, not of this query.
+    let indexes = access.db.find_indexes_apart().await?;
+    let is_long = is_long(&bytes) || indexes.are_many();
+    apart_if(is_long, bytes, move |bytes| {
         let (made, bytes) = measured(bytes.len(), || {
             let body = document::normalise(bytes)?;
             let mut find = Find::parse(&body, &defaults)?;
             if partition.is_some() {
                 find.partition = partition;
             }
-            use_it(find, limits)
+            use_it(find, limits, &indexes)
         });
         Ok((made?, bytes))
     })
@@ -78,7 +82,21 @@ pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    if body.len() <= BLOCKING_BODY_BYTES && memchr::memmem::find(&body, b"$regex").is_none() {
+    apart_if(is_long(&body), body, work).await
+}
+
+/// Whether a body may be slow to read.
+fn is_long(body: &[u8]) -> bool {
+    body.len() > BLOCKING_BODY_BYTES || memchr::memmem::find(body, b"$regex").is_some()
+}
+
+/// Lets `work` read a body, on a thread for blocking work if `is_long`.
+async fn apart_if<T: Send + 'static>(
+    is_long: bool,
+    body: Bytes,
+    work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if !is_long {
         return work(&body);
     }
     let parse = move || {
@@ -93,7 +111,10 @@ pub async fn apart_if_long<T: Send + 'static>(
 /// `_explain`; `partition` of one below `_partition`.
 pub async fn explain(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let db = access.db.clone();
-    let (answer, _) = read(req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
+    let answer = read(req, access, partition, move |find, _, indexes| {
+        Ok(db.explain(&find, indexes)?)
+    });
+    let (answer, _) = answer.await?;
     Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
 }
 
@@ -101,8 +122,8 @@ pub async fn explain(req: &mut Request, access: &Access, partition: Option<Strin
 pub async fn find(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let started = std::time::Instant::now();
     let db = access.db.clone();
-    let plan = read(req, partition, move |find, limits| {
-        Ok((db.plan_find(find, &limits)?, limits))
+    let plan = read(req, access, partition, move |find, limits, indexes| {
+        Ok((db.plan_find(find, &limits, indexes)?, limits))
     });
     let ((plan, limits), bytes) = plan.await?;
     req.keep(bytes).await?;

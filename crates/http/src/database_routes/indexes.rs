@@ -9,6 +9,7 @@ use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::document_routes::documents::write;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::stream::{CHUNK_BYTES, pull};
 use crate::request::Request;
 use node::Access;
 
@@ -21,11 +22,11 @@ const TRIES_MAX: usize = 4;
 pub async fn route(req: &mut Request, access: &Access) -> Answer {
     match req.method.as_str() {
         "POST" => create(req, access).await,
-        _ => list(req, access),
+        _ => list(req, access).await,
     }
 }
 
-fn list(req: &Request, access: &Access) -> Answer {
+async fn list(req: &Request, access: &Access) -> Answer {
     let number = |name: &str| match req.query.get(name) {
         None => Ok(None),
         Some(text) => match text.parse::<i64>() {
@@ -37,17 +38,37 @@ fn list(req: &Request, access: &Access) -> Answer {
     if limit.is_some_and(|n| n < 1) || skip < 0 {
         return Err(FindError::InvalidListParams.into());
     }
-    let all = access.db.find_indexes()?;
+    let all = access.db.find_indexes_apart().await?;
+    let first = (skip as usize).min(all.len());
     let limit = limit.map_or(usize::MAX, |n| n as usize);
-    let mut answer = format!("{{\"total_rows\":{},\"indexes\":[", all.len()).into_bytes();
-    for (i, index) in all.iter().skip(skip as usize).take(limit).enumerate() {
-        if i > 0 {
-            answer.push(b',');
-        }
-        answer.extend_from_slice(&index.index.to_json());
-    }
-    answer.extend_from_slice(b"]}\n");
-    Ok(Reply::json_bytes(200, answer))
+    let mut left = first..first.saturating_add(limit).min(all.len());
+    let (mut is_begun, mut is_ended) = (false, false);
+    pull(
+        &req.answers,
+        "application/json",
+        move |out: &mut Vec<u8>| {
+            if is_ended {
+                return Ok(false);
+            }
+            if !std::mem::replace(&mut is_begun, true) {
+                let head = format!("{{\"total_rows\":{},\"indexes\":[", all.len());
+                out.extend_from_slice(head.as_bytes());
+            }
+            while out.len() < CHUNK_BYTES
+                && let Some(next) = left.next()
+            {
+                if next > first {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&all[next].index.to_json());
+            }
+            if left.is_empty() {
+                out.extend_from_slice(b"]}\n");
+                is_ended = true;
+            }
+            Ok(true)
+        },
+    )
 }
 
 async fn create(req: &mut Request, access: &Access) -> Answer {
@@ -125,7 +146,7 @@ pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
 
 /// Removes every index of a design document. (CouchDB fails when there are several.)
 async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
-    let indexes = access.db.find_indexes()?;
+    let indexes = access.db.find_indexes_apart().await?;
     let own = indexes
         .iter()
         .filter(|i| i.index.ddoc.as_deref() == Some(id));

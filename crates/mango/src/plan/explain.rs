@@ -25,10 +25,10 @@ pub fn explain(
     dbname: &str,
     partitioned: bool,
     find: &Find,
-    indexes: &[Index],
+    indexes: &[&Index],
     choice: &Choice,
 ) -> Result<Vec<u8>, FindError> {
-    let chosen = choice.index.map(|i| &indexes[i]);
+    let chosen = choice.index.map(|i| indexes[i]);
     let mut selector = vec![];
     find.selector.write_json(&mut selector);
     let mut members = vec![
@@ -104,7 +104,7 @@ fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8
 }
 
 /// Returns the indexes that are not used, the last by name first, with the reasons.
-fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Vec<u8> {
+fn candidates(find: &Find, indexes: &[&Index], choice: &Choice) -> Vec<u8> {
     let count = |f: &dyn Fn(&Candidate) -> bool| choice.candidates.iter().any(f);
     // Each non-empty group is one rank below the one before it.
     let unfavored = choice.ranked.len().max(1);
@@ -173,7 +173,7 @@ fn fields_covered(find: &Find, index: &Index) -> bool {
     !find.fields.is_all() && find.fields.paths().iter().all(has)
 }
 
-fn hints(find: &Find, indexes: &[Index]) -> Value {
+fn hints(find: &Find, indexes: &[&Index]) -> Value {
     let indexable = hinted_fields(&find.selector);
     let known: HashSet<&str> = indexable.iter().copied().collect();
     let mut others: Vec<&str> = find.selector.field_names();
@@ -185,7 +185,7 @@ fn hints(find: &Find, indexes: &[Index]) -> Value {
     })];
     // Types without indexes are skipped.
     for kind in TextKind::ALL {
-        let is_kind = |index: &Index| index.text.as_ref().is_some_and(|text| text.kind == kind);
+        let is_kind = |index: &&Index| index.text.as_ref().is_some_and(|text| text.kind == kind);
         if indexes.iter().any(is_kind) {
             let fields = fields_needed(&find.selector);
             let fields = fields

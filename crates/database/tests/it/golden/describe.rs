@@ -344,7 +344,9 @@ async fn found(db: &Arc<Database>) -> Value {
         },
     };
     let seen = db.seen_by(Default::default);
-    let plan = seen.plan_find(find, &limits).unwrap();
+    let plan = seen
+        .plan_find(find, &limits, &seen.find_indexes().unwrap())
+        .unwrap();
     let mut answer = seen.find(plan, limits).await.unwrap();
     let mut out = b"[".to_vec();
     while answer.next_chunk(&mut out, 100_000).unwrap() {}
