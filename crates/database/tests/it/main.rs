@@ -5,6 +5,7 @@ mod attachments;
 mod auto_purge;
 mod closing;
 mod concurrency;
+mod designs;
 mod expiry;
 mod golden;
 mod homes;
