@@ -39,12 +39,12 @@ struct Head<'a> {
     validate_doc_update: Option<&'a RawValue>,
 }
 
+/// The revision of a design document, the document, and the length of its text in bytes.
+type ReadDesign = (Rev, (DesignDoc, usize));
+
 impl Database {
     /// Reads a design document with its revision and the length of its text.
-    pub(crate) fn read_design_doc(
-        &self,
-        id: &DocId,
-    ) -> Result<Option<(Rev, (DesignDoc, usize))>, Error> {
+    pub(crate) fn read_design_doc(&self, id: &DocId) -> Result<Option<ReadDesign>, Error> {
         match self.read(id, &ReadOptions::default())? {
             Read::Found(doc) => {
                 let bytes = doc.json.len();

@@ -66,7 +66,8 @@ impl Database {
     pub async fn find(&self, query: &[u8]) -> Result<Rows> {
         let db = self.seen()?;
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
-        let plan = db.plan_find(find, &LIMITS, &db.find_indexes()?)?;
+        let indexes = db.find_indexes()?;
+        let plan = db.plan_find(find, &LIMITS, &indexes)?;
         let found = async { Ok(db.find(plan, LIMITS).await?) };
         let answer = self.directory.while_open(found).await?;
         Ok(Rows::new(&self.directory, answer, Map::new()))
@@ -79,7 +80,8 @@ impl Database {
     pub fn explain(&self, query: &[u8]) -> Result<Vec<u8>> {
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
         let db = self.get()?;
-        Ok(db.explain(&find, &db.find_indexes()?)?)
+        let indexes = db.find_indexes()?;
+        Ok(db.explain(&find, &indexes)?)
     }
 
     /// Returns the indexes: JSON text of a list, that of all documents first.

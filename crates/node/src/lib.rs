@@ -42,5 +42,6 @@ pub use query::{
 };
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
 pub use settings::{
-pub use settings::{is_shared, may_be_taken_over, new_database, reduce_limit, shared_settings};
+    is_shared, ken, may_be_taken_over, new_database, reduce_limit, shared_settings,
+};
 pub use value::value_of;

@@ -136,6 +136,7 @@ impl Design {
             views: HashMap::new(),
             texts: HashMap::new(),
             autoupdate: false,
+            excess: None,
         }
     }
 

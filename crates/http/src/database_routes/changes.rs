@@ -22,7 +22,7 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use node::Access;
 use node::body_given;
-use node::{NamedFilter, Query, selector_filter};
+use node::{NamedFilter, selector_filter};
 
 type Answer = Result<Reply, ApiError>;
 

@@ -69,6 +69,7 @@ async fn list(req: &Request, access: &Access) -> Answer {
             Ok(true)
         },
     )
+    .await
 }
 
 async fn create(req: &mut Request, access: &Access) -> Answer {
