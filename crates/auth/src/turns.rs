@@ -1,6 +1,6 @@
 //! The order of password checks. Checks are slow; they wait for their turn without a thread.
 //!
-//! Addresses take turns, so that a flood from one address leaves turns to others. Addresses without
+//! Turns are given round-robin by address, so that a flood from one address leaves turns to others. Addresses without
 //! recent failures come first, so that a flood from many addresses does too. The number of waiting
 //! checks is bounded.
 
@@ -34,7 +34,7 @@ struct Queues {
 struct State {
     free: usize,
     waiting: usize,
-    /// Number of turns that began, the time by which addresses take turns.
+    /// Number of turns that began, the time by which addresses are scheduled.
     began: u64,
     /// Addresses with checks that run or wait; `None` for requests without one.
     by_origin: HashMap<Option<Origin>, Queue>,

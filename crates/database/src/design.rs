@@ -11,24 +11,12 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::database::Database;
+use crate::design_limits::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
 use crate::read::{Read, ReadOptions};
 use crate::validators::{QUERY, Validator, read_selector};
 
 /// Separates the hash of a set of design documents from hashes of other things.
 const DESIGNS_HASH: &[u8] = b"settee designs 1";
-
-/// The most views and text indexes of one design document, together.
-pub(crate) const INDEXES_MAX: usize = 1000;
-
-/// The members of a design document that define views and text indexes.
-pub(crate) const INDEX_MEMBERS: [&str; 3] = ["views", "indexes", "nouveau"];
-
-/// The reason why a design document with this many views and text indexes is refused.
-pub(crate) fn too_many_indexes(count: usize) -> String {
-    format!(
-        "A design document has at most {INDEXES_MAX} views and text indexes; this one has {count}."
-    )
-}
 
 /// The members of a design document that are read.
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use document::Rev;
 /// A cache of values by id, each of one revision.
 ///
 /// When it has too many entries or bytes, the least recently used ones are removed. Two kinds stay: the newest one, and
-/// those that somebody holds: their memory would not be freed, and the next caller would read another copy.
+/// those in use: their memory would not be freed, and the next caller would read another copy.
 #[derive(Debug)]
 pub struct Recent<T> {
     entries: HashMap<String, Entry<T>>,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use storage::Signature;
 
 use crate::Error;
-use crate::design::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
+use crate::design_limits::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
 use crate::text::{TextSpec, text_member};
 
 /// Where a view is in its index.

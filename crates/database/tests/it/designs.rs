@@ -1,4 +1,4 @@
-//! Design documents in use: each revision is read once, whoever asks for it.
+//! Design documents in use: each revision is read once for all callers.
 
 use std::sync::Arc;
 

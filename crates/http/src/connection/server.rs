@@ -473,7 +473,7 @@ fn long_body(req: &Request, reply: &Reply, version: hyper::Version) -> Option<By
 }
 
 /// A response that was built as a whole, counted until it is written to the connection. A read waits
-/// while there is no memory for its response, and is refused if there is none in time; writes, and
+/// while there is no memory for its response, and is refused if none is free in time; writes, and
 /// requests of operators, are always answered.
 async fn counted(req: &mut Request, mut reply: Reply, whole: Bytes) -> Reply {
     let class = req.row.class(&req.method, req.query.last(&["feed"]));

@@ -1,4 +1,4 @@
-//! Responses of an HTTP/2 connection that its client has not begun to take. While there are many, the
+//! Responses of an HTTP/2 connection that its client has not started to read. While there are many, the
 //! connection's further requests wait: none of their responses could be sent either.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Unread {
     taken: Notify,
 }
 
-/// A response that the client has not begun to take, until dropped.
+/// A response that the client has not started to read, until dropped.
 pub(crate) struct UnreadResponse(Arc<Unread>);
 
 impl Unread {

@@ -33,7 +33,7 @@ const BEGIN_WAIT_MAX: Duration = Duration::from_secs(30);
 const RESERVE_BYTES: u64 = 1 << 20;
 /// A request that waits for room checks again after this time: the memory of other users may be free.
 const AGAIN: Duration = Duration::from_millis(100);
-/// At most this number of requests of a user wait for room; more are refused at once.
+/// At most this number of requests of a user wait for room; more are refused immediately.
 const WAITERS_MAX: usize = 256;
 
 /// Memory for answers, as one user sees it. Clones share it.
@@ -345,7 +345,7 @@ impl Answers {
         admitted.ok_or_else(no_room)
     }
 
-    /// Calls `attempt` until it succeeds: when memory of the user was freed, and from time to time.
+    /// Calls `attempt` until it succeeds: when memory of the user was freed, and periodically.
     async fn wait<T>(&self, wait_max: Duration, attempt: impl Fn() -> Option<T>) -> Option<T> {
         if let Some(done) = attempt() {
             return Some(done);

@@ -144,7 +144,7 @@ impl Piece {
     /// The first bytes of a response, once there is memory for them.
     ///
     /// # Errors
-    /// 503 when there is none.
+    /// 503 without free memory.
     pub async fn first(bytes: Bytes, answers: &Answers) -> Result<Piece, ApiError> {
         Ok(Piece {
             left: answers.settled(bytes, LONG_BYTES).await?,

@@ -142,7 +142,7 @@ impl Parts {
     /// The response, once there is memory for its texts.
     ///
     /// # Errors
-    /// 503 when there is none.
+    /// 503 without free memory.
     pub async fn settled_reply(
         self,
         answers: &Answers,
@@ -158,7 +158,7 @@ impl Parts {
     /// The response, if there is memory for its texts.
     ///
     /// # Errors
-    /// 503 when there is none.
+    /// 503 without free memory.
     pub fn reply_now(self, answers: &Answers, content_type: &str) -> Result<Reply, ApiError> {
         let held = match self.is_text() || self.text_bytes <= LONG_BYTES {
             true => None,
