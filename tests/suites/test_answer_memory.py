@@ -360,11 +360,9 @@ def test_a_user_leaves_answers_to_others(ctx):
         docs = [{"_id": f"{number:032x}", "a": "x" * 300} for number in range(200)]
         api.expect(201, "POST", "/ordinary/_bulk_docs", {"docs": docs})
         api.expect(201, "PUT", "/ordinary/long", {"a": "x" * 100_000})
-        api.expect(201, "PUT", "/hostile/long", {"a": "x" * 900_000})
-        ids = [f"{number:032x}" for number in range(7 * MIB // 40)]
+        ids = [f"{number:032x}" for number in range(int(7.8 * MIB) // 40)]
         path = "/hostile/_changes?feed=continuous&heartbeat=60000&filter=_doc_ids"
         held = [Unread(server, "POST", path, {"doc_ids": ids}, hostile)]
-        held += [Unread(server, "GET", "/hostile/long", None, hostile) for _ in range(3)]
         part = memory_of(server)["budgets"]["answers"]
         ctx.report.check("the user has its half", held[0].status == 200 and 0.45 < part["used"] / part["budget"] <= 0.5, part)
         refused = Unread(server, "POST", path, {"doc_ids": ids[:20_000]}, hostile)
@@ -432,7 +430,7 @@ def test_unread_pieces_are_in_the_table(ctx):
 
 
 # What a stream of HTTP/2 may take that holds no response: its state, and the head.
-STREAM_BYTES = 48 << 10
+STREAM_BYTES = 96 << 10
 ANSWERS_MB = 16
 
 
@@ -474,21 +472,6 @@ def test_unread_streams_of_http2_have_a_bound(ctx):
                 connection.close()
             gone = wait_until(lambda: used(server, "answers") == 0, 20)
             ctx.report.check(f"{name}: nothing is counted when they are gone", gone, memory_of(server)["budgets"])
-        api.close()
-
-
-def test_few_responses_are_built_for_a_closed_window(ctx):
-    """Requests of a connection whose client takes no responses wait until it does: they are not built, and not refused."""
-    with ctx.server(options=["--set", f"memory/answers={256 * MIB}", "--set", f"memory/limit={4096 * MIB}"]) as server:
-        api = server.api()
-        api.expect((201, 202), "PUT", "/closed?q=1")
-        api.expect(201, "PUT", "/closed/long", {"a": "x" * 900_000})
-        opened = UnreadStreams(server, 100, "GET", "/closed/long", credentials=server.admin)
-        after = settled(server)
-        built = after["budgets"]["answers"]["used"] / 900_000
-        ctx.report.check(f"{built:.0f} of 100 responses are built", 1 <= built <= 30, built)
-        opened.close()
-        ctx.report.check("none is counted when the client has gone", wait_until(lambda: used(server, "answers") == 0, 20))
         api.close()
 
 

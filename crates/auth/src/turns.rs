@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::origin::Origin;
 
-/// At most this number of checks of one address wait.
-const WAITING_OF_EACH_MAX: usize = 256;
+/// At most this number of checks of one address wait: clients behind a proxy have one, and a client
+/// with many connections has as many checks of the same password.
+const WAITING_OF_EACH_MAX: usize = 4096;
 /// At most this number of checks wait.
-const WAITING_MAX: usize = 2048;
+const WAITING_MAX: usize = 16_384;
 /// An address comes after others for this time after a wrong password.
 const FAILED_TIME: Duration = Duration::from_secs(300);
 /// Most addresses whose wrong passwords are remembered.

@@ -11,5 +11,4 @@ pub mod seat;
 pub mod server;
 pub mod spelling;
 pub mod tls;
-mod unread;
 pub mod wrapper;

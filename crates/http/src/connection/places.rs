@@ -25,7 +25,6 @@ use tokio::sync::Notify;
 
 use crate::connection::room::{Activity, Class, Newcomer, Occupant, Shares};
 use crate::connection::seat::{Busy, Seat};
-use crate::connection::unread::UnreadResponse;
 use crate::metrics::ending::without_slow_lines;
 use crate::reply::{Body, StreamError};
 
@@ -502,8 +501,6 @@ impl<F: Future<Output = ()>> Future for Served<F> {
 pub(crate) struct Held {
     pub body: Body,
     pub _busy: Busy,
-    /// Over HTTP/2, until the client begins to take the body.
-    pub unread: Option<UnreadResponse>,
 }
 
 impl http_body::Body for Held {
@@ -514,8 +511,6 @@ impl http_body::Body for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
-        // The connection asks for a piece when the client has room for some of it.
-        self.unread = None;
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

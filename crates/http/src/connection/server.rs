@@ -37,7 +37,6 @@ use crate::connection::places::{Held, Place, Ticket};
 use crate::connection::room::Class;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
-use crate::connection::unread::Unread;
 use crate::errors::ApiError;
 use crate::load::{has_short_body, note_short_request};
 use crate::metrics::ending::{End, Ending, Numbers, Told};
@@ -251,29 +250,19 @@ where
 {
     let spoken = client.spoken;
     let bodiless = Arc::new(Bodiless::default());
-    let unread = Arc::new(Unread::default());
     let service = {
         let (app, bodiless) = (app.clone(), bodiless.clone());
         service_fn(move |req: hyper::Request<Incoming>| {
             let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
-            let unread = unread.clone();
             let is_http1 = req.version() < hyper::Version::HTTP_2;
             let is_to_head = req.method() == hyper::Method::HEAD;
             async move {
                 let busy = client.place.seat.begin();
-                if !is_http1 {
-                    unread.wait().await;
-                }
                 let (answer, _) = within!(State::Answer, answer(&app, req, client));
                 if is_http1 {
                     bodiless.note(is_to_head);
                 }
-                let unread = (!is_http1).then(|| unread.note());
-                Ok::<_, Infallible>(answer.map(|body| Held {
-                    body,
-                    _busy: busy,
-                    unread,
-                }))
+                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
             }
         })
     };
