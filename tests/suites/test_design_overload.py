@@ -25,7 +25,7 @@ def test_calls_that_wait_share_their_design_document(ctx):
         slow = "function () { var end = Date.now() + 200; while (Date.now() < end); return 'x'; }"
         design = {"shows": {"slow": slow}, "filters": {"all": "function () { return true; }"}, "data": [0] * ELEMENTS}
         api.expect((201, 202), "PUT", "/db/_design/large", design)
-        api.expect(200, "GET", "/db/_design/large/_show/slow")
+        ctx.report.equal("one call is answered", show(server), 200)
         before = allocated_mb(server)
         with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
             calls = [pool.submit(show, server) for _ in range(CALLS)]
@@ -58,7 +58,7 @@ def test_a_chain_of_rewrites_costs_little_more_than_one(ctx):
         api.expect((201, 202), "PUT", "/db/_design/more", {"rewrites": [*rules, rules[0]]})
         ctx.report.equal("the last rule leads to a document", api.expect(200, "GET", "/db/_design/most/_rewrite/here")["n"], 1)
         refused = api.get("/db/_design/more/_rewrite/here")
-        named = "max_rewrite_rules" in refused.json["reason"]
+        named = "max_rewrite_rules" in refused.json.get("reason", "")
         ctx.report.check("more rules than the limit are refused, by its name", refused.status == 400 and named, repr(refused))
         once = best_s(lambda: api.expect(200, "GET", "/db/_design/most/_rewrite/here"))
         endless = best_s(lambda: api.expect(400, "GET", "/db/_design/most/_rewrite/go/y"))
@@ -89,7 +89,7 @@ def test_views_of_a_design_document_are_limited(ctx):
             ("a write", api.put("/db/_design/more", more)),
             ("a replicated write", api.put("/db/_design/more?new_edits=false", {"_rev": "1-a", **more})),
         ):
-            named = f"at most {VIEWS_MAX} views" in refused.json["reason"]
+            named = f"at most {VIEWS_MAX} views" in refused.json.get("reason", "")
             ctx.report.check(f"{name} of more views than the limit is refused", refused.status == 400 and named, repr(refused))
 
 
@@ -124,7 +124,7 @@ def test_fields_of_an_index_are_limited(ctx):
         api.expect((201, 202), "PUT", "/db")
         fields = [f"f{n}" for n in range(FIELDS_MAX + 1)]
         refused = api.post("/db/_index", {"index": {"fields": fields}})
-        answer = (refused.status, refused.json["error"], refused.json["reason"])
+        answer = (refused.status, refused.json.get("error"), refused.json.get("reason"))
         ctx.report.equal("more fields are refused", answer, (400, "invalid_index", "Index has too many fields: more than 256"))
         api.expect(200, "POST", "/db/_index", {"index": {"fields": fields[:-1]}})
         view = {"map": {"fields": dict.fromkeys(fields, "asc")}, "reduce": "_count", "options": {"def": {"fields": fields}}}

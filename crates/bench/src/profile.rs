@@ -81,7 +81,7 @@ mod tests {
         let read = || Flame::read(&path, "A".to_owned());
         assert!(matches!(read(), Err(BenchError::File { .. })));
         std::fs::write(&path, "not one").unwrap();
-        assert!(read().unwrap_err().to_string().contains("no SVG"));
+        assert!(read().unwrap_err().to_string().contains("not an SVG"));
         std::fs::write(&path, "<?xml version=\"1.0\"?><svg></svg>").unwrap();
         assert_eq!(read().unwrap().title, "A");
     }

@@ -244,7 +244,7 @@ mod tests {
                 e.headers = vec![("range".to_owned(), "a\r\nb: c".to_owned())]
             }),
             ("more than a year", |e| e.at_us = u64::MAX),
-            ("no base64", |e| e.body_base64 = Some("?".to_owned())),
+            ("not base64", |e| e.body_base64 = Some("?".to_owned())),
         ];
         for (reason, change) in changes {
             let mut damaged = entry();

@@ -209,7 +209,7 @@ mod tests {
             let mut file = tempfile::NamedTempFile::new().unwrap();
             file.write_all(text.as_bytes()).unwrap();
             let error = Recording::open(file.path()).err().unwrap().to_string();
-            assert!(error.contains("no recording"), "{text:?}: {error}");
+            assert!(error.contains("not a recording"), "{text:?}: {error}");
         }
         let error = Recording::open(file(&[], "").path()).err().unwrap();
         assert!(error.to_string().contains("no requests"));

@@ -128,7 +128,7 @@ fn every_route_names_the_methods_that_it_knows() {
         ("/db/_local_docs", "GET, HEAD, POST"),
         ("/db/_bulk_docs", "POST"),
         ("/db/_bulk_get", "POST"),
-        ("/db/_changes", "GET, HEAD, POST"),
+        ("/db/_changes", "GET, POST, HEAD"),
         ("/db/_revs_diff", "POST"),
         ("/db/_missing_revs", "POST"),
         ("/db/_revs_limit", "PUT, GET"),

@@ -404,7 +404,7 @@ mod tests {
             ("read=inf", "at least 0"),
             ("read=0", "no operation has a weight"),
             ("read=1,read=2", "twice"),
-            ("read=1,update", "no operation=weight"),
+            ("read=1,update", "not operation=weight"),
             ("keys=best,read=1", "uniform, zipfian or latest"),
             ("reed-heavy", "no preset"),
         ] {

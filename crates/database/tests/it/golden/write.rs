@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use database::{
-    CreateOptions, Database, Databases, Durability, EditMode, ExpiredDocuments, Expiry, Options,
-    Outcome, Read, ReadDoc, SinkOptions, StoreOptions, Ttl,
+    CreateOptions, Database, Databases, Durability, EditMode, Error, ExpiredDocuments, Expiry,
+    Options, Outcome, Read, ReadDoc, SinkOptions, StoreOptions, Ttl,
 };
 use document::{Attachment, DocId, EditDoc, Rev};
 use serde_json::{Value, json};
@@ -21,11 +21,13 @@ use crate::golden::support::{compact, doc};
 /// Rows of a view are in several blocks where there is one shard.
 const DOCS: u64 = 250;
 const DOCS_WITH_SHARDS: u64 = 120;
+/// How long a closed store may be in use.
+const IN_USE_MAX: Duration = Duration::from_secs(30);
 /// Its first chunks go through the log, the rest into the engine as files.
 const LARGE_ATTACHMENT_BYTES: usize = (16 << 20) + 200_000;
 
 pub fn open(dir: &Path, maps: bool) -> Arc<Databases> {
-    let options = Options {
+    let options = || Options {
         store: StoreOptions {
             block_cache_bytes: 8 << 20,
             ..StoreOptions::default()
@@ -34,7 +36,16 @@ pub fn open(dir: &Path, maps: bool) -> Arc<Databases> {
         languages: Arc::new(Golden { maps }),
         ..Options::default()
     };
-    Databases::open(dir, options).unwrap()
+    let began = Instant::now();
+    loop {
+        match Databases::open(dir, options()) {
+            // Threads that end hold the store that was closed a moment longer.
+            Err(Error::Storage(storage::Error::InUse { .. })) if began.elapsed() < IN_USE_MAX => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// Writes a store into an empty directory and answers what can be read of it.

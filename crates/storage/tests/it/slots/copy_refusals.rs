@@ -133,7 +133,7 @@ fn a_source_that_is_not_what_its_digest_says_is_not_taken() {
     let mut import = SlotImport::new(target.store().clone(), 1);
     let failed = frames.iter().find_map(|frame| import.frame(frame).err());
     let failed = failed.unwrap().to_string();
-    assert!(failed.ends_with("do not come to its digest"), "{failed}");
+    assert!(failed.ends_with("do not match its digest"), "{failed}");
 }
 
 #[test]

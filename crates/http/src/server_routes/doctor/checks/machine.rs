@@ -464,7 +464,7 @@ mod tests {
         };
         for few in [of(0, 0, 1000), of(10, 100, 1000)] {
             let why = BLOCK_CACHE.run(&few.into()).unwrap_err();
-            assert!(why.starts_with("hardly anything was read from files"));
+            assert!(why.starts_with("too few reads from files so far"));
         }
         assert_eq!(severities(&BLOCK_CACHE, of(1000, 9000, 400)), []);
         assert_eq!(
