@@ -57,9 +57,9 @@ def test_no_login_is_needed(ctx):
         report.equal("also with the right password", nobody.post("/_session", {"name": "ann", "password": "pw"}).status, 200)
         nobody.expect(200, "PUT", "/_node/_local/_config/chttpd/require_valid_user", "true")
         report.equal("settings that require a login do not", nobody.get("/db/a").status, 200)
-        for source, target in (("db", "by-name"), (f"{server.url}/db", f"{server.url}/by-url")):
-            copy = {"source": source, "target": target, "create_target": True}
-            nobody.expect(201, "PUT", f"/_replicator/{target.rsplit('/', 1)[-1]}", copy)
+        nobody.expect(200, "POST", "/_replicate", {"source": "db", "target": "by-name", "create_target": True})
+        copy = {"source": f"{server.url}/db", "target": f"{server.url}/by-url", "create_target": True}
+        nobody.expect(201, "PUT", "/_replicator/by-url", copy)
         copied = lambda: [nobody.get(f"/by-{kind}/a").status for kind in ("name", "url")] == [200, 200]
         report.check("replications run", wait_until(copied), nobody.get("/_scheduler/docs").json)
         report.equal("the welcome says so", nobody.get("/").json["vendor"]["dev"], True)
