@@ -110,12 +110,14 @@ impl Call<'_> {
 
     /// A request as CouchDB describes it, without parameters.
     fn request(&self, doc: &Value) -> Value {
+        // Update functions are not called for GET.
+        let is_update = self.path[0] == "updates";
         let admin = json!({"db": self.database, "name": "admin", "roles": ["_admin"]});
         json!({
             "info": {"db_name": self.database},
             "id": doc["_id"],
             "uuid": "0".repeat(32),
-            "method": "GET",
+            "method": if is_update { "POST" } else { "GET" },
             "requested_path": [self.database],
             "path": [self.database],
             "raw_path": format!("/{}", self.database),
