@@ -44,7 +44,7 @@ SOAK_stores = answer_memory attachments auto_purge backups crash_recovery damage
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
   function_overload hostile_functions query_languages node_query_server number_precision worker_confinement
 SOAK_http = api_behaviour authentication authentication_security authorisation client_compatibility client_disconnects connection_limits cors_and_setup couchdb_suites \
-  design_functions dev_mode function_preview function_security http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
+  design_functions design_overload dev_mode function_preview function_security http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
 SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries documentation doctor example_files manual_examples \
   metrics migration packages profiles prose_lint top traces web_interface

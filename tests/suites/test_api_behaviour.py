@@ -280,7 +280,7 @@ SCENARIOS = [
         "",
         DOCS,
         [
-            (f"GET /{{db}}/_design/v/_view/plain?limit={2**63}", None, 400, parse_error(f"Limit is too large, must not exceed {2**63 - 1}")),
+            (f"GET /{{db}}/_design/v/_view/plain?limit={2**59}", None, 400, parse_error(f"Limit is too large, must not exceed {2**59 - 1}")),
             ("PUT /{db}/_design/w", {"lists": {"ids": LIST_OF_IDS}}, 201, None),
             ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
             ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
@@ -291,7 +291,7 @@ SCENARIOS = [
             ),
             ("GET /{db}/_all_docs", None, 200, ids("_design/v", "_design/w")),
             ("GET /{db}/_all_docs?limit=1", None, 200, ids("_design/v")),
-            (f"GET /{{db}}/_all_docs?limit={2**63 - 1}", None, 200, ids("_design/v", "_design/w")),
+            (f"GET /{{db}}/_all_docs?limit={2**59 - 1}", None, 200, ids("_design/v", "_design/w")),
             ("POST /{db}/_all_docs", {"keys": ["d1", "d2", "d3"]}, 200, ids("d1", "d2")),
             ("POST /{db}/_all_docs", {"limit": 3}, 400, parse_error("Limit is too large, must not exceed 2")),
             ("POST /{db}/_all_docs/queries", {"queries": [{}]}, 200, first_of_queries(ids("_design/v", "_design/w"))),

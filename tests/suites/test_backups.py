@@ -390,7 +390,7 @@ def test_refused(ctx):
         copied = settee(ctx, "backup", with_admin(server), ctx.root / "plain")
         report.check("a directory that is not there becomes one copy", copied.returncode == 0 and (ctx.root / "plain/CURRENT").is_file(), copied)
     chosen = settee(ctx, "restore", ctx.root / "plain", ctx.root / "x", "--name", "y")
-    report.check("of which none is chosen", chosen.returncode == 2 and "one copy" in chosen.stderr, chosen)
+    report.check("of which none is chosen", chosen.returncode == 2 and "a plain copy" in chosen.stderr, chosen)
     for words in (
         ["backup", "prune", target],
         ["restore", target, ctx.root / "x", "--at", "yesterday"],

@@ -111,8 +111,8 @@ def test_options_that_make_no_sense(ctx):
     for arguments, status, said in (
         (("mix", "--mix", "read=1,write=2"), 2, 'no operation "write"'),
         (("mix", "--mix", "absent-file"), 2, "no preset"),
-        (("faults_kill", "--sweep", "connections=1,2"), 1, "--sweep means nothing"),
-        (("faults_kill", "--rate", "10"), 1, "--rate means nothing"),
+        (("faults_kill", "--sweep", "connections=1,2"), 1, "--sweep does not apply"),
+        (("faults_kill", "--rate", "10"), 1, "--rate does not apply"),
         (("--peer", "http://127.0.0.1:1"), 1, "only postgres://, redis:// and fts5://"),
         (("--peer", "redis://127.0.0.1:1"), 1, "127.0.0.1:1"),
         (("replay", "/absent", "--url", "http://127.0.0.1:1"), 1, "/absent"),

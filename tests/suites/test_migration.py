@@ -434,7 +434,7 @@ def test_refusals(ctx):
             ("a URL that is none", [f"ftp://admin:{SECRET}@x", *to], 2, ["http"]),
             ("no target", [url(source)], 2, ["--to"]),
             ("two targets", [url(source), *to, "--data", ctx.root / "x"], 2, ["--data"]),
-            ("a page that is no CouchDB", [f"{url(source)}/_up", *to], 1, ["no CouchDB"]),
+            ("a page that is no CouchDB", [f"{url(source)}/_up", *to], 1, ["not a CouchDB"]),
         ]:
             done = migrate(ctx, *arguments)
             report.check(
