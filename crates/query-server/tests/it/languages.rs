@@ -59,49 +59,38 @@ const BODIES: [&str; 9] = [
 fn all_languages_map_the_same_documents_to_the_same_rows() {
     let pools = pools();
     let control = r#""\"\\\n\t\u0001/""#;
-    let expected = |language: &str| {
-        vec![
-            row(0, 0, "\"plain\"", "1"),
-            row(1, 0, "null", "null"),
-            row(1, 1, "null", "0"),
-            row(1, 1, "true", "1"),
-            row(1, 1, "false", "2"),
-            row(1, 1, "0", "3"),
-            row(1, 1, "-1", "4"),
-            row(1, 1, "1.5", "5"),
-            row(1, 1, "-2.25", "6"),
-            // The text of the document, which has the form of Erlang, comes back from Erlang itself only.
-            row(
-                1,
-                1,
-                if language == "erlang" {
-                    "1.0e-7"
-                } else {
-                    "1e-7"
-                },
-                "7",
-            ),
-            row(1, 1, "123456789012", "8"),
-            row(
-                2,
-                0,
-                &format!(r#"["é","😀",{control},"</script>"]"#),
-                "\"\u{2028}\"",
-            ),
-            row(3, 0, "{}", "[]"),
-            row(4, 0, r#"{"a":{"b":[{"c":[[],{}]}]}}"#, r#"{"é":"ü","":0}"#),
-            row(6, 0, "[[[[[[[[[[1]]]]]]]]]]", "null"),
-            row(6, 1, "\"a\"", "0"),
-            row(6, 1, "\"b\"", "1"),
-            row(6, 1, "\"c\"", "2"),
-            row(7, 0, "\"\"", "\"\""),
-            row(8, 0, "9007199254740991", "0.1"),
-        ]
-    };
+    let expected: Vec<Row> = vec![
+        row(0, 0, "\"plain\"", "1"),
+        row(1, 0, "null", "null"),
+        row(1, 1, "null", "0"),
+        row(1, 1, "true", "1"),
+        row(1, 1, "false", "2"),
+        row(1, 1, "0", "3"),
+        row(1, 1, "-1", "4"),
+        row(1, 1, "1.5", "5"),
+        row(1, 1, "-2.25", "6"),
+        // As CouchDB writes it, in all languages.
+        row(1, 1, "1.0e-7", "7"),
+        row(1, 1, "123456789012", "8"),
+        row(
+            2,
+            0,
+            &format!(r#"["é","😀",{control},"</script>"]"#),
+            "\"\u{2028}\"",
+        ),
+        row(3, 0, "{}", "[]"),
+        row(4, 0, r#"{"a":{"b":[{"c":[[],{}]}]}}"#, r#"{"é":"ü","":0}"#),
+        row(6, 0, "[[[[[[[[[[1]]]]]]]]]]", "null"),
+        row(6, 1, "\"a\"", "0"),
+        row(6, 1, "\"b\"", "1"),
+        row(6, 1, "\"c\"", "2"),
+        row(7, 0, "\"\"", "\"\""),
+        row(8, 0, "9007199254740991", "0.1"),
+    ];
     for language in LANGUAGES {
         assert_eq!(
             map(&pools, &group(language, &maps(language)), &BODIES),
-            Ok(expected(language)),
+            Ok(expected.clone()),
             "{language}"
         );
     }
