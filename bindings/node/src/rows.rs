@@ -75,7 +75,7 @@ impl Rows {
 #[napi]
 pub struct Feed {
     feed: Arc<Mutex<embedded::Feed>>,
-    /// The same feed, for calls that do not wait for a turn.
+    /// A second handle of the feed, for calls that need no lock.
     shared: embedded::Feed,
 }
 

@@ -62,7 +62,7 @@ fn texts<'py>(py: Python<'py>, batch: &embedded::Batch) -> PyResult<Bound<'py, P
 #[pyclass(frozen, module = "settee._settee")]
 pub struct Feed {
     feed: Mutex<embedded::Feed>,
-    /// The same feed, for calls that do not wait for a turn.
+    /// A second handle of the feed, for calls that need no lock.
     shared: embedded::Feed,
 }
 

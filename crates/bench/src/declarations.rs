@@ -1,7 +1,7 @@
 //! Large nested documents of the published view benchmark's shape: declarations of about 16 KB.
 //!
 //! Every document is generated from its number and a fixed seed, so that all servers and runs have
-//! the same ones. All texts are made of syllables; amounts are whole numbers so small that sums
+//! the same ones. Texts consist of random syllables. Amounts are small integers, so that sums
 //! over all documents are exact in a double.
 
 use std::io::Write as _;

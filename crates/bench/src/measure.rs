@@ -16,7 +16,7 @@ const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
 
 /// Length of a turn of a round with two interleaved servers. The rate of one turn differs from the
 /// next one's by some 10 % (100 ms, two cores), almost independently of the previous turn: the sum
-/// of many turns is steadier than that of few. The cause is not known.
+/// of many turns varies less than the sum of a few. The cause is unknown.
 const TURN: Duration = Duration::from_millis(50);
 
 /// The lengths of the turns of a round, in their order.

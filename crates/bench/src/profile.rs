@@ -51,7 +51,6 @@ pub(crate) fn seconds(length: Duration) -> u64 {
 
 /// Requests a flame graph of the next seconds from a server. Returns an error text if the server
 /// has no profiler.
-/// none.
 pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result<Flame, String> {
     let path = format!("/_settee/profile?seconds={seconds}&format=svg");
     let label = &system.target.label;

@@ -150,7 +150,7 @@ pub(crate) enum Check {
 pub(crate) type Requests = Box<dyn FnMut(&mut Vec<u8>) -> Option<u64>>;
 
 /// Clients that each send a request after the reply to the previous one; or, when its target
-/// has a [`Pace`] with a rate and the loop is timed, when the next one is due. Latency counts from
+/// has a [`Pace`] with a rate and the loop is timed, at the time that the rate sets. Latency counts from
 /// when a request was due, so that the wait behind a slow one is included.
 pub(crate) struct ClosedLoop {
     pub(crate) target: Rc<Target>,

@@ -6,7 +6,7 @@
 
 An id is the prefix and 32 hexadecimal digits. Each is greater than all ids of its kind and prefix that this process made before,
 whichever thread asked, so documents are in the order in which they were made, and neighbours share most digits, which keeps them
-small on disk. Ids of different processes differ; a forked process starts anew.
+small on disk. Ids of different processes differ; a forked process starts a new sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 //! PostgreSQL, Redis and SQLite in comparison with the server, for the rows where they do the same
 //! work: the group `peers`.
 //!
-//! The same documents under the same ids, the same client process and number of connections, in
+//! Both get the same documents and ids from one client process, over the same number of connections, in
 //! interleaved rounds. Responses are compared before anything is measured. A peer's settings for
 //! durability are read and shown.
 
