@@ -9,20 +9,20 @@ Debian's packages when it is missing; Kafka itself is fetched once, into $SETTEE
 
 import argparse
 import concurrent.futures
-import contextlib
 import ctypes
+import fcntl
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import socketserver
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from ports import free_ports
 
 KAFKA = "4.1.0"
 LOGGER = "1.7.36"
@@ -73,8 +73,17 @@ def ensure_kafka():
     home = cache() / "kafka" / KAFKA
     if home.is_dir():
         return home
-    ensure_packages()
     home.parent.mkdir(parents=True, exist_ok=True)
+    # Two runs of Maven at the same time damage its repository.
+    with open(home.parent / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            ensure_packages()
+            fetch(home)
+    return home
+
+
+def fetch(home):
     with tempfile.TemporaryDirectory(dir=home.parent) as work:
         print(f"brokers: fetching Kafka {KAFKA} into {home}, once for this machine (54 MB)", file=sys.stderr, flush=True)
         pathlib.Path(work, "pom.xml").write_text(POM, encoding="utf-8")
@@ -85,21 +94,8 @@ def ensure_kafka():
             stdout=sys.stderr,
             check=True,
         )
-        # Renamed last, so that an interrupted run leaves nothing that looks finished; another run may have been first.
-        with contextlib.suppress(OSError):
-            os.rename(pathlib.Path(work, "jars"), home)
-    return home
-
-
-def free_ports(count):
-    """Below those that the system gives to connections, which could take one while its server is being started again."""
-    ports = []
-    for port in random.sample(range(10000, 32000), 2000):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise RuntimeError(f"no {count} free ports")
+        # Renamed last, so that an interrupted run leaves nothing that looks finished.
+        os.rename(pathlib.Path(work, "jars"), home)
 
 
 def java(main, *arguments, options=()):

@@ -26,7 +26,7 @@ READ_ELSEWHERE = {
     r"default\.ini": ["config"],
     r"web/dist/.*": ["web"],
     r"tests/vectors/.*": ["document", "index", "mango"],
-    r"docs/src/operations/doctor\.md": ["http-api"],
+    r"docs/src/operations/doctor\.md": ["doctor"],
     r"crates/bench/tests/it/fake/.*": ["load"],
     r"crates/projection/src/tests/.*": ["functions"],
 }

@@ -21,9 +21,8 @@ import time
 import urllib.error
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
 import brokers as kafka
+from ports import free_ports
 
 READY = "Settee is listening on "
 READY_TIMEOUT_S = 60
@@ -68,7 +67,7 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.binary, self.admin, self.slots, self.options = str(binary), admin, slots, list(options)
         self.brokers = self.make_brokers(brokers, broker_port)
-        self.nodes = {number: self.make_node(number, *(ports or free_ports)(number)) for number in range(1, nodes + 1)}
+        self.nodes = {number: self.make_node(number, *(ports(number) if ports else free_ports(2))) for number in range(1, nodes + 1)}
 
     def make_brokers(self, count, first_port):
         return kafka.Brokers(count, self.directory / "kafka", first_port)
@@ -111,15 +110,20 @@ class Cluster:
                 node.wait_until_ready()
         self.wait_until_whole()
 
+    def join_options(self, _):
+        return []
+
     def join(self, node):
         """Makes a folder a member's, with a token from the first node."""
         # A token names the members that there are; at its very first start a node is none yet.
         self.wait_until_whole([1])
         token = self.command("token", self.url_of(1)).strip()
-        arguments = ["join", "--data", node.folder, "--token", token, "--name", f"node{node.number}", "--address", node.address]
+        arguments = ["join", "--data", node.folder, "--token", token, "--name", f"node{node.number}"]
+        arguments += ["--address", node.address, *self.join_options(node)]
         deadline = time.monotonic() + WHOLE_TIMEOUT_S
+        environment = self.environment_of(node)
         # The member that was asked may be too new itself.
-        while (done := self.try_command(*arguments)).returncode and "503" in done.stderr and time.monotonic() < deadline:
+        while (done := self.try_command(*arguments, env=environment)).returncode and "503" in done.stderr and time.monotonic() < deadline:
             time.sleep(0.2)
         if done.returncode:
             raise RuntimeError(f"node {node.number} cannot join: {done.stderr}")
@@ -138,6 +142,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=self.environment_of(node),
                 start_new_session=True,
                 preexec_fn=kafka.die_with_parent,
             ).result()
@@ -145,6 +150,10 @@ class Cluster:
 
     def options_of(self, _node):
         return self.options
+
+    def environment_of(self, _node):
+        """The variables of its process; None for those of this one."""
+        return None
 
     def take_admin(self):
         """The password that the first start made is kept in a file of the cluster's."""
@@ -169,9 +178,9 @@ class Cluster:
             raise RuntimeError(f"settee cluster {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def try_command(self, *arguments):
+    def try_command(self, *arguments, env=None):
         command = [self.binary, "cluster", *map(str, arguments)]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, env=env)
 
     def status(self, number):
         """GET /_settee/cluster of a node; None when it does not answer."""
@@ -241,10 +250,6 @@ class Cluster:
     def stop(self):
         self.stop_nodes()
         self.brokers.stop()
-
-
-def free_ports(_number):
-    return kafka.free_ports(2)
 
 
 def fixed_ports(number):

@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, TypeScript, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
+#                             of other languages: Erlang, and Python's couchpy; Elixir, for its package; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, TypeScript, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
 #                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;
 #                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
 #   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
@@ -75,6 +75,7 @@ missing_packages() {
   has_command npm || echo npm
   has_command chromium || echo chromium
   has_command erl || echo erlang-base
+  has_command elixir || echo elixir
   has_command go || echo golang-go
   has_command java || echo default-jre-headless
   has_command mvn || echo maven

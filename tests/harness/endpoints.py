@@ -186,6 +186,7 @@ GET /_settee/cluster                                     admin
 POST /_settee/cluster/tokens                             admin
 DELETE /_settee/cluster/nodes/{node}                     admin
 POST /_settee/cluster/reseed                             admin
+POST /_settee/cluster/bench-network                      admin
 POST /_settee/backup                                     admin
 GET /_settee/backup                                      admin
 GET /_settee/top                                         admin

@@ -18,7 +18,7 @@ import signal
 import subprocess
 
 from harness import markdown
-from harness.ports import free_ports
+from ports import free_ports
 
 PAGE_TIMEOUT_S = 300
 ADDRESS = "127.0.0.1:5984"

@@ -1,16 +1,12 @@
 """A cluster whose nodes can be cut off from the brokers and from each other."""
 
-import os
-import sys
 import time
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 
 import brokers as kafka
 import cluster as clusters
-
 from harness.api import Api
 from harness.links import Links
+from ports import free_port, free_ports
 
 ADMIN = "admin:cluster"
 EQUAL_TIMEOUT_S = 30
@@ -37,12 +33,12 @@ class FaultyCluster(clusters.Cluster):
         super().__init__(nodes, brokers, ctx.folder(name), ctx.binary, admin=ADMIN, slots=slots, options=["--set", "log/level=info"])
 
     def make_brokers(self, count, first_port):
-        doors = kafka.free_ports(count) if self.has_links else None
+        doors = free_ports(count) if self.has_links else None
         return kafka.Brokers(count, self.directory / "kafka", first_port, doors)
 
     def make_node(self, number, http_port, peer_port):
         node = super().make_node(number, http_port, peer_port)
-        node.door = kafka.free_ports(1)[0] if self.has_links else None
+        node.door = free_port() if self.has_links else None
         return node
 
     @property
@@ -53,6 +49,9 @@ class FaultyCluster(clusters.Cluster):
         # Without links a node listens at its door itself.
         listens = node.peer_port if self.links or not node.door else node.door
         return [*self.options, "--set", f"cluster/node_address=127.0.0.1:{listens}"]
+
+    def join_options(self, node):
+        return ["--listen", f"127.0.0.1:{node.peer_port}"] if self.links else []
 
     def start_nodes(self):
         if self.has_links and not self.links:

@@ -14,6 +14,8 @@ PAUSE_S = 0.004
 PAUSE_AFTER_FAILURE_S = 0.05
 # Once everything runs again, a node may need a moment before it reads.
 READ_AGAIN_TIMEOUT_S = 15
+# How old what a node knows of a user may be.
+HELD_NS = 2_000_000_000
 BULK = 10
 ATTACHMENT_BYTES = 10_000
 
@@ -82,10 +84,10 @@ class Client(threading.Thread):
         self.count += 1
         return f"{self.number}.{self.count}"
 
-    def ask(self, method, path, body=None, expected=()):
+    def ask(self, method, path, body=None, expected=(), db=None, api=None):
         """The answer; None when it is not known what became of the request, False when the server was not reached."""
         try:
-            answer = self.api.request(method, f"/{self.history.db}/{path}", body)
+            answer = (api or self.api).request(method, f"/{db or self.history.db}/{path}".rstrip("/"), body)
         except Disconnected as gone:
             self.stop_event.wait(PAUSE_AFTER_FAILURE_S)
             return False if isinstance(gone.__cause__, ConnectionRefusedError) else None
@@ -185,7 +187,50 @@ class BulkClient(Client):
         self.history.succeed(self.number)
 
 
-KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient)
+class UserClient(Client):
+    """Changes users, whose role is a register, and logs in as them: that reads it, as it was at most two seconds before."""
+
+    USERS = 2
+    PASSWORD = "secret"
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        # Users that have been seen: failed log-ins of others would lock them out.
+        self.known = set()
+
+    def turn(self):
+        name = f"{self.history.db}-user-{self.random.randrange(self.USERS)}"
+        if name not in self.known or self.random.random() < 0.2:
+            self.change(name)
+        else:
+            self.log_in(name)
+
+    def change(self, name):
+        id = f"org.couchdb.user:{name}"
+        answer = self.ask("GET", id, expected=(200, 404), db="_users")
+        if not answer:
+            return
+        new = {"_id": id, "name": name, "type": "user", "password": self.PASSWORD, "roles": [self.unique()]}
+        old = ""
+        if answer.status == 200:
+            new["_rev"], old = answer.json["_rev"], answer.json["roles"][0]
+            self.known.add(name)
+        began = time.monotonic_ns()
+        answer = self.ask("PUT", id, new, expected=(201, 409), db="_users")
+        if answer is not False:
+            outcome = {None: "maybe", 201: "done", 409: "conflict"}[answer and answer.status]
+            self.history.add(self.number, name, began, kind="update", old=old, new=new["roles"][0], outcome=outcome)
+
+    def log_in(self, name):
+        began = time.monotonic_ns() - HELD_NS
+        user = Api(self.api.url, f"{name}:{self.PASSWORD}", REQUEST_TIMEOUT_S)
+        answer = self.ask("GET", "", expected=(200,), db="_session", api=user)
+        user.close()
+        if answer:
+            self.history.add(self.number, name, began, kind="read", value=answer.json["userCtx"]["roles"][0])
+
+
+KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient)
 
 
 def start_clients(history, urls, credentials, random_source):

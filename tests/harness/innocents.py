@@ -1,8 +1,9 @@
 """Calls of harmless functions while other functions overload the server.
 
-The time limit of functions is one of the clock. On a busy machine it ends harmless functions too.
-Their calls are repeated, and counted. The share of these is compared with a control: a process that
-computes for a moment again and again, and counts how often that takes longer than the limit.
+The time limit of functions is one of the processor, but a call that takes ten times as long is ended
+anyway: on a busy machine also a harmless one. Their calls are repeated, and counted. The share of these
+is compared with a control: a process that computes for a moment again and again, and counts how often
+that takes longer than the limit.
 """
 
 import subprocess

@@ -11,8 +11,8 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from harness.ports import free_ports
 from harness.server import end, track, wait_until
+from ports import free_ports
 
 START_S = 60
 KEY, SECRET = "settee-tests", "a-secret-of-the-tests"

@@ -9,7 +9,7 @@ import time
 from harness import leaves
 from harness import server as servers
 from harness.api import Api, Disconnected
-from harness.ports import free_port
+from ports import free_port
 
 CALL_TIMEOUT_S = 120
 READY_TIMEOUT_S = 60

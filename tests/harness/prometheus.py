@@ -3,13 +3,13 @@
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
 
 from harness.server import end, track, wait_until
+from ports import free_port
 
 SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -83,9 +83,7 @@ class Prometheus:
 
     def _start(self, ctx, folder):
         log_path = folder / "log"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         command = [
             tool(ctx, "prometheus"),
             f"--config.file={folder}/prometheus.yml",

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 from harness.server import end, track, wait_until
+from ports import free_port
 
 READY_S = 20
 # A server that a busy machine holds up is not down.
@@ -59,9 +60,7 @@ class Proxy:
         self.kind, self.form, self.certificate = kind, form, certificate
         self.host, self.prefix = HOSTS[form], PREFIXES[form]
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=ctx.root))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.root = pathlib.Path(ctx.cache) / "proxies"
         text = (ctx.checkout / "examples" / "proxies" / FILES[kind, form]).read_text()
         self.config = self.folder / "config"

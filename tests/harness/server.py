@@ -12,7 +12,7 @@ import time
 import weakref
 
 from harness.api import Api
-from harness.ports import free_port
+from ports import free_port
 
 READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60

@@ -332,6 +332,9 @@ SCENARIOS = [
             ("GET /{db}/_partition/a/a:0", None, 404, bad("not_found", "missing")),
             ("HEAD /{db}/_partition/a", None, 200, None),
             ("POST /{db}/_partition/_a", {}, 400, bad("illegal_partition", "Partition must not start with an underscore")),
+            # CouchDB skips the empty name too.
+            ("GET /{db}/_partition//_design/d/_view/v", None, 400, bad("illegal_partition", "Partition must not start with an underscore")),
+            ("GET /{db}/_partition/a/b/c", None, 404, {"error": "not_found"}),
             ("PUT /{db}/_design/g", {"options": {"partitioned": False}, **VIEWS}, 201, None),
             ("GET /{db}/_partition/a/_design/g/_view/plain", None, 400, parse_error("`partition` parameter is not supported in this design doc")),
         ],

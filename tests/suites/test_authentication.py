@@ -148,9 +148,19 @@ def test_sessions(ctx):
         "POST", "/_session?next=/_up", b"username=anna&password=secret", {"Content-Type": "application/x-www-form-urlencoded"}
     )
     check("a form is led on", (form.status, form.headers["Location"]), (302, server.url + "/_up"))
-    for target in ("//evil.example", "http://evil.example", "/\\evil.example", "javascript:x"):
+    own = server.url + "//evil.example"
+    refused = ("http://evil.example", "evil", "javascript:x", "")
+    for target, wanted in {
+        "//evil.example": (302, own),
+        "/\\evil.example": (200, None),
+        "/a%0d%0aX:1": (200, None),
+        **dict.fromkeys(refused, (400, None)),
+    }.items():
         answer = Api(server.url, None).request("POST", f"/_session?next={target}", {"name": "anna", "password": "secret"})
-        check(f"but never to {target}", (answer.status, answer.headers["Location"]), (200, None))
+        check(f"but never to another server: {target}", (answer.status, answer.headers["Location"]), wanted)
+    for method, path in (("GET", "/_duck"), ("GET", "/_duck/_all_docs")):
+        answers = [Api(server.url, None).request(method, path), Api(server.url, "anna:secret").request(method, path)]
+        check(f"{method} {path} is for server admins", [answer.status for answer in answers], [401, 401])
     both = Api(server.url, None).post("/_session", {"name": "anna", "username": "bob", "password": "x"})
     check("two names are one too many", (both.status, both.json["reason"]), (400, "request body contains different usernames"))
     check("?basic=true asks for a login", Api(server.url, None).get("/_session?basic=true").status, 401)

@@ -1,9 +1,11 @@
 """Doors that must stay closed: lock-outs turned on others, names told by the clock, cookies and tokens that are no good, and
 replications that look around in the network of the server."""
 
+import hashlib
 import http.server
 import json
 import math
+import pathlib
 import socket
 import threading
 import time
@@ -629,5 +631,49 @@ def test_sessions_end(ctx):
             for more, how in (({}, {}), ({"_rev": "1-a"}, {"new_edits": False}))
         ]
         check(f"no way leads to {roles}", done, ["forbidden"] * 2)
+    api.close()
+    server.stop()
+
+
+def growth_mb(server, work):
+    """How much the peak of the server's memory grows."""
+    pathlib.Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="ascii")
+    before = server.rss_mb()
+    work()
+    return server.peak_rss_mb() - before
+
+
+def test_long_accounts_cost_little(ctx):
+    """Users who sign up write their own accounts, which are read before the password is checked: only the members that logins need are parsed."""
+    # Rules of `_users` are in JavaScript too.
+    server, api = start(ctx, "long-accounts", options=("--set", "functions/memory_limit_bytes=1000000000"))
+    check = ctx.report.equal
+    # As a tree of values it would take a hundred times its text.
+    filler = [[0]] * 1_000_000
+    account = {"name": "anna", "password": "secret", "type": "user", "roles": ["r"], "filler": filler}
+    api.expect(201, "PUT", "/db")
+    # Threads and buffers are there from now on.
+    api.expect(201, "PUT", "/db/first", {"filler": filler})
+    api.expect(200, "GET", "/db/first")
+    ordinary = growth_mb(server, lambda: (api.expect(201, "PUT", "/db/second", {"filler": filler}), api.expect(200, "GET", "/db/second")))
+    written = growth_mb(server, lambda: api.expect(201, "PUT", "/_users/org.couchdb.user:anna", account))
+    anna = lambda password: Api(server.url, None).post("/_session", {"name": "anna", "password": password}).status
+    statuses = []
+    logged_in = growth_mb(server, lambda: statuses.extend([anna("wrong"), anna("secret"), anna("wrong")]))
+    check("logins with it work", statuses, [401, 200, 401])
+    check("with its roles", who(server, "anna:secret"), ("anna", ["r"]))
+    bound = 3 * ordinary + 48
+    ctx.report.note(f"{ordinary:.0f} MB more for an ordinary document, {written:.0f} to write the account, {logged_in:.0f} for three logins")
+    ctx.report.check("writing it takes what another document takes", written <= bound, f"{written} > {bound}")
+    ctx.report.check("and so do logins", logged_in <= bound, f"{logged_in} > {bound}")
+    for name, salt, status in (("bob", "s", 200), ("dora", "s" * 1_000_000, 401)):
+        key = hashlib.pbkdf2_hmac("sha256", b"secret", salt.encode(), 10).hex()
+        hashed = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "iterations": 10, "derived_key": key, "salt": salt}
+        api.expect(201, "PUT", f"/_users/org.couchdb.user:{name}", {"name": name, "type": "user", "roles": [], **hashed})
+        answer = Api(server.url, None).post("/_session", {"name": name, "password": "secret"})
+        check(f"a login with a salt of {len(salt)} bytes", answer.status, status)
+    long = {"name": "carl", "password": "p" * 1_000_000, "type": "user", "roles": []}
+    refused = api.put("/_users/org.couchdb.user:carl", long)
+    check("a password that is too long is not stored", (refused.status, api.get("/_users/org.couchdb.user:carl").status), (403, 404))
     api.close()
     server.stop()

@@ -173,7 +173,7 @@ def test_ordinary_functions_are_not_named(ctx):
         ctx.report.equal("nothing to change", (done.returncode, done.stderr), (NOTHING, ""))
         last = done.stdout.splitlines()[-1]
         # With the module that a view requires.
-        ctx.report.check("numbers", last.startswith("16 functions of 1 design documents in 1 databases, run with 30 documents: nothing"), done.stdout)
+        ctx.report.check("numbers", last.startswith("16 functions of 1 design document in 1 database, run with 30 documents: nothing"), done.stdout)
         ctx.report.check("a function that threw for some is a note", "views/some/map: it threw for 15 of 30 documents" in done.stdout, done.stdout)
 
 
@@ -225,8 +225,9 @@ def test_what_cannot_be_checked_is_said(ctx):
         missing = check(ctx, server.url + "/none")
         ctx.report.equal("a database that does not exist", (missing.returncode, "404" in missing.stderr), (NOT_RUN, True))
         ctx.report.check("no password is said", "se%25cret" not in missing.stderr and "se%cret" not in missing.stderr, missing.stderr)
-    for url in (f"http://127.0.0.1:{closed_port()}", "ftp://x", "http://127.0.0.1:1/a/b/c"):
-        ctx.report.equal(f"{url} cannot be checked", check(ctx, url).returncode, NOT_RUN)
+    with closed_port() as closed:
+        for url in (f"http://127.0.0.1:{closed}", "ftp://x", "http://127.0.0.1:1/a/b/c"):
+            ctx.report.equal(f"{url} cannot be checked", check(ctx, url).returncode, NOT_RUN)
 
 
 def test_a_running_settee_is_checked_and_the_order_of_members_is_seen(ctx):

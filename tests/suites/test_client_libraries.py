@@ -1,5 +1,5 @@
-"""Real clients over real sockets: nano, PouchDB, the Cloudant SDK and couchbackup in Node; couchdb, couchdb3, aiocouch and the
-Cloudant SDK in Python; curl.
+"""Real clients over real sockets: nano, PouchDB, the Cloudant SDK and couchbackup in Node; couchdb, couchdb3, aiocouch,
+cloudant and the Cloudant SDK in Python; curl.
 
 Every client script prints `ok NAME` or `not ok NAME: detail` for each thing that it tries, and `done`.
 Their packages are installed into the machine's cache, once per version of the lists beside the scripts.
@@ -39,6 +39,7 @@ NEED_NEW_NODE = ("nano", "cloudant (Node)", "couchbackup")
 PYTHON = {
     "couchdb": "with_couchdb.py",
     "couchdb3": "with_couchdb3.py",
+    "cloudant": "with_cloudant.py",
     "ibmcloudant (Python)": "with_ibmcloudant.py",
     "aiocouch": "with_aiocouch.py",
 }

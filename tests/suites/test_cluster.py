@@ -13,8 +13,9 @@ import time
 import pytest
 
 from harness.api import Disconnected, json_query, quote
-from harness.faulty_cluster import ADMIN, FaultyCluster, clusters
+from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.server import wait_until
+from ports import free_port, free_ports
 
 pytestmark = pytest.mark.on_disk
 
@@ -23,6 +24,9 @@ REFUSAL_TIMEOUT_S = 60
 SEEN_TIMEOUT_S = 20
 RACES = 20
 SHARED_TURNS = 10
+JOBS = 12
+# A node waits before it runs what another one ran.
+SPREAD_TIMEOUT_S = 60
 DESIGN = {
     "_id": "_design/d",
     "views": {"by_n": {"map": "function (doc) { if (doc.n) emit(doc.n, 1); }", "reduce": "_sum"}},
@@ -103,13 +107,13 @@ def refused_starts(ctx, cluster):
     refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
-    cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{clusters.free_ports(8)[1]}")
+    cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{free_port()}")
     return start_without_brokers(cluster, data.with_name("waits"))
 
 
 def start_without_brokers(cluster, data):
     """They may come up after the node does."""
-    node = cluster.make_node(8, *clusters.free_ports(8))
+    node = cluster.make_node(8, *free_ports(2))
     node.folder = data
     cluster.start_process(node, log="kafka://127.0.0.1:1")
     return node
@@ -243,6 +247,124 @@ def test_other_writes(suite, nodes):
         nodes.everywhere(f"_purged_infos_limit of node {i}", "/other/_purged_infos_limit", 500 + i)
 
 
+def test_replication_documents(suite, nodes):
+    """Each job runs on one node, all show it, and another node continues those of a node that is gone."""
+    cluster, report = nodes.cluster, suite.report
+    nodes.database("jobs")
+    jobs = [f"job-{i}" for i in range(JOBS)]
+    url = cluster.nodes[1].url.replace("//", f"//{ADMIN}@")
+    body = {"source": f"{url}/jobs", "create_target": True, "continuous": True}
+    for i, job in enumerate(jobs):
+        nodes[i % 3 + 1].expect(201, "PUT", f"/_replicator/{job}", {**body, "target": f"{url}/{job}"})
+
+    def shown(api):
+        docs = api.expect(200, "GET", "/_scheduler/docs")["docs"]
+        return {doc["doc_id"]: doc["node"] for doc in docs if doc["state"] == "running"}
+
+    def run(numbers):
+        running = wait_until(lambda: all(len(shown(nodes[number])) == JOBS for number in numbers), SPREAD_TIMEOUT_S, 0.3)
+        report.check("all jobs run", running, [nodes[number].get("/_scheduler/docs") for number in numbers])
+        views = [shown(nodes[number]) for number in numbers]
+        report.check("all nodes show the same", all(view == views[0] for view in views), views)
+        return views[0]
+
+    before = run(nodes)
+    names = {number: nodes[number].expect(200, "GET", "/_node/_local")["name"] for number in nodes}
+    report.equal("every node runs some", set(before.values()), set(names.values()))
+    rows = [api.expect(200, "GET", "/_scheduler/jobs")["jobs"] for api in nodes.apis.values()]
+    report.equal("_scheduler/jobs has each once", [sorted(row["doc_id"] for row in listed) for listed in rows], [sorted(jobs)] * 3)
+
+    def tasks(api):
+        return sorted(task["doc_id"] for task in api.expect(200, "GET", "/_active_tasks") if task["type"] == "replication")
+
+    # Those that know where they start.
+    listed = wait_until(lambda: all(tasks(api) == sorted(jobs) for api in nodes.apis.values()), SEEN_TIMEOUT_S, 0.2)
+    report.check("_active_tasks too", listed, [tasks(api) for api in nodes.apis.values()])
+    found = [api.get(f"/_scheduler/jobs/{quote(rows[0][0]['id'])}").json["doc_id"] for api in nodes.apis.values()]
+    report.equal("every node finds a job", found, [rows[0][0]["doc_id"]] * 3)
+    nodes[2].expect(201, "PUT", "/jobs/first", {})
+    report.check("what is written is copied", wait_until(lambda: all(nodes[3].get(f"/{job}/first").status == 200 for job in jobs), SEEN_TIMEOUT_S))
+    victim = 2
+    own = [job for job, node in before.items() if node == names[victim]]
+    began = time.monotonic()
+    cluster.kill(victim)
+    try:
+        left = [number for number in nodes if number != victim]
+        after = run(left)
+        report.note(f"{len(own)} jobs of a dead node run elsewhere after {time.monotonic() - began:.1f} s")
+        report.check("none is the dead node's", names[victim] not in after.values(), after)
+        report.equal(
+            "the others' stay where they are",
+            {job: after[job] for job in jobs if job not in own},
+            {job: before[job] for job in jobs if job not in own},
+        )
+        nodes[left[0]].expect((201, 202), "PUT", "/jobs/second", {})
+        seen = wait_until(lambda: all(nodes[left[1]].get(f"/{job}/second").status == 200 for job in jobs), SEEN_TIMEOUT_S)
+        report.check("and go on", seen)
+    finally:
+        cluster.restart(victim)
+    cluster.wait_until_whole()
+    nodes = Nodes(suite, cluster)
+    report.check("they go back", wait_until(lambda: shown(nodes[1]) == before, SPREAD_TIMEOUT_S, 0.3), (shown(nodes[1]), before))
+    nodes[2].expect(201, "PUT", "/_replicator/once", {**body, "target": f"{url}/once", "continuous": False})
+    done = wait_until(
+        lambda: {api.get("/_scheduler/docs/_replicator/once").json.get("state") for api in nodes.apis.values()} == {"completed"}, SEEN_TIMEOUT_S, 0.2
+    )
+    report.check("one that ends is completed at all nodes", done, nodes[1].get("/_replicator/once"))
+    transient = {"source": "jobs", "target": "transient", "create_target": True, "continuous": True}
+    nodes[1].expect(202, "POST", "/_replicate", transient)
+    nodes[3].expect(200, "POST", "/_replicate", {**transient, "cancel": True})
+    report.equal("a second cancel finds none", nodes[3].post("/_replicate", {**transient, "cancel": True}).status, 404)
+    for job in [*jobs, "once"]:
+        rev = nodes[1].expect(200, "GET", f"/_replicator/{job}")["_rev"]
+        nodes[1].expect(200, "DELETE", f"/_replicator/{job}?rev={rev}")
+    gone = wait_until(lambda: not any(api.expect(200, "GET", "/_scheduler/jobs")["jobs"] for api in nodes.apis.values()), SEEN_TIMEOUT_S, 0.2)
+    report.check("they end with their documents", gone)
+
+
+def test_db_updates(suite, nodes):
+    """All nodes show the events of all, in one order, also while nodes die."""
+    cluster, report = nodes.cluster, suite.report
+    since = nodes[1].expect(200, "GET", "/_db_updates?since=now")["last_seq"]
+    expected = set()
+
+    def events(api):
+        rows = api.expect(200, "GET", f"/_db_updates?since={quote(since)}")["results"]
+        return [(row["db_name"], row["type"]) for row in rows]
+
+    def act(numbers, prefix):
+        for number in numbers:
+            name = f"{prefix}-{number}"
+            nodes[number].expect((201, 202), "PUT", f"/{name}")
+            nodes[number].expect((201, 202), "PUT", f"/{name}/doc", {})
+            expected.update((name, kind) for kind in ("created", "updated"))
+            if number == numbers[0]:
+                nodes[number].expect((200, 202), "DELETE", f"/{name}")
+                expected.add((name, "deleted"))
+                # Of a database that is gone only the end is certain.
+                expected.discard((name, "updated"))
+
+    def seen_by(numbers):
+        def all_seen():
+            views = [events(nodes[number]) for number in numbers]
+            return expected <= set(views[0]) and all(view == views[0] for view in views)
+
+        report.check("all events are seen, in one order", wait_until(all_seen, SPREAD_TIMEOUT_S, 0.3), [events(nodes[number]) for number in numbers])
+
+    act(list(nodes), "event")
+    seen_by(list(nodes))
+    for victim in (2, 3):
+        cluster.kill(victim)
+        try:
+            left = [number for number in nodes if number != victim]
+            act(left, f"without-{victim}")
+            seen_by(left)
+        finally:
+            cluster.restart(victim)
+        cluster.wait_until_whole()
+        nodes = Nodes(suite, cluster)
+
+
 def test_expired_documents(suite, nodes):
     """One node deletes for all, and another one when it is gone."""
     cluster, report = nodes.cluster, suite.report
@@ -265,6 +387,8 @@ def test_expired_documents(suite, nodes):
             report.check(f"{name}-{number} expires at node {reader}", gone, nodes[reader].get(f"/expiring/{name}-{number}"))
 
     expire("first", nodes)
+    # A deletion is counted after it is seen.
+    report.check("each is counted", wait_until(lambda: sum(deleted(nodes)) >= 3), deleted(nodes))
     report.equal("each is deleted once", sum(deleted(nodes)), 3)
     first = deleted(nodes).index(max(deleted(nodes))) + 1
     others = [number for number in nodes if number != first]
@@ -272,7 +396,8 @@ def test_expired_documents(suite, nodes):
     cluster.kill(first)
     try:
         expire("second", others)
-        report.equal("by another node", sum(deleted(others)) - before, 2)
+        report.check("by another node", wait_until(lambda: sum(deleted(others)) - before >= 2), deleted(others))
+        report.equal("once", sum(deleted(others)) - before, 2)
     finally:
         cluster.restart(first)
     cluster.wait_until_whole()
@@ -554,7 +679,7 @@ def test_copied_directory(suite, nodes):
     original = cluster.nodes[2]
     nodes.database("copied")
     cluster.kill(2)
-    copy = cluster.make_node(9, *clusters.free_ports(4))
+    copy = cluster.make_node(9, *free_ports(2))
     shutil.copytree(original.folder, copy.folder)
     cluster.restart(2)
     cluster.wait_until_whole()
@@ -580,7 +705,7 @@ def test_leaving(suite, nodes):
     cluster = nodes.cluster
     nodes.database("leaving")
     rev = nodes[1].expect(201, "PUT", "/leaving/before", {})["rev"]
-    fourth = cluster.make_node(4, *clusters.free_ports(4))
+    fourth = cluster.make_node(4, *free_ports(2))
     cluster.nodes[4] = fourth
     try:
         cluster.join(fourth)

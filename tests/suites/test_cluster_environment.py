@@ -24,6 +24,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster, clusters, kafka
 from harness.old_node import greet
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
+from ports import free_ports
 
 pytestmark = pytest.mark.on_disk
 
@@ -114,7 +115,7 @@ class Days:
 
     def stranger(self, folder, cluster, kafka_address=None, slots=2):
         """A first node of some other cluster, which is started."""
-        node = self.cluster.make_node(1, *clusters.free_ports(1))
+        node = self.cluster.make_node(1, *free_ports(2))
         node.folder = self.ctx.folder("strangers") / folder
         node.log_path = node.folder.with_suffix(".log")
         self.cluster.command("init", "--data", node.folder, "--cluster", cluster, "--address", node.address, "--slots", slots)
@@ -336,7 +337,7 @@ def test_topic_of_another_cluster(suite, days):
 def test_wrong_brokers(suite, days):
     """Brokers of somebody else: at a node that is new, and at one that has been there."""
     wrong = days.other_brokers.addresses
-    fourth = days.cluster.make_node(4, *clusters.free_ports(4))
+    fourth = days.cluster.make_node(4, *free_ports(2))
     days.cluster.join(fourth)
     days.strangers.append(fourth)
     days.cluster.start_process(fourth, log=f"kafka://{wrong}")
@@ -434,7 +435,7 @@ def test_clocks_an_hour_off(suite, days):
     """One node is an hour ahead, one an hour behind."""
     if skipped_clock(suite, days):
         return
-    fifth = days.cluster.make_node(5, *clusters.free_ports(5))
+    fifth = days.cluster.make_node(5, *free_ports(2))
     token = days.cluster.command("token", days.cluster.url_of(1)).strip()
     join = ["join", "--data", fifth.folder, "--token", token, "--name", "node5", "--address", fifth.address]
     with days.clock.off_by(2 * HOUR_S):
@@ -511,7 +512,7 @@ def test_records_that_are_none(suite, days):
     odd = {
         0: (suite.random.randbytes(100), "is damaged"),
         1: (b"\1" + suite.random.randbytes(16) + rest, "another cluster"),
-        2: (b"\2" + bytes.fromhex(home["cluster"]["id"]) + rest, "update this node"),
+        2: (b"\x63" + bytes.fromhex(home["cluster"]["id"]) + rest, "update this node"),
     }
     before = days.copies()
     for slot, (record, _) in odd.items():

@@ -27,6 +27,7 @@ def test_one_node(ctx):
             write_quorums,
             joined_histories,
             known_where_edits_are_validated,
+            revisions_in_order,
             joined_after_stemming,
             joined_with_attachments,
             stubs_in_bulks,
@@ -144,6 +145,23 @@ def joined_histories(report, server, api, db):
     report.check("and goes on", edited["rev"].startswith("4-") and history(api, db, "a")[0][1:] == ["c3", "b2", "a1"], edited)
     api.expect(200, "POST", "/_replicate", {"source": db[1:], "target": db[1:] + "_copy", "create_target": True})
     report.equal("replicated, too", history(api, db + "_copy", "d")[0], ["c3", "b2", "a1"])
+
+
+def revisions_in_order(report, server, api, db):
+    """Doctrine's suite: `open_revs` lists revisions by their ids, each once."""
+    docs = [{"_id": "ordered", "_rev": f"1-{letters}", "f": letters} for letters in ("bcd", "abc", "cde")]
+    docs.append({"_id": "ordered", "_revisions": {"start": 3, "ids": ["c3", "b2", "a1"]}})
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"new_edits": False, "docs": docs})
+    read = lambda path: api.get(f"{db}/{path}", headers={"Accept": "application/json"}).json
+    shown = lambda query: [(row.get("ok") or {"_rev": row.get("missing")})["_rev"] for row in read(f"ordered?{query}")]
+    leaves = ["1-abc", "1-bcd", "1-cde", "3-c3"]
+    report.equal("all leaves in the order of their ids", shown("open_revs=all"), leaves)
+    listed = quote('["3-c3","1-cde","9-f","1-abc","1-cde"]')
+    report.equal("those of a list too", shown(f"open_revs={listed}"), ["1-abc", "1-cde", "3-c3", "9-f"])
+    later = quote('["3-c3","1-a1","1-abc"]')
+    report.equal("and with latest", shown(f"open_revs={later}&latest=true"), ["1-abc", "3-c3"])
+    missing = [row["missing"] for row in read(f"none?open_revs={listed}")]
+    report.equal("and those of a document that does not exist", missing, ["1-abc", "1-cde", "3-c3", "9-f"])
 
 
 def known_where_edits_are_validated(report, server, api, db):

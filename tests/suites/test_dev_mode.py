@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from harness.api import Api, exchange
-from harness.ports import free_port
 from harness.server import wait_until
+from ports import free_port
 
 pytestmark = pytest.mark.quick
 

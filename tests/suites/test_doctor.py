@@ -13,17 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from harness.api import ask
+from harness.api import Api, ask
 from harness.certificates import openssl
+from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
 pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
-# Faults that would need another disk, another kernel, an address that others reach, or a cluster: planted as facts in the unit tests of crates/http.
-UNIT_TESTED = {"slow-syncs", "confinement", "plain-http", "nodes", "slots", "safe-to-stop"}
+# Faults that would need another disk, another kernel, an address that others reach, or a network that lets one direction pass: planted as
+# facts in the unit tests of crates/doctor.
+UNIT_TESTED = {"slow-syncs", "confinement", "plain-http", "node-connections"}
 SEVERITIES = ["note", "warning", "error"]
+# A node that is behind is a warning after 30 s.
+FOUND_TIMEOUT_S = 120
 # It gathers for 3 s at most.
 TOOK_MS_MAX = 10_000
 # Checks that `finds` looked for in the test that runs now.
@@ -288,6 +292,46 @@ def test_data(ctx):
         ctx.report.equal("databases with long ids", set(of("long-ids")), {"long"})
 
 
+@plants("nodes", "slots", "safe-to-stop", "log", "lag")
+def test_a_cluster(ctx):
+    """A node without the log, and one that is down."""
+    cluster = FaultyCluster(ctx, "cluster", has_links=True)
+
+    def becomes(number, *wanted):
+        """The checks `id=severity` find what was planted; `id` alone finds nothing any more. Faults have consequences that others find."""
+        expected = dict(check.partition("=")[::2] for check in wanted)
+        LOOKED_FOR.update(check for check, severity in expected.items() if severity)
+        found = {}
+
+        def is_so():
+            found.clear()
+            found.update(severities(told(ctx, None, Api(cluster.nodes[number].url, ADMIN))))
+            return all(found.get(check, "") == severity for check, severity in expected.items())
+
+        ctx.report.check(f"node {number}: {wanted}", wait_until(is_so, FOUND_TIMEOUT_S, 0.2), found)
+
+    try:
+        cluster.start()
+        for number in cluster.nodes:
+            becomes(number, "nodes", "slots", "safe-to-stop", "log", "lag", "node-connections")
+        api = cluster.api(1)
+        api.expect(201, "PUT", "/db")
+        cluster.cut_from_brokers(2)
+        becomes(2, "log=error")
+        becomes(1, "log")
+        for _ in range(20):
+            api.expect(201, "POST", "/db", {})
+        becomes(2, "lag=warning")
+        cluster.heal()
+        becomes(2, "log", "lag", "slots")
+        cluster.kill(3)
+        becomes(1, "nodes=warning", "slots=warning", "safe-to-stop=note")
+        cluster.heal()
+        becomes(1, "nodes", "slots", "safe-to-stop")
+    finally:
+        cluster.stop()
+
+
 @plants("dev")
 def test_no_login(ctx):
     """A server without logins."""
@@ -412,7 +456,7 @@ def test_maps(ctx):
 def test_texts(ctx):
     """Text indexes: one that nobody uses, one that cannot be built, one that lacks documents, one that nobody updates."""
     word = lambda field: {"index": f'function (doc) {{ index("text", "{field}", doc.text); }}'}
-    with ctx.server("texts", options=["--set", "doctor/unused_index_time=0", "--set", "functions/time_limit_ms=2000"]) as server:
+    with ctx.server("texts", options=["--set", "doctor/unused_index_time=0", "--set", "functions/time_limit_ms=300"]) as server:
         api = server.api()
         fill(api, "db", 11_000)
         api.expect(201, "PUT", "/db/_design/used", {"nouveau": {"used": word("a"), "unused": word("b")}})

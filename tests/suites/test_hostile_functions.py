@@ -83,6 +83,8 @@ def hostile_views(ctx, isolation):
             answers = dict(attempt.result() for attempt in attempts)
         for name, answer in answers.items():
             judge(report, f"{label}: {name}", answer, must_fail=name in ENDLESS_MAPS or name in HOSTILE_REDUCES)
+        # The server has closed the connection of before, if the attempts took long.
+        api = server.api()
         a_new_view_is_right(ctx, api, bystander.innocents, label)
         bystander.end(report, label)
         report.check(f"{label}: the server is alive", server.alive() and api.get("/_up").status == 200)
@@ -270,6 +272,49 @@ def test_poison_documents(ctx):
         findings = api.expect(200, "GET", "/_settee/doctor")["findings"]
         found = [(f["id"], f["severity"]) for f in findings if f["subject"] == "db/_design/d"]
         ctx.report.check("the doctor warns", ("failing-maps", "warning") in found, findings)
+
+
+def test_documents_that_take_too_long(ctx):
+    """A map function that ends for all documents but some: those are left out, and counted, in every language; all others stay."""
+    settings = {"functions/time_limit_ms": 500, "couchdb/os_process_timeout": 3000, "query_servers/python": "builtin"}
+    with ctx.server(options=[part for name, value in settings.items() for part in ("--set", f"{name}={value}")]) as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        maps = {
+            "javascript": "function (doc) { while (doc.endless) {} emit(doc.n, null); }",
+            "python": "def fun(doc):\n    while doc.get('endless'):\n        pass\n    yield doc['n'], None",
+        }
+        for language, source in maps.items():
+            db = f"/{language}"
+            api.expect((201, 202), "PUT", f"{db}?q=1")
+            docs = [{"_id": f"d{n:02d}", "n": n, "endless": n in (0, 7, 8)} for n in range(40)]
+            written = api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": docs})
+            api.expect(201, "PUT", f"{db}/_design/d", {"language": language, "views": {"v": {"map": source}}})
+            keys = lambda db=db: [row["key"] for row in api.expect(200, "GET", f"{db}/_design/d/_view/v")["rows"]]
+            info = lambda db=db: api.expect(200, "GET", f"{db}/_design/d/_info")["view_index"]
+            ctx.report.equal(f"{language}: three are left out", keys(), [n for n in range(40) if n not in (0, 7, 8)])
+            ctx.report.equal(f"{language}: which _info says", info().get("num_left_out_docs"), 3)
+            findings = api.expect(200, "GET", "/_settee/doctor")["findings"]
+            found = [f["severity"] for f in findings if f["id"] == "failing-maps" and f["subject"] == f"{language}/_design/d"]
+            ctx.report.equal(f"{language}: and the doctor", found, ["warning"])
+            for n in (0, 7, 8):
+                api.expect(201, "PUT", f"{db}/d{n:02d}", {"_rev": written[n]["rev"], "n": n})
+            ctx.report.equal(f"{language}: once they are changed they are there", keys(), list(range(40)))
+            ctx.report.check(f"{language}: and _info says nothing", "num_left_out_docs" not in info(), info())
+        for language, source in maps.items():
+            db = f"/{language}-for-none"
+            api.expect((201, 202), "PUT", db)
+            written = api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"_id": f"e{n}", "n": n, "endless": True} for n in range(3)]})
+            api.expect(201, "PUT", f"{db}/_design/d", {"language": language, "views": {"v": {"map": source}}, "autoupdate": False})
+            for when in ("first", "second"):
+                answer = api.get(f"{db}/_design/d/_view/v")
+                ctx.report.check(f"{language}: a function that ends for no document fails, the {when} time", is_failure(answer), repr(answer))
+            api.expect(201, "PUT", f"{db}/e1", {"_rev": written[1]["rev"], "n": 1})
+            rows = api.expect(200, "GET", f"{db}/_design/d/_view/v")["rows"]
+            ctx.report.equal(f"{language}: once it ends for one, the view has that one", [row["id"] for row in rows], ["e1"])
+        said = lambda: "a view leaves documents out" in server.log() and '"d00"' in server.log()
+        ctx.report.check("the log names the first", wait_until(said), server.log()[-1500:])
+        counted = api.expect(200, "GET", "/_node/_local/_stats/settee/view_indexes/left_out")["value"]
+        ctx.report.equal("they are counted", counted, 12)
 
 
 def test_long_ids(ctx):

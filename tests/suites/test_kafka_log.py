@@ -3,11 +3,8 @@
 import os
 import re
 import subprocess
-import sys
 
 import pytest
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 
 import brokers as kafka
 

@@ -518,3 +518,15 @@ def test_workers_at_work(ctx):
         ctx.report.check("the setting is named", all(b"[memory] workers" in answer.raw for answer in refused), [answer.raw for answer in refused])
         ctx.report.equal("the small one goes on", answers[2].raw, b"ok")
         ctx.report.equal("and others do", api.get("/a/_design/d/_show/small").raw, b"ok")
+
+
+def test_new_ids_have_a_limit(ctx):
+    """However many ids the setting allows in one request, they fit into memory."""
+    with ctx.server(options=["--set", "uuids/max_count=1000000000000"]) as server:
+        api = server.api()
+        for count in (100_001, 10**12, 2**64 - 1):
+            answer = api.get(f"/_uuids?count={count}")
+            ctx.report.equal(f"{count} ids are refused", (answer.status, answer.json["reason"]), (400, "count parameter too large"))
+        ids = api.expect(200, "GET", "/_uuids?count=100000")["uuids"]
+        ctx.report.equal("as many as are allowed are different", len(set(ids)), 100_000)
+        api.close()

@@ -20,7 +20,7 @@ import pytest
 from harness import machine
 from harness import server as servers
 from harness.api import Api
-from harness.ports import free_port
+from ports import free_port
 
 pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 

@@ -4,6 +4,7 @@ path too, what does not wait in them, and what clients see of a server that is g
 import functools
 import hashlib
 import http.client
+import http.server
 import json
 import re
 import socket
@@ -346,6 +347,65 @@ def test_two_nodes(ctx, authority, certificate):
             report.check(of(proxy, f"{name} is asked again when it is back"), back)
     for each in (*proxies, *servers.values()):
         each.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lost_responses(ctx, kind, authority, certificate):
+    """A node that breaks off before it answers, or does not answer in time, is an error that clients understand: HTML ends a
+    replication of PouchDB."""
+    with Unreliable() as unreliable:
+        for form in (WHOLE, BELOW):
+            proxy = Proxy(ctx, kind, form, certificate, [unreliable.port])
+            # An hour in the files.
+            text = proxy.config.read_text()
+            proxy.config.write_text(re.sub(r"(timeout server |proxy_read_timeout )1h", r"\g<1>2s", text))
+            with proxy:
+                up = wait_until(lambda proxy=proxy: Through(proxy, authority).get("/_up").status == 200, GONE_S)
+                ctx.report.check(of(proxy, "the node is used"), up)
+                # Caddy waits for as long as it takes.
+                for path in ("/breaks-off", "/hangs") if kind != "caddy" else ("/breaks-off",):
+                    answer = Through(proxy, authority).get(path)
+                    told = answer.status in (502, 503, 504) and answer.is_error_shape and "json" in answer.headers["Content-Type"]
+                    ctx.report.check(of(proxy, f"{path} is a clear error"), told, f"{answer!r} {answer.headers}")
+
+
+class Unreliable:
+    """A server that answers `/_up` alone."""
+
+    def __init__(self):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                if self.path.endswith("/_up"):
+                    self.send_response(200)
+                    self.send_header("Content-Length", "2")
+                    self.end_headers()
+                    self.wfile.write(b"{}")
+                    return
+                if self.path.endswith("/hangs"):
+                    outer.ending.wait()
+                self.close_connection = True
+
+            def log_message(self, *_):
+                pass
+
+        self.ending = threading.Event()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ending.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
 
 def asked(proxy, authority):

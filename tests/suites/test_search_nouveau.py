@@ -107,8 +107,8 @@ def server_text(server):
 
 
 def test_bad_documents(ctx):
-    """A function that throws costs its document; one that never ends costs the update, and says so."""
-    with ctx.server("bad", options=["--set", "functions/time_limit_ms=2000"]) as server:
+    """A function that throws costs its document; one that never ends costs documents, and the update when it ends for none."""
+    with ctx.server("bad", options=["--set", "functions/time_limit_ms=500"]) as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=1")
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "a", "s": "x"}, {"_id": "b"}, {"_id": "c", "s": "y"}]})
@@ -116,7 +116,13 @@ def test_bad_documents(ctx):
         answer = api.expect(200, "GET", "/db/_design/d/_nouveau/i?q=*:*")
         ctx.report.equal("a document whose function throws is left out", [hit["id"] for hit in answer["hits"]], ["a", "c"])
         api.expect(201, "PUT", "/db/_design/e", design("function (doc) { while (true) {} }"))
-        answer = api.get("/db/_design/e/_nouveau/i?q=*:*")
+        answer = api.expect(200, "GET", "/db/_design/e/_nouveau/i?q=*:*")
+        left_out = api.expect(200, "GET", "/db/_design/e/_nouveau_info/i")["search_index"]["num_left_out_docs"]
+        ctx.report.equal("documents that take too long are left out", (answer["total_hits"], left_out), (0, 3))
+        api.expect((201, 202), "PUT", "/many?q=1")
+        api.expect(201, "POST", "/many/_bulk_docs", {"docs": [{"n": n} for n in range(12)]})
+        api.expect(201, "PUT", "/many/_design/e", design("function (doc) { while (true) {} }"))
+        answer = api.get("/many/_design/e/_nouveau/i?q=*:*")
         ctx.report.check("a function without end is an error", answer.status >= 400 and "time_limit_ms" in answer.json["reason"], answer)
         ctx.report.equal("and others are searched", api.get("/db/_design/d/_nouveau/i?q=s:x").json["total_hits"], 1)
         two_types = "function (doc) { if (doc.v) index(typeof doc.v == 'string' ? 'string' : 'double', 'v', doc.v); }"

@@ -38,6 +38,16 @@ impl Account {
         self.user.name.as_deref().unwrap_or_default()
     }
 
+    /// About how much memory it takes, in bytes. A user chooses the salt of the own document.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let roles = self
+            .user
+            .roles
+            .iter()
+            .map(|role| size_of::<String>() + role.len());
+        size_of::<Account>() + self.name().len() + 2 * self.salt.len() + roles.sum::<usize>()
+    }
+
     /// Returns whether a password that was right for `earlier` is right for this account.
     pub(crate) fn has_password_of(&self, earlier: &Account) -> bool {
         self.hash.is_some() && self.hash == earlier.hash && self.salt == earlier.salt
@@ -71,5 +81,10 @@ impl Login {
     /// Returns the user.
     pub fn user(&self) -> &Arc<UserCtx> {
         &self.account.user
+    }
+
+    /// Returns whether the account is a document of the users database.
+    pub fn is_document(&self) -> bool {
+        self.account.is_document
     }
 }

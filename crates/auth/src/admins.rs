@@ -7,7 +7,7 @@ use config::settings::ChttpdAuth;
 use config::{Config, ConfigError, Settings};
 
 use crate::account::Account;
-use crate::password::{Hash, PasswordHash, Stored, random_hex};
+use crate::password::{Hash, PasswordHash, StoredPassword, random_hex};
 
 /// Returns the administrators by name, and what is wrong with them. Plain passwords are hashed.
 pub(crate) fn read_admins(
@@ -16,10 +16,10 @@ pub(crate) fn read_admins(
 ) -> HashMap<String, Arc<Account>> {
     let mut admins = HashMap::new();
     for (name, value) in &settings.admins.all {
-        let hash = match Stored::parse(value) {
-            Stored::Hashed(hash) => Some(hash),
-            Stored::Plain(password) => Some(new_hash(&settings.chttpd_auth, &password)),
-            Stored::Malformed => None,
+        let hash = match StoredPassword::parse(value) {
+            StoredPassword::Hashed(hash) => Some(hash),
+            StoredPassword::Plain(password) => Some(new_hash(&settings.chttpd_auth, &password)),
+            StoredPassword::Malformed => None,
         };
         if hash.is_none() {
             problems.push(format!("[admins] {name}: not a valid password hash"));
@@ -33,7 +33,7 @@ pub(crate) fn read_admins(
 pub(crate) fn hash_plain_passwords(config: &Config) -> Result<(), ConfigError> {
     let settings = config.settings();
     for (name, value) in &settings.admins.all {
-        let Stored::Plain(password) = Stored::parse(value) else {
+        let StoredPassword::Plain(password) = StoredPassword::parse(value) else {
             continue;
         };
         match persisted_hash(config, name)?.filter(|hash| hash.verify(password.as_bytes())) {

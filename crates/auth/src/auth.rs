@@ -12,17 +12,18 @@ use database::Databases;
 use crate::account::{Account, Login};
 use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
 use crate::basic::{
-    Basic, Credentials, Gate, InFlight, LoginKind, Pending, lockout_key, refuse_locked_out,
+    Basic, Credentials, Derivations, Gate, LoginKind, PendingDerivation, lockout_key,
+    refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
 use crate::counters::{CACHE_HITS, CACHE_MISSES};
-use crate::effort::{Dearest, Effort};
+use crate::effort::{CostliestHash, Effort};
 use crate::error::AuthError;
 use crate::handlers::Handler;
 use crate::jwt::JwtSettings;
 use crate::lockout::{Lockout, LockoutSettings};
 use crate::origin::{Origin, Tokens};
-use crate::password::Stored;
+use crate::password::StoredPassword;
 use crate::proxy::ProxySettings;
 use crate::session::{Claim, CookieScope, Session, SessionSettings, Verdict};
 use crate::totp::UsedTokens;
@@ -44,11 +45,11 @@ pub(crate) struct Inner {
     state: RwLock<Arc<State>>,
     pub(crate) users: OnceLock<Arc<Users>>,
     pub(crate) cache: Cache,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Derivations,
     pub(crate) gate: Gate,
     pub(crate) turns: Turns,
     pub(crate) lockout: Lockout,
-    pub(crate) dearest: Dearest,
+    pub(crate) dearest: CostliestHash,
     /// Used tokens of second factors.
     pub(crate) used_tokens: UsedTokens,
     tokens: Tokens,
@@ -86,25 +87,47 @@ pub struct RequestCredentials<'a> {
 }
 
 /// The authenticated sender of a request.
-pub struct Recognised {
+pub struct Authentication {
     /// The user.
     pub user: Arc<UserCtx>,
     /// The handler that authenticated the request.
     pub handler: Handler,
+    /// Whether the user is a document of the users database, which another node may have changed.
+    pub is_document: bool,
     /// Set when the response should carry a new session cookie of this login.
     pub renew: Option<Login>,
 }
 
-impl Recognised {
+impl Authentication {
+    fn by_login(handler: Handler, login: &Login, renew: Option<Login>) -> Authentication {
+        Authentication {
+            user: login.user().clone(),
+            handler,
+            is_document: login.is_document(),
+            renew,
+        }
+    }
+
+    /// A user whose name and roles a trusted third party states.
+    fn by_statement(handler: Handler, user: Arc<UserCtx>) -> Authentication {
+        Authentication {
+            user,
+            handler,
+            is_document: false,
+            renew: None,
+        }
+    }
+
     /// Returns the user of the credentials, or else the developer, as a server administrator.
-    fn admitted(found: Option<Recognised>) -> Recognised {
+    fn admitted(found: Option<Authentication>) -> Authentication {
         let (user, renew) = match found {
             None => (UserCtx::admin(DEV_USER), None),
             Some(found) => (found.user.with_admin_role(), found.renew),
         };
-        Recognised {
+        Authentication {
             user: Arc::new(user),
             handler: Handler::Dev,
+            is_document: false,
             renew,
         }
     }
@@ -132,11 +155,11 @@ impl Auth {
             state: RwLock::new(Arc::new(state)),
             users: OnceLock::new(),
             cache,
-            in_flight: InFlight::default(),
+            in_flight: Derivations::default(),
             gate: Gate::new(),
             turns: Turns::new(),
             lockout: Lockout::default(),
-            dearest: Dearest::default(),
+            dearest: CostliestHash::default(),
             used_tokens: UsedTokens::default(),
             tokens: Tokens::new(),
             admits_all: AtomicBool::new(false),
@@ -228,6 +251,22 @@ impl Auth {
         self.state().problems.clone()
     }
 
+    /// Returns the names of the accounts that a cookie and an `Authorization` header claim. Neither is
+    /// verified; a cookie that has expired claims nothing.
+    pub fn claimed_names(
+        &self,
+        cookie: Option<&str>,
+        authorization: Option<&str>,
+        now: SystemTime,
+    ) -> Vec<String> {
+        let claim = cookie.and_then(|cookie| Claim::parse(cookie).ok());
+        let settings = self.state();
+        let claim = claim.filter(|claim| settings.session.is_in_time(claim, unix_secs(now)));
+        let basic = authorization.and_then(|header| Credentials::parse(header).ok().flatten());
+        let names = [claim.map(|claim| claim.name), basic.map(|basic| basic.name)];
+        names.into_iter().flatten().collect()
+    }
+
     /// Authenticates a request with the handlers of `[chttpd] authentication_handlers`, in order;
     /// `None` for an anonymous request. Passwords that are not in the cache are checked on a
     /// blocking thread of the tokio runtime.
@@ -241,11 +280,11 @@ impl Auth {
         &self,
         said: RequestCredentials<'_>,
         now: SystemTime,
-    ) -> Result<Option<Recognised>, AuthError> {
+    ) -> Result<Option<Authentication>, AuthError> {
         let found = self.recognise_by_handlers(said, now).await;
         match self.admits_all() {
             false => found,
-            true => Ok(Some(Recognised::admitted(found.ok().flatten()))),
+            true => Ok(Some(Authentication::admitted(found.ok().flatten()))),
         }
     }
 
@@ -253,15 +292,15 @@ impl Auth {
         &self,
         said: RequestCredentials<'_>,
         now: SystemTime,
-    ) -> Result<Option<Recognised>, AuthError> {
+    ) -> Result<Option<Authentication>, AuthError> {
         let state = self.state();
         let authorization = (said.header)("authorization");
         for &handler in &state.handlers {
             let found = match handler {
                 Handler::Cookie => match said.cookie {
                     Some(cookie) => self.check_cookie(cookie, now)?.map(|session| {
-                        let user = session.login.user().clone();
-                        (user, session.needs_refresh.then_some(session.login))
+                        let renew = session.needs_refresh.then(|| session.login.clone());
+                        Authentication::by_login(handler, &session.login, renew)
                     }),
                     None => None,
                 },
@@ -277,24 +316,26 @@ impl Auth {
                             }
                         },
                     }
-                    .map(|login| (login.user().clone(), None))
+                    .map(|login| Authentication::by_login(handler, &login, None))
                 }
                 // A replication through this server cannot use proxy authentication: the trusted
                 // proxy is another machine.
                 Handler::Proxy if state.proxy.secret.is_none() && is_replication(&said) => None,
-                Handler::Proxy => state.proxy.user(said.header).map(|user| (user, None)),
+                Handler::Proxy => {
+                    let user = state.proxy.user(said.header);
+                    user.map(|user| Authentication::by_statement(handler, user))
+                }
                 Handler::Jwt => match authorization.and_then(bearer) {
-                    Some(token) => Some((state.jwt.user(token, unix_secs(now))?, None)),
+                    Some(token) => {
+                        let user = state.jwt.user(token, unix_secs(now))?;
+                        Some(Authentication::by_statement(handler, user))
+                    }
                     None => None,
                 },
                 Handler::Dev => None,
             };
-            if let Some((user, renew)) = found {
-                return Ok(Some(Recognised {
-                    user,
-                    handler,
-                    renew,
-                }));
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -322,7 +363,7 @@ impl Auth {
     }
 
     /// Checks an `Authorization` header against the cache. Never blocks: a header that is not
-    /// in the cache must be checked by [`Pending::verify`].
+    /// in the cache must be checked by [`PendingDerivation::verify`].
     ///
     /// # Errors
     /// [`AuthError::BadBase64`], [`AuthError::BadCredentials`], [`AuthError::UserConflicts`],
@@ -342,7 +383,7 @@ impl Auth {
         };
         CACHE_MISSES.count();
         let account = self.account(&state, &credentials.name)?;
-        let pending = Pending::new(
+        let pending = PendingDerivation::new(
             self,
             state,
             account,
@@ -373,7 +414,7 @@ impl Auth {
         };
         let tag = self.inner.cache.tag_of_login(name, password.as_bytes());
         let remembered = self.remembered(&state, &tag, origin)?;
-        // With a second factor, failures are counted: that is for `Pending`.
+        // With a second factor, failures are counted: that is for `PendingDerivation`.
         let used = &self.inner.used_tokens;
         let is_enough = |login: &Login| way.check(&login.account, used).is_ok();
         if let Some(login) = remembered.filter(is_enough) {
@@ -386,7 +427,8 @@ impl Auth {
             password: password.as_bytes().to_vec(),
         };
         let account = self.account(&state, name)?;
-        let pending = Pending::new(self, state, account, credentials, (generation, tag), way);
+        let pending =
+            PendingDerivation::new(self, state, account, credentials, (generation, tag), way);
         Ok(Basic::Miss(pending))
     }
 
@@ -411,10 +453,10 @@ impl Auth {
     }
 
     /// Authenticates an `Authorization` header; `None` for an anonymous request. May block as
-    /// [`Pending::verify`] does, and counts no wrong passwords.
+    /// [`PendingDerivation::verify`] does, and counts no wrong passwords.
     ///
     /// # Errors
-    /// Errors of [`Auth::check_cached`] and [`Pending::verify`].
+    /// Errors of [`Auth::check_cached`] and [`PendingDerivation::verify`].
     pub fn authenticate_basic(&self, header: &str) -> Result<Option<Arc<UserCtx>>, AuthError> {
         let login = match self.check_cached(header, None)? {
             Basic::Anonymous => return Ok(None),
@@ -481,14 +523,14 @@ impl Auth {
         Ok(account.map(|account| account.user.clone()))
     }
 
-    /// Hashes a password for `[admins]` by the configured scheme. Blocks as [`Pending::verify`]
+    /// Hashes a password for `[admins]` by the configured scheme. Blocks as [`PendingDerivation::verify`]
     /// does.
     pub fn hash_password(&self, password: &str) -> String {
         new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()
     }
 
     /// Creates an administrator, or changes its password; `password` may also be a hash. Returns
-    /// the previous entry of `[admins]`. Blocks as [`Pending::verify`] does.
+    /// the previous entry of `[admins]`. Blocks as [`PendingDerivation::verify`] does.
     ///
     /// # Errors
     /// [`AuthError::Config`].
@@ -498,8 +540,10 @@ impl Auth {
         password: &str,
         persist: bool,
     ) -> Result<Option<String>, AuthError> {
-        let value = match Stored::parse(password.trim()) {
-            Stored::Plain(password) if !password.is_empty() => self.hash_password(&password),
+        let value = match StoredPassword::parse(password.trim()) {
+            StoredPassword::Plain(password) if !password.is_empty() => {
+                self.hash_password(&password)
+            }
             _ => password.to_owned(),
         };
         Ok(self.inner.config.set("admins", name, &value, persist)?)

@@ -31,7 +31,7 @@ pub enum Basic {
     /// They were found right before.
     Hit(Login),
     /// The password must be checked by a key derivation.
-    Miss(Pending),
+    Miss(PendingDerivation),
 }
 
 /// A name with a password.
@@ -74,8 +74,8 @@ type Sent = (u64, Tag);
 /// it was right.
 pub(crate) type Derivation = OnceLock<(Option<Arc<Account>>, bool)>;
 
-/// Derivations under way. The slots are owned by the [`Pending`]s.
-pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Derivation>>>;
+/// Derivations under way. They are owned by the [`PendingDerivation`]s.
+pub(crate) type Derivations = Mutex<HashMap<Sent, Weak<Derivation>>>;
 
 /// The request that carried the password.
 pub(crate) enum LoginKind {
@@ -105,7 +105,7 @@ impl LoginKind {
 
 /// A name with a password that must be checked by deriving a key. Checks of the same ones at the
 /// same time cost one derivation.
-pub struct Pending {
+pub struct PendingDerivation {
     auth: Auth,
     state: Arc<State>,
     /// `None` when no account has this name.
@@ -113,10 +113,10 @@ pub struct Pending {
     credentials: Credentials,
     sent: Sent,
     way: LoginKind,
-    slot: Arc<Derivation>,
+    derivation: Arc<Derivation>,
 }
 
-impl std::fmt::Debug for Pending {
+impl std::fmt::Debug for PendingDerivation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pending")
             .field("name", &self.credentials.name)
@@ -124,7 +124,7 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-impl Pending {
+impl PendingDerivation {
     /// The generation of `sent` must have been read before `state`.
     pub(crate) fn new(
         auth: &Auth,
@@ -133,24 +133,24 @@ impl Pending {
         credentials: Credentials,
         sent: Sent,
         way: LoginKind,
-    ) -> Pending {
+    ) -> PendingDerivation {
         let mut in_flight = auth
             .inner
             .in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let entry = in_flight.entry(sent).or_default();
-        let slot = entry.upgrade().unwrap_or_default();
-        *entry = Arc::downgrade(&slot);
+        let derivation = entry.upgrade().unwrap_or_default();
+        *entry = Arc::downgrade(&derivation);
         drop(in_flight);
-        Pending {
+        PendingDerivation {
             auth: auth.clone(),
             state,
             account,
             credentials,
             sent,
             way,
-            slot,
+            derivation,
         }
     }
 
@@ -159,11 +159,11 @@ impl Pending {
         &self.credentials.name
     }
 
-    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this origin's
+    /// [`PendingDerivation::verify`] on a blocking thread of the tokio runtime, when it is this origin's
     /// turn.
     ///
     /// # Errors
-    /// Errors of [`Pending::verify`], and [`AuthError::TooManyLogins`].
+    /// Errors of [`PendingDerivation::verify`], and [`AuthError::TooManyLogins`].
     pub async fn verify_in_turn(self, origin: Option<Origin>) -> Result<Login, AuthError> {
         let auth = self.auth.clone();
         let turn = auth.inner.turns.wait(origin.as_ref()).await;
@@ -193,7 +193,11 @@ impl Pending {
     /// often; [`AuthError::TooFewIterations`] and [`AuthError::TooManyIterations`].
     pub fn verify(self, origin: Option<&Origin>) -> Result<Login, AuthError> {
         self.refuse_locked_out(origin)?;
-        let _turn = self.auth.inner.gate.enter(|| self.slot.get().is_some());
+        let _turn = self
+            .auth
+            .inner
+            .gate
+            .enter(|| self.derivation.get().is_some());
         // Others of this origin may have failed while we waited.
         self.refuse_locked_out(origin)?;
         let (min, max) = self.state.iterations;
@@ -205,7 +209,7 @@ impl Pending {
         }
         self.note_effort();
         let checked = self
-            .slot
+            .derivation
             .get_or_init(|| (self.account.clone(), self.is_right()));
         // The thread that filled the entry may have checked another password of this user.
         let right = match checked {
@@ -338,7 +342,7 @@ pub(crate) fn refuse_locked_out(
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingDerivation {
     fn drop(&mut self) {
         let mut in_flight = self
             .auth
@@ -347,7 +351,7 @@ impl Drop for Pending {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         // New holders come only from under this lock, so the last one knows that it is.
-        if Arc::strong_count(&self.slot) == 1 {
+        if Arc::strong_count(&self.derivation) == 1 {
             in_flight.remove(&self.sent);
         }
     }
@@ -454,9 +458,12 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (first, second, third) = (pending("x"), pending("x"), pending("y"));
-        assert!(Arc::ptr_eq(&first.slot, &second.slot) && !Arc::ptr_eq(&first.slot, &third.slot));
+        assert!(
+            Arc::ptr_eq(&first.derivation, &second.derivation)
+                && !Arc::ptr_eq(&first.derivation, &third.derivation)
+        );
         assert!(!first.is_right());
-        first.slot.get_or_init(|| (None, true));
+        first.derivation.get_or_init(|| (None, true));
         let refused = second.verify(None);
         assert!(
             matches!(refused, Err(AuthError::BadCredentials)),

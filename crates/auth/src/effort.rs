@@ -93,9 +93,9 @@ fn iteration_ns(hash: Hash) -> f64 {
 
 /// The most expensive hash found so far in a user document.
 #[derive(Default)]
-pub(crate) struct Dearest(RwLock<Option<Effort>>);
+pub(crate) struct CostliestHash(RwLock<Option<Effort>>);
 
-impl Dearest {
+impl CostliestHash {
     pub(crate) fn note(&self, effort: Effort) {
         let most_ns = Effort::of(Hash::Sha256, OF_DOCUMENTS_MAX).ns();
         let effort = match effort.hash {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_dearest_known_only_grows() {
-        let dearest = Dearest::default();
+        let dearest = CostliestHash::default();
         let of = |n| Effort::of(Hash::Sha256, n);
         assert_eq!(dearest.with(of(7)), of(7));
         for (seen, then) in [(10, 10), (5, 10), (20, 20), (u32::MAX, OF_DOCUMENTS_MAX)] {

@@ -25,7 +25,7 @@ use crate::error::AuthError;
 use crate::password::Hash;
 use crate::proxy::split;
 use crate::user::UserCtx;
-use crate::users::Members;
+use crate::users::ObjectMembers;
 
 const RSA_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const EC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
@@ -336,7 +336,7 @@ fn object(base64: &str) -> Result<Map<String, Value>, AuthError> {
 
 /// Returns the number of members in an object's text, duplicates included.
 fn members(json: &[u8]) -> usize {
-    Members::parse(json).map_or(0, |members| members.0.len())
+    ObjectMembers::parse(json).map_or(0, |members| members.0.len())
 }
 
 /// Checks the claims. Required claims must be present; times must be valid wherever present

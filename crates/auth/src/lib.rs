@@ -30,8 +30,8 @@ mod user;
 mod users;
 
 pub use account::Login;
-pub use auth::{Auth, Recognised, RequestCredentials};
-pub use basic::{Basic, Pending};
+pub use auth::{Auth, Authentication, RequestCredentials};
+pub use basic::{Basic, PendingDerivation};
 pub use error::AuthError;
 pub use handlers::Handler;
 pub use origin::Origin;
@@ -39,4 +39,4 @@ pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
 pub use session::{CookieScope, Session};
 pub use user::UserCtx;
-pub use users::hash_of_user;
+pub use users::{hash_of_user, user_doc_id};

@@ -68,12 +68,12 @@ impl Key {
 /// attempts at an existing name.
 #[derive(Default)]
 pub(crate) struct Lockout {
-    accounts: Counted,
-    nobodies: Counted,
+    accounts: AttemptCount,
+    nobodies: AttemptCount,
 }
 
 #[derive(Default)]
-struct Counted {
+struct AttemptCount {
     failures: Mutex<HashMap<Key, Failures>>,
     /// Number of `failures`.
     count: AtomicUsize,
@@ -87,11 +87,11 @@ struct Failures {
 impl Lockout {
     /// Returns whether there are no recent failures: the usual case, and cheap to check.
     pub(crate) fn is_empty(&self) -> bool {
-        let empty = |counted: &Counted| counted.count.load(Ordering::Relaxed) == 0;
+        let empty = |counted: &AttemptCount| counted.count.load(Ordering::Relaxed) == 0;
         empty(&self.accounts) && empty(&self.nobodies)
     }
 
-    fn of(&self, key: &Key) -> &Counted {
+    fn of(&self, key: &Key) -> &AttemptCount {
         match key.is_known {
             true => &self.accounts,
             false => &self.nobodies,
@@ -107,7 +107,7 @@ impl Lockout {
     }
 }
 
-impl Counted {
+impl AttemptCount {
     fn is_locked(&self, settings: &LockoutSettings, key: &Key, now: Instant) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures

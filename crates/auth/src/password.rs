@@ -132,22 +132,22 @@ enum Scheme {
 
 /// A parsed value of `[admins]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum StoredPassword {
     Hashed(PasswordHash),
     Plain(String),
     /// Starts like a hash but is malformed: every login is refused.
     Malformed,
 }
 
-impl Stored {
-    pub(crate) fn parse(value: &str) -> Stored {
+impl StoredPassword {
+    pub(crate) fn parse(value: &str) -> StoredPassword {
         let is_hash = value.starts_with("-hashed-")
             || value.starts_with("-pbkdf2-")
             || value.starts_with("-pbkdf2:");
         match PasswordHash::parse(value) {
-            Some(hash) => Stored::Hashed(hash),
-            None if is_hash => Stored::Malformed,
-            None => Stored::Plain(value.to_owned()),
+            Some(hash) => StoredPassword::Hashed(hash),
+            None if is_hash => StoredPassword::Malformed,
+            None => StoredPassword::Plain(value.to_owned()),
         }
     }
 }
@@ -436,12 +436,22 @@ mod tests {
             "-pbkdf2:md5-00,s,1",
             "-pbkdf2:sha256-é,s,1",
         ] {
-            assert_eq!(Stored::parse(text), Stored::Malformed, "{text}");
+            assert_eq!(
+                StoredPassword::parse(text),
+                StoredPassword::Malformed,
+                "{text}"
+            );
         }
         let zero = "-pbkdf2:sha-4b007901b765489abead49d926f721d065a429c1,salt,0";
-        assert_eq!(Stored::parse(zero), Stored::Malformed);
-        assert_eq!(Stored::parse("-pbkdf"), Stored::Plain("-pbkdf".to_owned()));
-        assert_eq!(Stored::parse(""), Stored::Plain(String::new()));
+        assert_eq!(StoredPassword::parse(zero), StoredPassword::Malformed);
+        assert_eq!(
+            StoredPassword::parse("-pbkdf"),
+            StoredPassword::Plain("-pbkdf".to_owned())
+        );
+        assert_eq!(
+            StoredPassword::parse(""),
+            StoredPassword::Plain(String::new())
+        );
     }
 
     #[test]
@@ -453,7 +463,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "(-hashed-|-pbkdf2[:-])?\\PC{0,60}") {
-            let _ = Stored::parse(&text);
+            let _ = StoredPassword::parse(&text);
         }
     }
 }

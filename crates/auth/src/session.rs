@@ -137,6 +137,11 @@ impl SessionSettings {
         BASE64_URL_SAFE_NO_PAD.encode(cookie)
     }
 
+    /// Returns whether a claim has not expired, true or not.
+    pub(crate) fn is_in_time(&self, claim: &Claim, now_secs: u64) -> bool {
+        now_secs < claim.issued_secs.saturating_add(self.timeout_secs)
+    }
+
     /// Returns whether a claim is true, given the salt of its user.
     pub(crate) fn judge(&self, claim: &Claim, salt: &str, now_secs: u64) -> Verdict {
         let end_secs = claim.issued_secs.saturating_add(self.timeout_secs);

@@ -37,6 +37,8 @@ struct State {
     waiting: usize,
     /// Number of turns that began, the time by which addresses are scheduled.
     began: u64,
+    /// Number of checks that came.
+    came: u64,
     /// Addresses with checks that run or wait; `None` for requests without one.
     by_origin: HashMap<Option<Origin>, Queue>,
     /// Addresses with wrong passwords, and when.
@@ -47,15 +49,40 @@ struct State {
 #[derive(Default)]
 struct Queue {
     running: usize,
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    /// In the order in which they came.
+    waiting: VecDeque<WaitingCheck>,
     /// [`State::began`] at its last turn, or when it came.
     since: u64,
 }
 
-/// The right to check a password, until dropped.
-pub(crate) struct Turn {
+/// A check that waits, by the number of its arrival.
+struct WaitingCheck {
+    number: u64,
+    sender: oneshot::Sender<Turn>,
+}
+
+/// Removes a check from its queue when its client has gone. Otherwise new checks would have to search all
+/// that wait for those whose clients have gone.
+struct Entry {
     queues: Arc<Queues>,
     origin: Option<Origin>,
+    number: u64,
+    is_over: bool,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.queues.lock().forget(&self.origin, self.number);
+        }
+    }
+}
+
+/// The right to check a password, until dropped.
+pub(crate) struct Turn {
+    origin: Option<Origin>,
+    /// `None` once it has ended.
+    queues: Option<Arc<Queues>>,
 }
 
 impl Turns {
@@ -73,6 +100,7 @@ impl Turns {
                     free: all.max(1),
                     waiting: 0,
                     began: 0,
+                    came: 0,
                     by_origin: HashMap::new(),
                     failed: HashMap::new(),
                 }),
@@ -82,13 +110,23 @@ impl Turns {
 
     /// Waits for a turn; `None` when too many checks wait.
     pub(crate) async fn wait(&self, origin: Option<&Origin>) -> Option<Turn> {
+        let mut entry = Entry {
+            queues: self.queues.clone(),
+            origin: origin.cloned(),
+            number: 0,
+            is_over: true,
+        };
         let turn = {
             let mut state = self.queues.lock();
-            let turn = state.enter(origin)?;
+            let (number, turn) = state.enter(&entry.origin)?;
+            entry.number = number;
+            entry.is_over = false;
             self.queues.start_next(state);
             turn
         };
-        turn.await.ok()
+        let turn = turn.await;
+        entry.is_over = true;
+        turn.ok()
     }
 
     /// Notes whether a password of this address was right.
@@ -113,16 +151,12 @@ impl Turns {
 }
 
 impl State {
-    /// Appends a check to the queue of its address.
-    fn enter(&mut self, origin: Option<&Origin>) -> Option<oneshot::Receiver<Turn>> {
-        let key = origin.cloned();
-        if self.waiting >= WAITING_MAX || self.waiting_of(&key) >= WAITING_OF_EACH_MAX {
-            self.forget_gone();
-        }
-        if self.waiting_of(&key) >= WAITING_OF_EACH_MAX {
+    /// Appends a check to the queue of its address; returns its number.
+    fn enter(&mut self, origin: &Option<Origin>) -> Option<(u64, oneshot::Receiver<Turn>)> {
+        if self.waiting_of(origin) >= WAITING_OF_EACH_MAX {
             return None;
         }
-        if self.waiting >= WAITING_MAX && (self.has_failed(&key) || !self.refuse_one()) {
+        if self.waiting >= WAITING_MAX && (self.has_failed(origin) || !self.refuse_one()) {
             return None;
         }
         let began = self.began;
@@ -130,11 +164,12 @@ impl State {
             since: began,
             ..Queue::default()
         };
-        let (sender, receiver) = oneshot::channel();
-        let queue = self.by_origin.entry(key).or_insert_with(new);
-        queue.waiting.push_back(sender);
+        self.came += 1;
+        let (number, (sender, receiver)) = (self.came, oneshot::channel());
+        let queue = self.by_origin.entry(origin.clone()).or_insert_with(new);
+        queue.waiting.push_back(WaitingCheck { number, sender });
         self.waiting += 1;
-        Some(receiver)
+        Some((number, receiver))
     }
 
     fn waiting_of(&self, origin: &Option<Origin>) -> usize {
@@ -148,27 +183,44 @@ impl State {
         at.is_some_and(|at| at.elapsed() < FAILED_TIME)
     }
 
-    /// Removes the checks whose clients have gone.
-    fn forget_gone(&mut self) {
-        for queue in self.by_origin.values_mut() {
-            queue.waiting.retain(|sender| !sender.is_closed());
+    /// Removes a check that still waits.
+    fn forget(&mut self, origin: &Option<Origin>, number: u64) {
+        let Some(queue) = self.by_origin.get_mut(origin) else {
+            return;
+        };
+        let Ok(at) = queue
+            .waiting
+            .binary_search_by_key(&number, |check| check.number)
+        else {
+            return;
+        };
+        queue.waiting.remove(at);
+        self.waiting -= 1;
+        if queue.running == 0 && queue.waiting.is_empty() {
+            self.by_origin.remove(origin);
         }
-        self.waiting = self.by_origin.values().map(|q| q.waiting.len()).sum();
-        self.by_origin
-            .retain(|_, queue| queue.running > 0 || !queue.waiting.is_empty());
     }
 
-    /// Refuses the last check of the failed address that has most; returns whether there is one.
+    /// Refuses the last check of the failed address that has most; returns whether there is one. Only
+    /// addresses that are remembered as failed are searched.
     fn refuse_one(&mut self) -> bool {
-        let failed = self.by_origin.iter().filter(|(o, _)| self.has_failed(o));
-        let most = failed.max_by_key(|(_, queue)| queue.waiting.len());
-        let Some(origin) = most.map(|(origin, _)| origin.clone()) else {
+        let now = Instant::now();
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < FAILED_TIME;
+        let failed = self.failed.iter().filter(|(_, at)| is_recent(at));
+        let waiting = failed.map(|(origin, _)| {
+            let origin = Some(origin.clone());
+            (self.waiting_of(&origin), origin)
+        });
+        let Some((_, origin)) = waiting.max_by_key(|(waiting, _)| *waiting) else {
             return false;
         };
         let queue = self.by_origin.get_mut(&origin);
-        let refused = queue.and_then(|queue| queue.waiting.pop_back());
-        self.waiting -= usize::from(refused.is_some());
-        refused.is_some()
+        let Some(refused) = queue.and_then(|queue| queue.waiting.pop_back()) else {
+            return false;
+        };
+        self.waiting -= 1;
+        drop(refused);
+        true
     }
 
     /// Takes the next check: of the address without failures that has waited longest, then of the
@@ -187,13 +239,24 @@ impl State {
             .min_by_key(|(origin, queue)| (self.has_failed(origin), queue.since))
             .map(|(origin, _)| origin.clone())?;
         let queue = self.by_origin.get_mut(&first)?;
-        let sender = queue.waiting.pop_front()?;
+        let sender = queue.waiting.pop_front()?.sender;
         queue.running += 1;
         self.began += 1;
         queue.since = self.began;
         self.free -= 1;
         self.waiting -= 1;
         Some((first, sender))
+    }
+
+    /// Ends a turn of an address.
+    fn end(&mut self, origin: &Option<Origin>) {
+        self.free += 1;
+        if let Some(queue) = self.by_origin.get_mut(origin) {
+            queue.running -= 1;
+            if queue.running == 0 && queue.waiting.is_empty() {
+                self.by_origin.remove(origin);
+            }
+        }
     }
 }
 
@@ -203,31 +266,38 @@ impl Queues {
     }
 
     /// Begins as many turns as are free.
-    fn start_next(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let mut started = vec![];
-        while let Some((origin, sender)) = state.next(self.of_each) {
-            let queues = self.clone();
-            started.push((sender, Turn { queues, origin }));
-        }
-        drop(state);
-        for (sender, turn) in started {
-            // A client that has gone drops the turn here, which begins the next.
-            let _is_wanted = sender.send(turn);
+    fn start_next<'q>(self: &'q Arc<Self>, mut state: MutexGuard<'q, State>) {
+        loop {
+            let mut started = vec![];
+            while let Some((origin, sender)) = state.next(self.of_each) {
+                let queues = Some(self.clone());
+                started.push((sender, Turn { origin, queues }));
+            }
+            drop(state);
+            // Turns of clients that have gone end here. Dropping one would begin the next by a call
+            // within this one: thousands of clients may go at once, and the stack would overflow.
+            let sent = started.into_iter().map(|(sender, turn)| sender.send(turn));
+            let mut unwanted: Vec<Turn> = sent.filter_map(Result::err).collect();
+            if unwanted.is_empty() {
+                return;
+            }
+            state = self.lock();
+            for turn in &mut unwanted {
+                turn.queues = None;
+                state.end(&turn.origin);
+            }
         }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.queues.lock();
-        state.free += 1;
-        if let Some(queue) = state.by_origin.get_mut(&self.origin) {
-            queue.running -= 1;
-            if queue.running == 0 && queue.waiting.is_empty() {
-                state.by_origin.remove(&self.origin);
-            }
-        }
-        self.queues.start_next(state);
+        let Some(queues) = self.queues.take() else {
+            return;
+        };
+        let mut state = queues.lock();
+        state.end(&self.origin);
+        queues.start_next(state);
     }
 }
 
@@ -341,8 +411,74 @@ mod tests {
             .filter_map(|check| is_ready(check.as_mut()));
         assert_eq!(refused.filter(Option::is_none).count(), 1);
         drop(waiting);
-        assert_eq!(turns.queues.lock().waiting, WAITING_MAX);
-        turns.queues.lock().forget_gone();
-        assert_eq!(turns.queues.lock().waiting, 1);
+        assert_eq!(turns.queues.lock().waiting, 1, "the others have gone");
+    }
+
+    #[test]
+    fn clients_that_go_leave_their_queue_at_once() {
+        let turns = Turns::of(1);
+        let (a, b) = (address(1), address(2));
+        let running = is_ready(pin!(turns.wait(Some(&a)))).expect("free");
+        let mut waiting: Vec<_> = (0..WAITING_OF_EACH_MAX)
+            .map(|_| Box::pin(turns.wait(Some(&a))))
+            .collect();
+        for check in &mut waiting {
+            assert!(is_ready(check.as_mut()).is_none());
+        }
+        let one_more = is_ready(pin!(turns.wait(Some(&a))));
+        assert!(
+            one_more.is_some_and(|turn| turn.is_none()),
+            "its queue is full"
+        );
+        // From the middle, the front and the back.
+        for at in [2000, 0, WAITING_OF_EACH_MAX - 3] {
+            drop(waiting.remove(at));
+        }
+        let queued = || {
+            turns.queues.lock().by_origin[&Some(a.clone())]
+                .waiting
+                .len()
+        };
+        assert_eq!(queued(), WAITING_OF_EACH_MAX - 3);
+        assert_eq!(turns.queues.lock().waiting, WAITING_OF_EACH_MAX - 3);
+        let mut last = Box::pin(turns.wait(Some(&a)));
+        assert!(is_ready(last.as_mut()).is_none(), "there is room again");
+        let mut other = Box::pin(turns.wait(Some(&b)));
+        assert!(is_ready(other.as_mut()).is_none());
+        drop(waiting);
+        drop(other);
+        assert!(!turns.queues.lock().by_origin.contains_key(&Some(b)));
+        drop(running);
+        let turn = is_ready(last.as_mut()).expect("the next turn");
+        assert!(turn.is_some());
+        // A check that is over removes no other.
+        drop(last);
+        drop(turn);
+        let state = turns.queues.lock();
+        assert_eq!((state.free, state.waiting), (1, 0));
+        assert!(state.by_origin.is_empty());
+    }
+
+    #[test]
+    fn thousands_of_clients_may_go_while_they_wait() {
+        let turns = Turns::of(1);
+        let running = is_ready(pin!(turns.wait(None))).expect("free");
+        let mut waiting: Vec<_> = (0..WAITING_OF_EACH_MAX)
+            .map(|_| Box::pin(turns.wait(None)))
+            .collect();
+        for check in &mut waiting {
+            assert!(is_ready(check.as_mut()).is_none());
+        }
+        let mut last = waiting.split_off(WAITING_OF_EACH_MAX - 1);
+        drop(waiting);
+        // The stack of a thread is small enough to overflow if each turn begins the next by a call.
+        std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(256 << 10);
+            let end = small.spawn_scoped(scope, move || drop(running));
+            end.expect("a thread").join().expect("no overflow");
+        });
+        let turn = is_ready(last[0].as_mut()).expect("the next turn");
+        assert!(turn.is_some(), "the last one, who still waits");
+        assert!(turns.queues.lock().waiting == 0);
     }
 }

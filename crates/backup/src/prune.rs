@@ -18,7 +18,7 @@ const UNFINISHED_AGE: Duration = Duration::from_secs(86_400);
 
 /// Retention. A backup kept by any rule stays, and so does the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     /// Number of last backups.
     pub last: u64,
     /// Number of hours with a backup; the last one of each stays.
@@ -33,10 +33,10 @@ pub struct Keep {
     pub yearly: u64,
 }
 
-impl Keep {
+impl Retention {
     /// Returns whether no rule is set, so that all backups stay.
     pub fn is_all(&self) -> bool {
-        *self == Keep::default()
+        *self == Retention::default()
     }
 
     /// Which of the backups of these times stay; the times are in order, the oldest first.
@@ -80,7 +80,7 @@ type Rule<'a> = (u64, &'a dyn Fn(&DateTime<Utc>) -> (i64, i64));
 
 /// Result of a prune.
 #[derive(Debug, Default)]
-pub struct Pruned {
+pub struct PruneResult {
     /// The removed backups.
     pub removed: Vec<Manifest>,
     /// Backups that are.
@@ -99,7 +99,7 @@ pub struct Pruned {
 /// # Errors
 /// [`crate::Error::Manifest`] when a backup cannot be read, as the files that it needs are unknown,
 /// and those of the target.
-pub async fn prune(target: &Target, keep: &Keep, dry_run: bool) -> Result<Pruned> {
+pub async fn prune(target: &Target, keep: &Retention, dry_run: bool) -> Result<PruneResult> {
     let lease = Lease::take(target, Work::Prune).await?;
     let pruned = lease
         .during(prune_with(target, &lease, keep, dry_run))
@@ -111,13 +111,13 @@ pub async fn prune(target: &Target, keep: &Keep, dry_run: bool) -> Result<Pruned
 async fn prune_with(
     target: &Target,
     lease: &Lease<'_>,
-    keep: &Keep,
+    keep: &Retention,
     dry_run: bool,
-) -> Result<Pruned> {
+) -> Result<PruneResult> {
     // Before the backups are read: a backup that ends in between is read.
-    let mut pruned = Pruned {
+    let mut pruned = PruneResult {
         postponed: lease.others(Work::Backup).await?,
-        ..Pruned::default()
+        ..PruneResult::default()
     };
     let (backups, mut broken) = target.backups().await?;
     if let Some(error) = broken.pop() {
@@ -181,7 +181,7 @@ mod tests {
     use crate::manifest::parse_time;
     use proptest::prelude::*;
 
-    fn kept(keep: Keep, times: &[&str]) -> Vec<String> {
+    fn kept(keep: Retention, times: &[&str]) -> Vec<String> {
         let parsed: Vec<_> = times.iter().map(|t| parse_time(t).unwrap()).collect();
         let kept = keep.of(&parsed);
         let pairs = times.iter().zip(kept);
@@ -203,22 +203,22 @@ mod tests {
 
     #[test]
     fn the_last_of_each_period_stays() {
-        let none = Keep::default();
+        let none = Retention::default();
         assert_eq!(kept(none, &TIMES).len(), 7);
-        assert_eq!(kept(Keep { last: 2, ..none }, &TIMES), TIMES[5..]);
-        let daily = kept(Keep { daily: 3, ..none }, &TIMES);
+        assert_eq!(kept(Retention { last: 2, ..none }, &TIMES), TIMES[5..]);
+        let daily = kept(Retention { daily: 3, ..none }, &TIMES);
         assert_eq!(daily, [TIMES[2], TIMES[4], TIMES[6]]);
-        let hourly = kept(Keep { hourly: 2, ..none }, &TIMES);
+        let hourly = kept(Retention { hourly: 2, ..none }, &TIMES);
         assert_eq!(hourly, [TIMES[4], TIMES[6]]);
         // 22 November 2026 is a Sunday.
-        let weekly = kept(Keep { weekly: 2, ..none }, &TIMES);
+        let weekly = kept(Retention { weekly: 2, ..none }, &TIMES);
         assert_eq!(weekly, [TIMES[2], TIMES[6]]);
-        let monthly = kept(Keep { monthly: 9, ..none }, &TIMES);
+        let monthly = kept(Retention { monthly: 9, ..none }, &TIMES);
         assert_eq!(monthly, [TIMES[0], TIMES[6]]);
-        let yearly = kept(Keep { yearly: 1, ..none }, &TIMES);
+        let yearly = kept(Retention { yearly: 1, ..none }, &TIMES);
         assert_eq!(yearly, [TIMES[6]]);
         let both = kept(
-            Keep {
+            Retention {
                 last: 1,
                 yearly: 2,
                 ..none
@@ -235,7 +235,7 @@ mod tests {
             let mut hours = hours;
             hours.sort_unstable();
             let times: Vec<_> = hours.iter().map(|h| begin + chrono::Duration::hours(*h)).collect();
-            let keep = Keep { daily, hourly, ..Keep::default() };
+            let keep = Retention { daily, hourly, ..Retention::default() };
             let kept = keep.of(&times);
             prop_assert!(kept.last().unwrap());
             // At most the number of the rule.

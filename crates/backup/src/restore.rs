@@ -19,7 +19,7 @@ const FILES_AT_ONCE: usize = 3;
 
 /// Which backup.
 #[derive(Clone, Debug)]
-pub enum Which {
+pub enum BackupSelection {
     /// The last one.
     Last,
     /// The last one of this moment or before.
@@ -33,11 +33,11 @@ pub enum Which {
 /// # Errors
 /// [`Error::NoSuchBackup`], [`Error::NoneBefore`], [`Error::NoBackups`], [`Error::Manifest`] when
 /// one that could be the chosen one cannot be read, and those of the target.
-pub async fn find(target: &Target, which: &Which) -> Result<Manifest> {
+pub async fn find(target: &Target, which: &BackupSelection) -> Result<Manifest> {
     let at = match which {
-        Which::Named(name) => return target.backup(name).await,
-        Which::Last => None,
-        Which::At(at) => Some(*at),
+        BackupSelection::Named(name) => return target.backup(name).await,
+        BackupSelection::Last => None,
+        BackupSelection::At(at) => Some(*at),
     };
     let (mut backups, mut broken) = target.backups().await?;
     if let Some(error) = broken.pop() {

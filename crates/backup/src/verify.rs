@@ -9,7 +9,7 @@ use crate::target::Target;
 
 /// Result of verifying backups.
 #[derive(Debug, Default)]
-pub struct Verified {
+pub struct VerifyResult {
     /// The verified backups.
     pub backups: Vec<Manifest>,
     /// Different files of them, each read once.
@@ -25,8 +25,8 @@ pub struct Verified {
 /// # Errors
 /// Errors of the target, and [`Error::NoSuchBackup`]. Problems of backups are in the result, not
 /// errors.
-pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
-    let mut verified = Verified::default();
+pub async fn verify(target: &Target, name: Option<&str>) -> Result<VerifyResult> {
+    let mut verified = VerifyResult::default();
     match name {
         None => {
             let (backups, broken) = target.backups().await?;

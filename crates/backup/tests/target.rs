@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use backup::{Copy, Error, Keep, Progress, S3Options, Target, TargetName, Which};
+use backup::{BackupSelection, Copy, Error, Progress, Retention, S3Options, Target, TargetName};
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// Names and contents.
@@ -101,7 +101,7 @@ fn read(directory: &Path) -> Files {
     read.collect()
 }
 
-async fn restored(target: &Target, which: &Which) -> Result<Files, Error> {
+async fn restored(target: &Target, which: &BackupSelection) -> Result<Files, Error> {
     let directory = tempfile::tempdir().unwrap();
     let found = backup::find(target, which).await?;
     backup::restore(target, &found, directory.path(), &Progress::default()).await?;
@@ -115,8 +115,12 @@ async fn check(target: &Target, rounds: &BTreeMap<DateTime<Utc>, Files>) {
     assert!(broken.is_empty(), "{broken:?}");
     for backup in backups {
         let (name, files) = (backup.name, &rounds[&backup.time]);
-        let by_name = restored(target, &Which::Named(name.clone())).await.unwrap();
-        let by_time = restored(target, &Which::At(backup.time)).await.unwrap();
+        let by_name = restored(target, &BackupSelection::Named(name.clone()))
+            .await
+            .unwrap();
+        let by_time = restored(target, &BackupSelection::At(backup.time))
+            .await
+            .unwrap();
         assert!(by_name == *files && by_time == *files, "{name}");
     }
     let verified = backup::verify(target, None).await.unwrap();
@@ -141,10 +145,10 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
             let copy = server.copy();
             let progress = Progress::default();
             // A concurrent prune removes no file that the backup needs, or has just copied.
-            let keep = Keep {
+            let keep = Retention {
                 last: random.u64(1..4),
                 daily: random.u64(..3),
-                ..Keep::default()
+                ..Retention::default()
             };
             let pruner = target.clone();
             let beside = random.u8(..) < 100;
@@ -189,9 +193,9 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
         }
         let pruned = backup::prune(
             &target,
-            &Keep {
+            &Retention {
                 last: 1,
-                ..Keep::default()
+                ..Retention::default()
             },
             false,
         )
@@ -238,8 +242,11 @@ async fn only_what_changed_is_copied_and_large_files_in_parts() {
         .await
         .unwrap();
     assert_eq!((second.copied_files, second.copied_bytes), (1, 2));
-    assert_eq!(restored(&target, &Which::Last).await.unwrap(), server.files);
-    let early = Which::At(first.time - TimeDelta::seconds(1));
+    assert_eq!(
+        restored(&target, &BackupSelection::Last).await.unwrap(),
+        server.files
+    );
+    let early = BackupSelection::At(first.time - TimeDelta::seconds(1));
     let none = restored(&target, &early).await.unwrap_err();
     assert!(matches!(none, Error::NoneBefore { .. }), "{none}");
 }
@@ -260,5 +267,8 @@ async fn two_backups_of_one_second_have_two_names() {
         names.insert(made.name);
     }
     assert_eq!(names.len(), 3);
-    assert_eq!(restored(&target, &Which::Last).await.unwrap(), server.files);
+    assert_eq!(
+        restored(&target, &BackupSelection::Last).await.unwrap(),
+        server.files
+    );
 }

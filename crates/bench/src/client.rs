@@ -112,12 +112,12 @@ struct Head {
 /// Connections that are kept for the next slice of an interleaved part, so that it does not open
 /// new ones.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ConnectionPool {
     /// `None` while none are kept.
     waiting: RefCell<Option<Vec<Connection>>>,
 }
 
-impl Kept {
+impl ConnectionPool {
     /// Keeps connections from now on, or closes those that wait.
     pub(crate) fn keep(&self, wanted: bool) {
         *self.waiting.borrow_mut() = wanted.then(Vec::new);
@@ -143,13 +143,13 @@ impl Kept {
 }
 
 /// A clone of a target has separate connections.
-impl Clone for Kept {
+impl Clone for ConnectionPool {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.waiting.borrow().as_ref().map(Vec::len);
         to.debug_tuple("Kept").field(&count).finish()

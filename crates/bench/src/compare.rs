@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::lines::{Figure, Line};
-use crate::rounds::{Of, OfRepeat, Rounds, comparable};
+use crate::rounds::{FigureOf, RepeatFigures, Rounds, comparable};
 use crate::stats::{self, Difference, Interval};
 
 /// One figure of A over the same of B, or of this run over a saved one.
@@ -26,7 +26,7 @@ pub struct Comparison {
 
 /// The saved run that a report compares with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Against {
+pub struct Baseline {
     /// The file's name.
     pub file: String,
     /// The text of its first server's `GET /`.
@@ -42,7 +42,12 @@ pub(crate) fn sides(lines: &[Line], figures: &[Figure]) -> Vec<Comparison> {
     let mut found = Vec::new();
     for line in lines {
         if let [Some(a), Some(b)] = line.sides.as_slice() {
-            found.extend(rounds(&line.name, &a.rounds, &b.rounds, How::InTurns));
+            found.extend(rounds(
+                &line.name,
+                &a.rounds,
+                &b.rounds,
+                PairingMode::InTurns,
+            ));
         }
     }
     for figure in figures {
@@ -64,7 +69,7 @@ pub(crate) fn saved<'a>(
     let mut found = Vec::new();
     for line in lines {
         if let (Some(Some(now)), Some(then)) = (line.sides.first(), saved(line)) {
-            found.extend(rounds(&line.name, &now.rounds, then, How::Apart));
+            found.extend(rounds(&line.name, &now.rounds, then, PairingMode::Apart));
         }
     }
     decided(found)
@@ -72,7 +77,7 @@ pub(crate) fn saved<'a>(
 
 /// How two sides were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum PairingMode {
     /// Their repeats are pairs.
     InTurns,
     /// At different times.
@@ -80,24 +85,25 @@ pub(crate) enum How {
 }
 
 /// Each figure of a part on two sides. Pairs are of the same repeat; where one has failed, its pair is left out.
-pub(crate) fn rounds(name: &str, a: &Rounds, b: &Rounds, how: How) -> Vec<Comparison> {
+pub(crate) fn rounds(name: &str, a: &Rounds, b: &Rounds, how: PairingMode) -> Vec<Comparison> {
     let (mut a, mut b) = (a.figures(), b.figures());
-    if how == How::InTurns {
+    if how == PairingMode::InTurns {
         (a, b) = a
             .into_iter()
             .zip(b)
             .filter(|(a, b)| a.is_some() && b.is_some())
             .unzip();
     }
-    let values =
-        |side: &[Option<OfRepeat>], of: Of| -> Vec<f64> { side.iter().flatten().map(of).collect() };
+    let values = |side: &[Option<RepeatFigures>], of: FigureOf| -> Vec<f64> {
+        side.iter().flatten().map(of).collect()
+    };
     comparable(&[&a, &b])
         .into_iter()
         .filter_map(|(figure, of)| {
             let (a, b) = (values(&a, of), values(&b, of));
             let difference = match how {
-                How::InTurns => stats::paired(&a, &b),
-                How::Apart => stats::unpaired(&a, &b),
+                PairingMode::InTurns => stats::paired(&a, &b),
+                PairingMode::Apart => stats::unpaired(&a, &b),
             }?;
             Some(comparison(name, figure, difference))
         })
@@ -174,7 +180,7 @@ mod tests {
     fn a_faster_server_is_better_by_rate_and_by_latency() {
         let a = rounds_of(&[1_200, 1_210, 1_190, 1_205, 1_195, 1_200], 800);
         let b = rounds_of(&[1_000, 1_005, 995, 1_010, 990, 1_000], 1_000);
-        let found = decided(rounds("get", &a, &b, How::InTurns));
+        let found = decided(rounds("get", &a, &b, PairingMode::InTurns));
         let names: Vec<&str> = found.iter().map(|each| &*each.figure).collect();
         assert_eq!(names, ["rate", "p50", "p99"]);
         for comparison in &found {
@@ -182,7 +188,7 @@ mod tests {
             assert_eq!(comparison.a_is_better, Some(true));
         }
         assert_eq!(found[0].verdict("A", "B"), "A is better: 20 % higher");
-        let turned = decided(rounds("get", &b, &a, How::InTurns));
+        let turned = decided(rounds("get", &b, &a, PairingMode::InTurns));
         assert_eq!(turned[0].verdict("A", "B"), "B is better: A is 17 % lower");
     }
 
@@ -191,14 +197,14 @@ mod tests {
         let a = rounds_of(&[100, 101, 102, 103, 104, 105], 5);
         let mut b = rounds_of(&[50, 9_999, 51, 51, 52, 52], 5);
         b.0[1].clear();
-        let found = rounds("get", &a, &b, How::InTurns);
+        let found = rounds("get", &a, &b, PairingMode::InTurns);
         assert!((found[0].ratio.value - 2.0).abs() < 0.05, "{found:?}");
     }
 
     #[test]
     fn few_repeats_say_nothing() {
         let few = rounds_of(&[100, 100], 5);
-        assert!(rounds("get", &few, &few, How::InTurns).is_empty());
-        assert!(rounds("get", &few, &few, How::Apart).is_empty());
+        assert!(rounds("get", &few, &few, PairingMode::InTurns).is_empty());
+        assert!(rounds("get", &few, &few, PairingMode::Apart).is_empty());
     }
 }

@@ -78,11 +78,11 @@ pub enum BenchError {
     /// A recording cannot be written or replayed.
     #[error(transparent)]
     Recording(#[from] crate::traffic::RecordingError),
-    /// A peer, PostgreSQL or Redis, said no, or cannot be reached.
-    #[error("{peer}: {reason}")]
-    Peer {
+    /// A competitor, PostgreSQL or Redis, refused, or cannot be reached.
+    #[error("{competitor}: {reason}")]
+    Competitor {
         /// Its URL, without its password.
-        peer: String,
+        competitor: String,
         /// Its message.
         reason: String,
     },

@@ -7,10 +7,10 @@ use crate::html;
 use crate::options::BenchOptions;
 use crate::profile::Flame;
 use crate::report::Report;
-use crate::saved::{self, FOR_ALL, OWNER_ONLY, Output, Saved};
+use crate::saved_run::{self, FOR_ALL, OWNER_ONLY, Output, SavedRun};
 
 pub(crate) struct Files {
-    compare: Option<(PathBuf, Saved)>,
+    compare: Option<(PathBuf, SavedRun)>,
     flames: Vec<Flame>,
     save: Option<Output>,
     report: Option<Output>,
@@ -23,7 +23,7 @@ impl Files {
         let compare = options
             .compare
             .as_ref()
-            .map(|path| -> Result<_, BenchError> { Ok((path.clone(), Saved::read(path)?)) });
+            .map(|path| -> Result<_, BenchError> { Ok((path.clone(), SavedRun::read(path)?)) });
         let flames = options.flames.iter().zip(["A", "B"]);
         let flames = flames.map(|(path, letter)| Flame::read(path, letter.to_owned()));
         let output = |path: &Option<PathBuf>, mode| {
@@ -51,7 +51,7 @@ impl Files {
     /// [`BenchError::File`].
     pub(crate) fn write(self, report: &Report) -> Result<(), BenchError> {
         if let Some(save) = self.save {
-            save.write(&saved::bytes(report)?)?;
+            save.write(&saved_run::bytes(report)?)?;
         }
         if let Some(output) = self.report {
             let flames: Vec<&Flame> = self.flames.iter().chain(&report.flames).collect();

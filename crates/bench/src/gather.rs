@@ -3,11 +3,11 @@
 use std::mem;
 
 use crate::couchdb;
-use crate::lines::{Line, Measured, Spread};
-use crate::rounds::{Of, Round, Rounds};
+use crate::lines::{Line, Measurement, Spread};
+use crate::rounds::{FigureOf, Round, Rounds};
 use crate::slice::Errors;
 use crate::stats;
-use crate::system::Part;
+use crate::system::WorkloadPart;
 
 /// Costs of a part for a server, and its failures.
 #[derive(Debug, Clone, Default)]
@@ -32,14 +32,14 @@ impl Cost {
 
 /// The rounds of one part on one server, until all have been run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct PartRounds {
     rounds: Rounds,
     /// The costs of each repeat.
     costs: Vec<Cost>,
 }
 
-impl Gathered {
-    fn add(&mut self, repeat: usize, at_s: f64, part: Part) {
+impl PartRounds {
+    fn add(&mut self, repeat: usize, at_s: f64, part: WorkloadPart) {
         self.rounds.add(repeat, Round::of(&part.slice, at_s));
         self.costs.resize_with(self.rounds.0.len(), Cost::default);
         let before = mem::take(&mut self.costs[repeat]);
@@ -56,7 +56,7 @@ impl Gathered {
         self.costs.truncate(repeat);
     }
 
-    fn measured(self) -> Measured {
+    fn measured(self) -> Measurement {
         let cost = self.costs.into_iter().reduce(Cost::and).unwrap_or_default();
         let round_rates: Vec<f64> = self.rounds.all().map(Round::rate).collect();
         let seconds: f64 = self.rounds.all().map(|round| round.seconds).sum();
@@ -65,11 +65,11 @@ impl Gathered {
         let at = |quantile: f64| latencies_us.value_at_quantile(quantile) as f64 / 1_000.0;
         let figures = self.rounds.figures();
         let client = self.rounds.client();
-        let interval = |of: Of| {
+        let interval = |of: FigureOf| {
             let values: Vec<f64> = figures.iter().flatten().map(of).collect();
             stats::interval(&values)
         };
-        Measured {
+        Measurement {
             count,
             seconds,
             rate: Spread::of_rounds(rate(count, seconds), round_rates.iter().copied()),
@@ -107,12 +107,12 @@ fn rate(count: u64, seconds: f64) -> f64 {
 
 /// Lines in the order in which their parts first came, being gathered over sides, rounds and repeats.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gathering {
+pub(crate) struct Gatherer {
     sides: usize,
-    lines: Vec<(&'static str, &'static str, Vec<Option<Gathered>>)>,
+    lines: Vec<(&'static str, &'static str, Vec<Option<PartRounds>>)>,
 }
 
-impl Gathering {
+impl Gatherer {
     pub(crate) fn new(sides: usize) -> Self {
         Self {
             sides,
@@ -122,7 +122,7 @@ impl Gathering {
 
     /// Adds a part that was measured on a side, in a repeat, counted from 0. `at_s` is its time, in
     /// seconds from the start of the run.
-    pub(crate) fn add(&mut self, side: usize, repeat: u32, at_s: f64, part: Part) {
+    pub(crate) fn add(&mut self, side: usize, repeat: u32, at_s: f64, part: WorkloadPart) {
         let known = self.lines.iter().position(|(name, ..)| *name == part.name);
         let at = known.unwrap_or_else(|| {
             self.lines
@@ -155,9 +155,9 @@ impl Gathering {
         self.lines
             .into_iter()
             .map(|(name, unit, sides)| {
-                let sides: Vec<Option<Measured>> = sides
+                let sides: Vec<Option<Measurement>> = sides
                     .into_iter()
-                    .map(|side| side.map(Gathered::measured))
+                    .map(|side| side.map(PartRounds::measured))
                     .collect();
                 Line {
                     workload: workload.to_owned(),
@@ -173,7 +173,7 @@ impl Gathering {
 }
 
 /// Rounds of A and B ran one after the other, so each pair has a ratio.
-fn a_over_b(sides: &[Option<Measured>]) -> Option<Spread> {
+fn a_over_b(sides: &[Option<Measurement>]) -> Option<Spread> {
     let [Some(a), Some(b)] = sides else {
         return None;
     };
@@ -197,8 +197,8 @@ mod tests {
         slice
     }
 
-    fn part(latencies_us: &[u64]) -> Part {
-        Part {
+    fn part(latencies_us: &[u64]) -> WorkloadPart {
+        WorkloadPart {
             name: "get",
             unit: "req",
             slice: slice(latencies_us),
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_what_was_recorded() {
-        let mut gathering = Gathering::new(1);
+        let mut gathering = Gatherer::new(1);
         let latencies: Vec<u64> = (1..=1_000).map(|ms| ms * 1_000).collect();
         gathering.add(0, 0, 0.0, part(&latencies));
         let line = gathering.into_lines("get").remove(0);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_repeat_that_failed_is_left_out_and_the_others_stay() {
-        let mut gathering = Gathering::new(2);
+        let mut gathering = Gatherer::new(2);
         let mut good = part(&[5; 10]);
         (good.cpu_seconds, good.peak_resident_bytes) = (Some(2.0), Some(70));
         gathering.add(0, 0, 0.0, good);
@@ -256,7 +256,7 @@ mod tests {
             failed.peak_resident_bytes = Some(1_000);
             gathering.add(0, 1, at_s, failed);
         }
-        let cost = |gathering: &Gathering| {
+        let cost = |gathering: &Gatherer| {
             let lines = gathering.clone().into_lines("get");
             let side = lines[0].sides[0].clone().unwrap();
             (side.cpu_seconds, side.peak_resident_bytes, side.errors)

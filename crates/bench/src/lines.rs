@@ -17,7 +17,7 @@ pub struct Line {
     /// The unit of the rate: docs, req, rows.
     pub unit: String,
     /// One entry per server; `None` where it was not measured.
-    pub sides: Vec<Option<Measured>>,
+    pub sides: Vec<Option<Measurement>>,
     /// A's rate over B's, when there are two servers.
     pub a_over_b: Option<Spread>,
     /// CouchDB's figure from the manual: quoted, not measured in this run.
@@ -26,7 +26,7 @@ pub struct Line {
 
 /// A part's measurement on one server.
 #[derive(Debug, Clone, Serialize)]
-pub struct Measured {
+pub struct Measurement {
     /// Units that succeeded.
     pub count: u64,
     /// Measured time in seconds.

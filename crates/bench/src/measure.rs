@@ -7,7 +7,7 @@ use crate::lines::Figure;
 use crate::pace::Pace;
 use crate::profile;
 use crate::progress;
-use crate::system::Part;
+use crate::system::WorkloadPart;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
 /// Workloads that measure effects of a load: a rate, or a number of requests, does not apply to
@@ -129,7 +129,7 @@ impl Bench {
         mut turns: Turns,
         number: &mut u32,
     ) -> Result<(), BenchError> {
-        let mut measured: Vec<(f64, Vec<Part>)> = Vec::new();
+        let mut measured: Vec<(f64, Vec<WorkloadPart>)> = Vec::new();
         measured.resize_with(self.systems.len(), Default::default);
         while let Some(length) = turns.next() {
             for at in self.order(*number) {
@@ -138,7 +138,7 @@ impl Bench {
                 let parts = workload.round(system, state, length).await?;
                 parts.iter().for_each(|part| turns.took(part.slice.seconds));
                 measured[at].0 = self.clock.now_s();
-                Part::append_all(&mut measured[at].1, parts);
+                WorkloadPart::append_all(&mut measured[at].1, parts);
             }
             *number += 1;
         }

@@ -4,9 +4,9 @@ use std::mem;
 
 use crate::compare;
 use crate::error::BenchError;
-use crate::gather::Gathering;
+use crate::gather::Gatherer;
 use crate::report::Failure;
-use crate::sweep::{self, Changed, Subject, Sweep};
+use crate::sweep::{self, PriorSetting, Subject, Sweep};
 use crate::workload::{Bench, RATIOS};
 
 impl Bench {
@@ -40,7 +40,7 @@ impl Bench {
 
     async fn repeat_workload(&mut self, name: &'static str) {
         self.clock.begin(name.to_owned());
-        self.gathering = Gathering::new(self.columns());
+        self.gathering = Gatherer::new(self.columns());
         for repeat in 0..self.options.repeats {
             self.repeat = repeat;
             let figures = self.report.figures.clone();
@@ -65,7 +65,7 @@ impl Bench {
         };
         let turns = plan.values.len() + 1;
         let connections = self.options.connections;
-        let mut gatherings = vec![Gathering::new(self.columns()); turns];
+        let mut gatherings = vec![Gatherer::new(self.columns()); turns];
         'repeats: for repeat in 0..self.options.repeats {
             self.repeat = repeat;
             for (at, gathering) in gatherings.iter_mut().enumerate() {
@@ -109,7 +109,7 @@ impl Bench {
                     // All of them, or none: half a cluster is nothing to measure.
                     let mut all = Vec::new();
                     for node in self.systems.iter().flat_map(|system| &system.nodes) {
-                        all.push(Changed::remember(node, section, key).await?);
+                        all.push(PriorSetting::remember(node, section, key).await?);
                     }
                     self.changed = all;
                 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::ceilings::Ceiling;
-use crate::compare::{Against, Comparison};
-use crate::lines::{Figure, Line, Measured, Ratio, Spread};
+use crate::compare::{Baseline, Comparison};
+use crate::lines::{Figure, Line, Measurement, Ratio, Spread};
 use crate::machine::{Busy, Machine};
 use crate::profile::Flame;
 use crate::sweep::Sweep;
@@ -46,7 +46,7 @@ pub struct Report {
     /// A against B, or this run against a saved one; empty without [`Report::repeats`] enough.
     pub comparisons: Vec<Comparison>,
     /// The saved run that this one is compared with.
-    pub against: Option<Against>,
+    pub against: Option<Baseline>,
     /// The sweep over values of a setting or an option.
     pub sweep: Option<Sweep>,
     /// Events of the run, on the clock of [`Report::timeline`].
@@ -146,7 +146,7 @@ impl Report {
 
 /// Parts of one workload were interleaved, so each pair of rounds has a ratio; of others, only the
 /// extremes are known.
-fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Spread> {
+fn rate_ratio(over: &Measurement, under: &Measurement, interleaved: bool) -> Option<Spread> {
     if !interleaved {
         return Spread::over(over.rate, under.rate);
     }
@@ -160,18 +160,18 @@ fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Sp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gather::Gathering;
+    use crate::gather::Gatherer;
     use crate::slice::Slice;
-    use crate::system::Part;
+    use crate::system::WorkloadPart;
     use std::time::Duration;
 
-    fn part(name: &'static str, count: u64, seconds: f64) -> Part {
+    fn part(name: &'static str, count: u64, seconds: f64) -> WorkloadPart {
         let mut slice = Slice::new();
         for _ in 0..count {
             slice.record(1, Duration::from_millis(2));
         }
         slice.seconds = seconds;
-        Part {
+        WorkloadPart {
             name,
             unit: "docs",
             slice,
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn rounds_of_two_servers_become_a_ratio_with_its_spread() {
-        let mut gathering = Gathering::new(2);
+        let mut gathering = Gatherer::new(2);
         for (a, b) in [(100, 50), (300, 100)] {
             gathering.add(0, 0, 0.0, part("single", a, 1.0));
             gathering.add(1, 0, 0.0, part("single", b, 1.0));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn parts_are_compared_only_when_both_were_measured() {
-        let mut gathering = Gathering::new(1);
+        let mut gathering = Gatherer::new(1);
         gathering.add(0, 0, 0.0, part("writers_32", 100, 1.0));
         gathering.add(0, 0, 0.0, part("single", 10, 1.0));
         let mut report = report(gathering.into_lines("w"));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn parts_that_took_turns_are_compared_round_by_round() {
-        let mut gathering = Gathering::new(1);
+        let mut gathering = Gatherer::new(1);
         for (get, constant) in [(10, 20), (100, 200)] {
             gathering.add(0, 0, 0.0, part("get", get, 1.0));
             gathering.add(0, 0, 0.0, part("constant", constant, 1.0));

@@ -57,7 +57,7 @@ pub(crate) struct Rounds(pub(crate) Vec<Vec<Round>>);
 
 /// Figures of one repeat.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfRepeat {
+pub(crate) struct RepeatFigures {
     /// Units a second.
     pub(crate) rate: f64,
     pub(crate) requests: u64,
@@ -76,7 +76,7 @@ impl Rounds {
     }
 
     /// The figures of each repeat; `None` for one that was not measured.
-    pub(crate) fn figures(&self) -> Vec<Option<OfRepeat>> {
+    pub(crate) fn figures(&self) -> Vec<Option<RepeatFigures>> {
         self.0.iter().map(|rounds| of_repeat(rounds)).collect()
     }
 
@@ -109,14 +109,14 @@ fn histogram<'a>(rounds: impl Iterator<Item = &'a Round>) -> Histogram<u64> {
     latencies_us
 }
 
-fn of_repeat(rounds: &[Round]) -> Option<OfRepeat> {
+fn of_repeat(rounds: &[Round]) -> Option<RepeatFigures> {
     let seconds: f64 = rounds.iter().map(|round| round.seconds).sum();
     if seconds <= 0.0 {
         return None;
     }
     let latencies_us = histogram(rounds.iter());
     let at = |quantile| latencies_us.value_at_quantile(quantile) as f64 / 1_000.0;
-    Some(OfRepeat {
+    Some(RepeatFigures {
         rate: rounds.iter().map(|round| round.count).sum::<u64>() as f64 / seconds,
         requests: latencies_us.len(),
         latency_ms_p50: at(0.5),
@@ -125,13 +125,13 @@ fn of_repeat(rounds: &[Round]) -> Option<OfRepeat> {
 }
 
 /// Figures that are worth a comparison, by name.
-pub(crate) type Of = fn(&OfRepeat) -> f64;
+pub(crate) type FigureOf = fn(&RepeatFigures) -> f64;
 
 /// The figures of a part that both sides have requests enough for.
-pub(crate) fn comparable(repeats: &[&[Option<OfRepeat>]]) -> Vec<(&'static str, Of)> {
+pub(crate) fn comparable(repeats: &[&[Option<RepeatFigures>]]) -> Vec<(&'static str, FigureOf)> {
     let all = repeats.iter().flat_map(|side| side.iter().flatten());
     let fewest = all.map(|repeat| repeat.requests).min().unwrap_or(0);
-    let mut figures: Vec<(&'static str, Of)> = vec![("rate", |repeat| repeat.rate)];
+    let mut figures: Vec<(&'static str, FigureOf)> = vec![("rate", |repeat| repeat.rate)];
     if fewest >= REQUESTS_FOR_P50 {
         figures.push(("p50", |repeat| repeat.latency_ms_p50));
     }

@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use crate::ceilings;
+use crate::competitor::Competitor;
 use crate::error::BenchError;
 use crate::files::Files;
-use crate::gather::Gathering;
+use crate::gather::Gatherer;
 use crate::machine::{Account, Busy, Machine, unquiet};
 use crate::options::{BenchOptions, Embedded};
 use crate::pace::Pace;
-use crate::peer::Peer;
 use crate::procfs;
 use crate::report::{Failure, Report, Server};
 use crate::stats;
@@ -133,7 +133,7 @@ async fn measure_and_clean_up(
     measured.map(|()| finished(bench))
 }
 
-/// The processes that belong to a run, but for those that they start: the servers', the peer's, and this one, which starts the servers of
+/// The processes that belong to a run, but for those that they start: the servers', the competitor's, and this one, which starts the servers of
 /// faults.
 fn ours(bench: &Bench) -> Vec<u32> {
     let servers = bench.report.servers.iter().map(|server| &server.pids);
@@ -151,12 +151,12 @@ async fn prepared(
     let load_average = procfs::load_average();
     let sweep = options.sweep.as_deref().map(Plan::parse).transpose()?;
     let connections_max = raise_open_files();
-    let peer = match &options.peer {
-        Some(url) => Some(Peer::open(url).await?),
+    let competitor = match &options.peer {
+        Some(url) => Some(Competitor::open(url).await?),
         None => None,
     };
     let (mut systems, mut servers) = servers(&options).await?;
-    servers.extend(peer.as_ref().map(Peer::server));
+    servers.extend(competitor.as_ref().map(Competitor::server));
     let mut second = match &options.second_url {
         Some(url) => Some(side_of(Target::resolve(url).await?, None)),
         None => None,
@@ -180,11 +180,14 @@ async fn prepared(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::here(),
             load_average,
-            notes: peer.as_ref().map(Peer::notes).unwrap_or_default(),
+            notes: competitor
+                .as_ref()
+                .map(Competitor::notes)
+                .unwrap_or_default(),
             ..Report::default()
         },
-        gathering: Gathering::default(),
-        peer,
+        gathering: Gatherer::default(),
+        competitor,
         repeat: 0,
         clock,
         sweep,
@@ -423,8 +426,8 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
 }
 
 async fn clean_up(bench: &mut Bench) {
-    if let Some(peer) = &bench.peer
-        && let Err(error) = peer.clean_up().await
+    if let Some(competitor) = &bench.competitor
+        && let Err(error) = competitor.clean_up().await
     {
         bench.report.failures.push(Failure {
             workload: "removing the data in the peer".to_owned(),

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::client::Connection;
-use crate::compare::{self, Comparison, How};
+use crate::compare::{self, Comparison, PairingMode};
 use crate::error::BenchError;
-use crate::gather::Gathering;
-use crate::lines::{Line, Measured};
+use crate::gather::Gatherer;
+use crate::lines::{Line, Measurement};
 use crate::rounds::Rounds;
 use crate::stats::{self, Interval};
 use crate::target::Target;
@@ -38,9 +38,9 @@ pub struct SweepLine {
     /// The unit of the rate.
     pub unit: String,
     /// One entry a value.
-    pub points: Vec<Option<Measured>>,
+    pub points: Vec<Option<Measurement>>,
     /// The first value, measured again after the last one.
-    pub again: Option<Measured>,
+    pub again: Option<Measurement>,
     /// The first value's rate at the end over that at the beginning: 1 without other changes.
     pub drift: Option<f64>,
     /// The drift's interval over the repeats.
@@ -121,14 +121,14 @@ impl Plan {
 }
 
 /// A setting's value before a sweep changed it.
-pub(crate) struct Changed {
+pub(crate) struct PriorSetting {
     node: Rc<Target>,
     section: String,
     key: String,
     before: Option<String>,
 }
 
-impl Changed {
+impl PriorSetting {
     /// Reads the value of a node's setting, to restore it later.
     pub(crate) async fn remember(
         node: &Rc<Target>,
@@ -258,7 +258,7 @@ fn refused(method: &str, path: &str, status: u16, body: &[u8]) -> BenchError {
 pub(crate) fn lines(
     workload: &str,
     values: &[String],
-    gatherings: Vec<Gathering>,
+    gatherings: Vec<Gatherer>,
 ) -> Vec<SweepLine> {
     let mut measured: Vec<Vec<Line>> = gatherings
         .into_iter()
@@ -300,16 +300,16 @@ impl SweepLine {
             return;
         };
         self.drift = Some(again.rate.value / first.rate.value).filter(|drift| drift.is_finite());
-        let drift = compare::rounds("", &again.rounds, &first.rounds, How::InTurns);
+        let drift = compare::rounds("", &again.rounds, &first.rounds, PairingMode::InTurns);
         self.drift_interval = drift.first().map(|drift| drift.ratio);
         let mut both = first.rounds.clone();
         for (rounds, more) in both.0.iter_mut().zip(&again.rounds.0) {
             rounds.extend_from_slice(more);
         }
-        let compared = |(value, point): (&String, &Option<Measured>)| -> Vec<Comparison> {
+        let compared = |(value, point): (&String, &Option<Measurement>)| -> Vec<Comparison> {
             let rounds: Option<&Rounds> = point.as_ref().map(|point| &point.rounds);
             rounds.map_or_else(Vec::new, |rounds| {
-                compare::rounds(value, rounds, &both, How::InTurns)
+                compare::rounds(value, rounds, &both, PairingMode::InTurns)
             })
         };
         self.against_first = values
@@ -335,7 +335,7 @@ pub(crate) fn decide(lines: &mut [SweepLine]) {
 mod tests {
     use super::*;
     use crate::slice::Slice;
-    use crate::system::Part;
+    use crate::system::WorkloadPart;
 
     fn setting(section: &str, key: &str) -> Subject {
         Subject::Setting {
@@ -384,12 +384,12 @@ mod tests {
         );
     }
 
-    fn gathering(rates: &[u64]) -> Gathering {
-        let mut gathering = Gathering::new(1);
+    fn gathering(rates: &[u64]) -> Gatherer {
+        let mut gathering = Gatherer::new(1);
         for (repeat, rate) in rates.iter().enumerate() {
             let mut slice = Slice::new();
             (slice.count, slice.seconds) = (*rate, 1.0);
-            let part = Part {
+            let part = WorkloadPart {
                 name: "get",
                 unit: "req",
                 slice,

@@ -32,7 +32,7 @@ const REST_POLLS_IDLE: u32 = 5;
 const REST_POLLS_MAX: u32 = 300;
 
 /// A measured part of a workload: one line of the table.
-pub(crate) struct Part {
+pub(crate) struct WorkloadPart {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) slice: Slice,
@@ -40,7 +40,7 @@ pub(crate) struct Part {
     pub(crate) peak_resident_bytes: Option<u64>,
 }
 
-impl Part {
+impl WorkloadPart {
     /// Adds another measurement of the same part.
     fn append(&mut self, other: Self) {
         self.slice.append(other.slice);
@@ -62,13 +62,13 @@ impl Part {
 
 /// A database that has been filled once for all workloads that read it.
 #[derive(Clone)]
-pub(crate) struct Populated {
+pub(crate) struct FilledDatabase {
     pub(crate) database: String,
     pub(crate) documents: u64,
     pub(crate) ids: Ids,
 }
 
-impl Populated {
+impl FilledDatabase {
     /// Returns `count` GET requests of random documents.
     pub(crate) fn random_reads(&self, target: &Target, count: usize) -> Vec<Vec<u8>> {
         let read = || {
@@ -96,7 +96,7 @@ pub(crate) struct System {
     /// Random part of all database names of this run.
     run: String,
     databases: RefCell<BTreeSet<String>>,
-    populated: RefCell<HashMap<(Shape, u64), Populated>>,
+    populated: RefCell<HashMap<(Shape, u64), FilledDatabase>>,
 }
 
 impl System {
@@ -224,7 +224,7 @@ impl System {
         &self,
         shape: Shape,
         documents: u64,
-    ) -> Result<Populated, BenchError> {
+    ) -> Result<FilledDatabase, BenchError> {
         let known = self.populated.borrow().get(&(shape, documents)).cloned();
         if let Some(populated) = known {
             return Ok(populated);
@@ -263,8 +263,8 @@ impl System {
         documents: u64,
         database: String,
         ids: Ids,
-    ) -> Populated {
-        let populated = Populated {
+    ) -> FilledDatabase {
+        let populated = FilledDatabase {
             database,
             documents,
             ids,
@@ -310,7 +310,7 @@ impl System {
         name: &'static str,
         unit: &'static str,
         measuring: impl Future<Output = Result<Slice, BenchError>>,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let watch = Watch::start(&self.pids);
         let slice = measuring.await?;
         Ok(watch.part(name, unit, slice))
@@ -470,11 +470,11 @@ impl Watch {
         }
     }
 
-    pub(crate) fn part(self, name: &'static str, unit: &'static str, slice: Slice) -> Part {
+    pub(crate) fn part(self, name: &'static str, unit: &'static str, slice: Slice) -> WorkloadPart {
         let pids = || self.pids.iter().copied();
         let after = total(pids().map(procfs::cpu_seconds));
         let cpu_seconds = after.zip(self.cpu_seconds);
-        Part {
+        WorkloadPart {
             name,
             unit,
             slice,
@@ -493,12 +493,17 @@ fn total<T: std::iter::Sum>(each: impl ExactSizeIterator<Item = Option<T>>) -> O
 mod tests {
     use super::*;
 
-    fn part(name: &'static str, seconds: f64, cpu_seconds: Option<f64>, peak: Option<u64>) -> Part {
+    fn part(
+        name: &'static str,
+        seconds: f64,
+        cpu_seconds: Option<f64>,
+        peak: Option<u64>,
+    ) -> WorkloadPart {
         let mut slice = Slice::new();
         slice.record(3, Duration::from_micros(10));
         slice.seconds = seconds;
         slice.errors.add(1, || "refused".to_owned());
-        Part {
+        WorkloadPart {
             name,
             unit: "docs",
             slice,
@@ -514,8 +519,8 @@ mod tests {
             part("get", 1.0, Some(0.5), Some(5)),
             part("put", 1.0, None, None),
         ];
-        Part::append_all(&mut parts, more);
-        let told = |part: &Part| {
+        WorkloadPart::append_all(&mut parts, more);
+        let told = |part: &WorkloadPart| {
             let slice = &part.slice;
             let counts = (slice.count, slice.latencies_us.len(), slice.errors.count);
             (

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::compare::Comparison;
 use crate::couchdb::CouchDbFigure;
-use crate::lines::{Figure, Line, Measured, Ratio, Spread};
+use crate::lines::{Figure, Line, Measurement, Ratio, Spread};
 use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
 use crate::report::{Report, Server};
 use crate::sweep::{Sweep, SweepLine};
@@ -199,7 +199,7 @@ fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
 }
 
 /// The rate's interval, or the rounds' extremes if it has no interval.
-fn interval(side: &Measured) -> String {
+fn interval(side: &Measurement) -> String {
     match side.rate_interval {
         Some(interval) => format!("{}–{}", number(interval.low), number(interval.high)),
         None => range(side.rate),
@@ -323,7 +323,7 @@ fn comparison(lines: &[Line]) -> Table {
     ]);
     for line in lines {
         let side = |at: usize| line.sides.get(at).and_then(Option::as_ref);
-        let both = |show: &dyn Fn(&Measured) -> String| {
+        let both = |show: &dyn Fn(&Measurement) -> String| {
             format!(
                 "{}/{}",
                 show_or_dash(side(0), show),
@@ -410,11 +410,11 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn show_or_dash(side: Option<&Measured>, show: &dyn Fn(&Measured) -> String) -> String {
+fn show_or_dash(side: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
     side.map_or_else(dash, show)
 }
 
-fn latencies(side: &Measured) -> String {
+fn latencies(side: &Measurement) -> String {
     [
         side.latency_ms_mean,
         side.latency_ms_p50,
@@ -428,12 +428,12 @@ fn latencies(side: &Measured) -> String {
     .join("/")
 }
 
-fn cpu(side: &Measured) -> String {
+fn cpu(side: &Measurement) -> String {
     side.cpu_seconds
         .map_or_else(dash, |seconds| format!("{seconds:.1}"))
 }
 
-fn peak(side: &Measured) -> String {
+fn peak(side: &Measurement) -> String {
     side.peak_resident_bytes
         .map_or_else(dash, |bytes| format!("{}", bytes >> 20))
 }

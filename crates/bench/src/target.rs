@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::client::Kept;
+use crate::client::ConnectionPool;
 use crate::error::BenchError;
 use crate::pace::Pace;
 
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     prefix: String,
     /// How its timed loops send.
     pace: Cell<Pace>,
-    kept: Kept,
+    kept: ConnectionPool,
 }
 
 impl Target {
@@ -60,7 +60,7 @@ impl Target {
             common_headers,
             prefix,
             pace: Cell::default(),
-            kept: Kept::default(),
+            kept: ConnectionPool::default(),
         })
     }
 
@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Connections that wait for a next slice.
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &ConnectionPool {
         &self.kept
     }
 

@@ -1,6 +1,6 @@
 //! Reasons to doubt a figure.
 
-use crate::lines::Measured;
+use crate::lines::Measurement;
 use crate::pace::OpenLoop;
 use crate::report::Report;
 
@@ -53,7 +53,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<String> {
 fn of_rate(
     name: &str,
     letter: &str,
-    side: &Measured,
+    side: &Measurement,
     open: OpenLoop,
     asked: f64,
 ) -> Option<String> {
@@ -79,10 +79,10 @@ fn of_rate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gather::Gathering;
+    use crate::gather::Gatherer;
     use crate::pace::ClientTime;
     use crate::slice::Slice;
-    use crate::system::Part;
+    use crate::system::WorkloadPart;
 
     fn report(client: ClientTime, open: Option<OpenLoop>) -> Report {
         let mut slice = Slice::new();
@@ -90,8 +90,8 @@ mod tests {
         slice.count = 1_000;
         slice.client = Some(client);
         slice.open = open;
-        let mut gathering = Gathering::new(1);
-        let part = Part {
+        let mut gathering = Gatherer::new(1);
+        let part = WorkloadPart {
             name: "get",
             unit: "req",
             slice,

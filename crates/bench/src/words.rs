@@ -14,7 +14,7 @@ const TEXT_BYTES: usize = 222;
 
 /// The subject of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum SearchKind {
     /// A word.
     Term,
     /// Two words, both of them.
@@ -49,9 +49,9 @@ fn prefix(rank: u64) -> String {
 }
 
 /// Numbers that look random, and are the same for the same number (SplitMix64).
-struct Mixed(u64);
+struct SplitMix(u64);
 
-impl Mixed {
+impl SplitMix {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -70,7 +70,7 @@ impl Mixed {
 
 /// The words of the document with this number.
 fn words(number: u64) -> Vec<String> {
-    let mut mixed = Mixed(number);
+    let mut mixed = SplitMix(number);
     let mut words = vec![];
     let mut bytes = 0;
     while bytes < TEXT_BYTES {
@@ -86,7 +86,7 @@ pub(crate) fn text(number: u64) -> String {
     words(number).join(" ")
 }
 
-impl Wanted {
+impl SearchKind {
     /// All, in the order in which they are measured.
     pub(crate) const ALL: [Self; 4] = [Self::Term, Self::And, Self::Phrase, Self::Prefix];
 
@@ -196,12 +196,12 @@ mod tests {
     fn what_is_fixed_is_found_in_few_of_few_texts() {
         // Those of a run at a scale of 0.002.
         let texts: Vec<Vec<String>> = (0..400).map(words).collect();
-        for wanted in Wanted::ALL {
+        for wanted in SearchKind::ALL {
             let fixed = wanted.fixed();
             let finds = |text: &&Vec<String>| match wanted {
-                Wanted::Term | Wanted::And => fixed.iter().all(|word| text.contains(word)),
-                Wanted::Phrase => text.windows(2).any(|pair| pair == fixed),
-                Wanted::Prefix => text.iter().any(|word| word.starts_with(&fixed[0])),
+                SearchKind::Term | SearchKind::And => fixed.iter().all(|word| text.contains(word)),
+                SearchKind::Phrase => text.windows(2).any(|pair| pair == fixed),
+                SearchKind::Prefix => text.iter().any(|word| word.starts_with(&fixed[0])),
             };
             let hits = texts.iter().filter(finds).count();
             assert!((1..=20).contains(&hits), "{wanted:?}: {hits}");

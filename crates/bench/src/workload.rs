@@ -35,13 +35,13 @@ pub(crate) use operations::Caller;
 pub(crate) use read::repeat;
 pub(crate) use saturated::alone;
 
+use crate::competitor::Competitor;
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::gather::Gathering;
+use crate::gather::Gatherer;
 use crate::options::{BenchOptions, Embedded};
-use crate::peer::Peer;
 use crate::report::Report;
-use crate::sweep::{Changed, Plan};
+use crate::sweep::{Plan, PriorSetting};
 use crate::system::System;
 use crate::timeline::Events;
 
@@ -62,25 +62,25 @@ pub(crate) struct Bench {
     /// In a run with one server: a second one, for workloads that need two.
     pub(crate) second: Option<System>,
     pub(crate) report: Report,
-    pub(crate) peer: Option<Peer>,
+    pub(crate) competitor: Option<Competitor>,
     /// As many connections as the limit of open files allows.
     pub(crate) connections_max: usize,
     pub(crate) embedded: Option<Box<dyn Embedded>>,
     /// Measurements of the current workload so far.
-    pub(crate) gathering: Gathering,
+    pub(crate) gathering: Gatherer,
     /// The repeat of the current workload, counted from 0.
     pub(crate) repeat: u32,
     /// The clock of the run, and its events so far.
     pub(crate) clock: Rc<Events>,
     pub(crate) sweep: Option<Plan>,
     /// Settings to restore.
-    pub(crate) changed: Vec<Changed>,
+    pub(crate) changed: Vec<PriorSetting>,
 }
 
 impl Bench {
-    /// Columns of the report: the servers, and the peer.
+    /// Columns of the report: the servers, and the competitor.
     pub(crate) fn columns(&self) -> usize {
-        self.systems.len() + usize::from(self.peer.is_some())
+        self.systems.len() + usize::from(self.competitor.is_some())
     }
 
     /// Measures a workload once.

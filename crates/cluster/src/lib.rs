@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod log;
 pub mod memory_log;
 mod message;
@@ -15,6 +16,6 @@ pub mod record;
 pub mod replica;
 pub mod slot;
 
-pub use log::{CONTROL, Later, Log, SlotNumber};
+pub use log::{BoxFuture, CONTROL, Log, SlotNumber};
 pub use memory_log::MemoryLog;
 pub use position::{Generation, NodeId, Position};

@@ -12,7 +12,7 @@ pub type SlotNumber = u16;
 pub const CONTROL: SlotNumber = SlotNumber::MAX;
 
 /// A boxed future.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A record as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Tail {
 
 /// The result of reading a record again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RawFound {
+pub enum RawReadBackResult {
     /// A record.
     Record(RawRecord),
     /// The log starts after it.
@@ -79,8 +79,11 @@ pub trait Log: Send + Sync + 'static {
     /// log has stored it as safely as it can. Concurrent appends of this process to a partition are
     /// stored in the order of the calls, except those that fail: the call itself queues. It always
     /// returns eventually.
-    fn append(&self, slot: SlotNumber, record: Vec<u8>)
-    -> Later<'static, Result<u64, AppendError>>;
+    fn append(
+        &self,
+        slot: SlotNumber,
+        record: Vec<u8>,
+    ) -> BoxFuture<'static, Result<u64, AppendError>>;
 
     /// Delivers the records of a partition from this offset on, in order, until the receiver is
     /// dropped. A slot has one follower at a time. While the log cannot be reached nothing is
@@ -97,5 +100,11 @@ pub trait Log: Send + Sync + 'static {
         slot: SlotNumber,
         offset: u64,
         epoch: i32,
-    ) -> Later<'static, Result<RawFound, LogError>>;
+    ) -> BoxFuture<'static, Result<RawReadBackResult, LogError>>;
+
+    /// Returns whether the log answers this node now, after at most a few seconds. Single partitions
+    /// may be unavailable all the same.
+    fn is_reachable(&self) -> BoxFuture<'static, bool> {
+        Box::pin(async { true })
+    }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::log::{AppendError, Later, Log, LogError, RawFound, RawRecord, SlotNumber, Tail};
+use crate::log::{
+    AppendError, BoxFuture, Log, LogError, RawReadBackResult, RawRecord, SlotNumber, Tail,
+};
 
 /// Records buffered for a follower.
 const TAIL_MAX: usize = 1024;
@@ -225,7 +227,7 @@ impl Log for MemoryLog {
         &self,
         slot: SlotNumber,
         record: Vec<u8>,
-    ) -> Later<'static, Result<u64, AppendError>> {
+    ) -> BoxFuture<'static, Result<u64, AppendError>> {
         let Faults { hangs, delay, .. } = self.shared.state().faults;
         if delay.is_zero() && !hangs {
             let answer = self.shared.append(slot, record);
@@ -253,14 +255,14 @@ impl Log for MemoryLog {
         slot: SlotNumber,
         offset: u64,
         _epoch: i32,
-    ) -> Later<'static, Result<RawFound, LogError>> {
+    ) -> BoxFuture<'static, Result<RawReadBackResult, LogError>> {
         // It always has one leader, the latest.
         let mut state = self.shared.state();
         let partition = state.partitions.entry(slot).or_default();
         let found = match partition.get(offset) {
-            Some(record) => RawFound::Record(record),
-            None if offset < partition.start => RawFound::Trimmed,
-            None => RawFound::BeyondEnd,
+            Some(record) => RawReadBackResult::Record(record),
+            None if offset < partition.start => RawReadBackResult::Trimmed,
+            None => RawReadBackResult::BeyondEnd,
         };
         Box::pin(std::future::ready(Ok(found)))
     }

@@ -50,6 +50,21 @@ pub fn create_for_owner_only() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
+/// A number of things, as `1 file` or `2 files`. `things` are regular: one of them lacks the final `s`.
+///
+/// ```
+/// assert_eq!(command_line::counted(1u64, "files"), "1 file");
+/// assert_eq!(command_line::counted(0usize, "differing files"), "0 differing files");
+/// ```
+pub fn counted<N: std::fmt::Display>(number: N, things: &str) -> String {
+    let number = number.to_string();
+    let things = match number.as_str() {
+        "1" => things.strip_suffix('s').unwrap_or(things),
+        _ => things,
+    };
+    format!("{number} {things}")
+}
+
 /// Prints a line. Ends the program when its output is closed, as by `settee … | head -1`.
 pub fn print(line: Arguments<'_>) {
     let mut out = std::io::stdout().lock();

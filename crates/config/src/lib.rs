@@ -28,7 +28,7 @@ pub use error::ConfigError;
 pub use layers::{Layers, Values};
 pub use settings::Settings;
 pub use store::{Change, Config};
-pub use unknown::{Unknown, unknown};
+pub use unknown::{UnknownSetting, unknown};
 
 /// The text of `default.ini`, built into the program.
 pub const DEFAULT_INI: &str = include_str!("../../../default.ini");

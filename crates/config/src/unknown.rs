@@ -8,24 +8,24 @@ use crate::settings::{SECTIONS, find};
 
 /// A section or key that means nothing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownSetting {
     /// The section: its name, and the known one nearest to it.
     Section(String, Option<&'static str>),
     /// The key: its section and name, and the known setting nearest to it.
     Key(String, String, Option<(&'static str, &'static str)>),
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnknownSetting {
     /// Escapes names: they come from files and clients.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unknown::Section(name, nearest) => {
+            UnknownSetting::Section(name, nearest) => {
                 write!(f, "there is no section [{}]", name.escape_debug())?;
                 if let Some(nearest) = nearest {
                     write!(f, "; did you mean [{nearest}]?")?;
                 }
             }
-            Unknown::Key(section, key, nearest) => {
+            UnknownSetting::Key(section, key, nearest) => {
                 let (section, key) = (section.escape_debug(), key.escape_debug());
                 write!(f, "[{section}] {key} has no effect")?;
                 if let Some((section, key)) = nearest {
@@ -38,7 +38,7 @@ impl fmt::Display for Unknown {
 }
 
 /// Returns which part of a name is unknown; `None` for a setting, and in a section with keys of the user's choice.
-pub fn unknown(section: &str, key: &str) -> Option<Unknown> {
+pub fn unknown(section: &str, key: &str) -> Option<UnknownSetting> {
     if find(section, key).is_some() || is_open(section) {
         return None;
     }
@@ -47,12 +47,12 @@ pub fn unknown(section: &str, key: &str) -> Option<Unknown> {
         .flat_map(|about| [Some(about.name), about.older]);
     let names: Vec<&str> = names.flatten().collect();
     Some(match names.contains(&section) {
-        true => Unknown::Key(
+        true => UnknownSetting::Key(
             section.to_owned(),
             key.to_owned(),
             nearest_key(section, key),
         ),
-        false => Unknown::Section(section.to_owned(), nearest(section, names.into_iter())),
+        false => UnknownSetting::Section(section.to_owned(), nearest(section, names.into_iter())),
     })
 }
 

@@ -39,7 +39,7 @@ pub struct OldChanges {
 }
 
 /// The reason why the old changes of a database are unknown.
-pub type Unknown = (Arc<str>, Error);
+pub type UnknownReason = (Arc<str>, Error);
 
 impl Databases {
     /// Returns the old changes of the databases whose deleted documents are not kept for ever, and the
@@ -48,7 +48,7 @@ impl Databases {
         &self,
         default: Option<&Ttl>,
         now_unix_s: u64,
-    ) -> (Vec<OldChanges>, Vec<Unknown>) {
+    ) -> (Vec<OldChanges>, Vec<UnknownReason>) {
         let (mut found, mut unknown) = (vec![], vec![]);
         for name in self.names(&NameRange::default()) {
             match self.old_changes_of(&name, default, now_unix_s) {

@@ -15,16 +15,16 @@ use tokio::sync::watch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
-use crate::ending::{DELETED, Ending, REPLACED};
+use crate::design_cache::DesignCache;
 use crate::expiry::{Expiry, ExpiryWatch};
 use crate::find::IndexesFound;
-use crate::known_designs::KnownDesigns;
-use crate::maintenance::{Kept, Maintenance};
-use crate::opened::Shared;
-use crate::order::{Order, Property, SharedOrder};
+use crate::lifecycle::{DELETED, Lifecycle, REPLACED};
+use crate::maintenance::{Maintenance, RetainedData};
+use crate::open_databases::SharedParts;
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
+use crate::sequencer::{Property, Sequencer, SharedSequencer};
 use crate::ttl::Ttl;
 use crate::update::blocking;
 use crate::validators::Validators;
@@ -79,12 +79,17 @@ pub struct PartitionInfo {
 
 /// Which of some revisions of a document are not here.
 pub struct RevsDiff {
-    /// The document.
-    pub id: String,
     /// Revisions that do not exist here.
     pub missing: Vec<Rev>,
     /// Leaves that those may descend from.
     pub possible_ancestors: Vec<Rev>,
+}
+
+/// A place among the remembered purges of a database; the default is the first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PurgePlace {
+    shard: usize,
+    purge_seq: u64,
 }
 
 /// One database. It may be held while it is deleted: operations then fail with
@@ -108,7 +113,7 @@ pub struct Database {
     written: AtomicBool,
     /// Whether the shard state that the first write needs is loaded.
     pub(crate) is_loaded: AtomicBool,
-    pub(crate) ending: Ending,
+    pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
     epoch: u32,
     uuid: DatabaseUuid,
@@ -122,19 +127,19 @@ pub struct Database {
     partition_limit: SharedLimit,
     leaf_limit: SharedLimit,
     partition_room: SharedRoom,
-    order: SharedOrder,
+    sequencer: SharedSequencer,
     /// Whether its documents expire.
     pub(crate) has_expiry: AtomicBool,
     /// Whether a commit was noted that its index of expiry times does not hold.
     pub(crate) is_expiry_noted: AtomicBool,
     expiry_watch: Arc<ExpiryWatch>,
     pub(crate) find_indexes: IndexesFound,
-    pub(crate) known_designs: KnownDesigns,
+    pub(crate) design_cache: DesignCache,
 }
 
 /// The outcome of purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeOutcome {
     /// The removed revisions of each requested document.
     pub removed: Vec<(DocId, Vec<Rev>)>,
     /// Fewer servers have it on disk than should, where there are several. The others will.
@@ -164,7 +169,7 @@ impl Database {
     pub(crate) fn open(
         name: Arc<str>,
         record: DatabaseRecord,
-        shared: &Shared,
+        shared: &SharedParts,
     ) -> Result<Database, Error> {
         let shards = record
             .shards
@@ -180,7 +185,7 @@ impl Database {
     pub(crate) fn reopen(
         &self,
         record: DatabaseRecord,
-        shared: &Shared,
+        shared: &SharedParts,
     ) -> Result<Database, Error> {
         let open = |(i, &number): (usize, &ShardNumber)| match self.shards.get(i) {
             Some(same) if same.number == number => Ok(same.clone()),
@@ -201,9 +206,9 @@ impl Database {
         record: DatabaseRecord,
         shards: Vec<Arc<Shard>>,
         homes: Homes,
-        shared: &Shared,
+        shared: &SharedParts,
     ) -> Database {
-        let Shared {
+        let SharedParts {
             store,
             maintenance,
             views,
@@ -219,7 +224,7 @@ impl Database {
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
             partition_room: SharedRoom::default(),
-            order: shared.order.clone(),
+            sequencer: shared.sequencer.clone(),
             has_expiry: AtomicBool::new(record.expiry.is_some()),
             is_expiry_noted: AtomicBool::new(false),
             expiry_watch: shared.expiry_watch.clone(),
@@ -236,7 +241,7 @@ impl Database {
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
-            ending: Ending::default(),
+            lifecycle: Lifecycle::default(),
             partitioned: record.partitioned,
             epoch: record.epoch,
             uuid,
@@ -246,7 +251,7 @@ impl Database {
             rules: OnceLock::new(),
             ruled_writes: ruled_writes(),
             find_indexes: IndexesFound::default(),
-            known_designs: KnownDesigns::default(),
+            design_cache: DesignCache::default(),
         }
     }
 
@@ -278,13 +283,13 @@ impl Database {
     }
 
     /// Orders writes, if this server is not the only one.
-    pub(crate) fn order(&self) -> Option<&Arc<dyn Order>> {
-        self.order.get()
+    pub(crate) fn sequencer(&self) -> Option<&Arc<dyn Sequencer>> {
+        self.sequencer.get()
     }
 
     /// Whether this server is one of several, which have one order of writes.
-    pub fn is_ordered(&self) -> bool {
-        self.order().is_some()
+    pub fn has_sequencer(&self) -> bool {
+        self.sequencer().is_some()
     }
 
     /// Waits until all writes that any server acknowledged before this call are applied here.
@@ -292,8 +297,8 @@ impl Database {
     /// # Errors
     /// [`Error::Unavailable`] when that cannot be determined.
     pub async fn fresh(&self) -> Result<(), Error> {
-        match self.order() {
-            Some(order) => order.fresh(self).await,
+        match self.sequencer() {
+            Some(sequencer) => sequencer.fresh(self).await,
             None => Ok(()),
         }
     }
@@ -357,7 +362,10 @@ impl Database {
     }
 
     /// Refuses an id that a partitioned database has no shard for.
-    pub(crate) fn check_partitioned(&self, id: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Those of the names of partitions.
+    pub fn check_partitioned(&self, id: &str) -> Result<(), Error> {
         match self.partitioned {
             true => partition::check_named(id),
             false => Ok(()),
@@ -380,7 +388,7 @@ impl Database {
     }
 
     pub(crate) fn live(&self) -> Result<(), Error> {
-        self.ending.live()
+        self.lifecycle.live()
     }
 
     /// Returns `found` if the database still exists with these shards. Call it after a read that
@@ -418,7 +426,9 @@ impl Database {
             doc_del_count: 0,
             compact_running: self.is_compacting(),
             q: self.shards.len() as u32,
-            n: self.order().map_or(record.n, |order| order.copies()),
+            n: self
+                .sequencer()
+                .map_or(record.n, |sequencer| sequencer.copies()),
         };
         let mut update_seq = Seqs::start(self.epoch, 0);
         let mut purge_seq = Seqs::start(self.epoch, 0);
@@ -563,23 +573,24 @@ impl Database {
 
     /// Notes that the index of expiry times is to be updated, if there is one.
     fn note_expiry(&self) {
-        if self.has_expiry.load(Relaxed) && !self.is_expiry_noted.swap(true, Relaxed) {
+        // The turn that resets it sees this commit, or it is noted again.
+        if self.has_expiry.load(Relaxed) && !self.is_expiry_noted.swap(true, AcqRel) {
             self.expiry_watch.note(&self.name);
         }
     }
 
     async fn change(self: &Arc<Self>, property: Property) -> Result<(), Error> {
-        match self.order() {
-            Some(order) => order.change(self, property).await,
-            None => self.change_ordered(property).await,
+        match self.sequencer() {
+            Some(sequencer) => sequencer.change(self, property).await,
+            None => self.change_sequenced(property).await,
         }
     }
 
-    /// Changes a property, as ordered; durable when this returns.
+    /// Changes a property, as sequenced; durable when this returns.
     ///
     /// # Errors
     /// [`Error::NoDatabase`], and those of the store.
-    pub async fn change_ordered(self: &Arc<Self>, property: Property) -> Result<(), Error> {
+    pub async fn change_sequenced(self: &Arc<Self>, property: Property) -> Result<(), Error> {
         let me = self.clone();
         to_the_end(async move {
             let _one = me.changing.lock().await;
@@ -645,7 +656,7 @@ impl Database {
             removed += storage::compact(committer, shard, self.homes.of_shard(i), progress)?;
         }
         self.homes.sweep_and_reclaim()?;
-        let kept = Kept {
+        let kept = RetainedData {
             superseded_rows: self.superseded_rows(),
             garbage_bytes: self.attachment_garbage()?,
         };
@@ -703,7 +714,7 @@ impl Database {
     pub async fn purge(
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
-    ) -> Result<Purged, Error> {
+    ) -> Result<PurgeOutcome, Error> {
         let documents = requests.len() as u64;
         let done = self.purge_now(requests).await;
         match &done {
@@ -719,7 +730,7 @@ impl Database {
     async fn purge_now(
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
-    ) -> Result<Purged, Error> {
+    ) -> Result<PurgeOutcome, Error> {
         self.live()?;
         let mut purges = Vec::with_capacity(requests.len());
         for (id, revs) in &requests {
@@ -734,8 +745,8 @@ impl Database {
                 uuid,
             });
         }
-        let (removed, has_few_copies) = match self.order() {
-            Some(order) => order.purge(self, purges).await?,
+        let (removed, has_few_copies) = match self.sequencer() {
+            Some(sequencer) => sequencer.purge(self, purges).await?,
             None => {
                 let done = self.store.committer.purge(purges, self.limits()).await;
                 let done = done.map_err(|_| Error::ShuttingDown)?;
@@ -743,41 +754,65 @@ impl Database {
             }
         };
         let ids = requests.into_iter().map(|(id, _)| id);
-        Ok(Purged {
+        Ok(PurgeOutcome {
             removed: ids.zip(removed).collect(),
             has_few_copies,
         })
     }
 
-    /// The remembered purges, oldest first within a shard.
-    pub fn purged_infos(&self) -> Result<Vec<PurgeInfo>, Error> {
-        let of_shard = |shard: &Arc<Shard>| Ok(storage::list_purges(shard, &shard.view()?)?);
-        let all: Result<Vec<_>, Error> = self.shards.iter().map(of_shard).collect();
-        Ok(self.if_live(all)?.into_iter().flatten().collect())
+    /// Passes the remembered purges from a place on to `take`, oldest first within a shard, until it
+    /// returns false. Returns the place of the next one; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], and errors of the store.
+    pub fn purged_infos(
+        &self,
+        from: PurgePlace,
+        take: &mut dyn FnMut(PurgeInfo) -> bool,
+    ) -> Result<Option<PurgePlace>, Error> {
+        self.if_live(self.purged_infos_now(from, take))
     }
 
-    /// For each id, which of the revisions are missing; ids that miss nothing are left out.
-    pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
-        self.if_live(self.revs_diff_now(ids))
-    }
-
-    fn revs_diff_now(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
-        let mut all = vec![];
-        for (id, revs) in ids {
-            self.check_partitioned(&id)?;
-            let record = self.shard_for(&id).record(&id)?.unwrap_or_default();
-            let missing = record.tree.missing(&revs);
-            if missing.is_empty() {
-                continue;
+    fn purged_infos_now(
+        &self,
+        from: PurgePlace,
+        take: &mut dyn FnMut(PurgeInfo) -> bool,
+    ) -> Result<Option<PurgePlace>, Error> {
+        let mut purge_seq = from.purge_seq;
+        for (number, shard) in self.shards.iter().enumerate().skip(from.shard) {
+            let view = shard.view()?;
+            if let Some(next) = storage::read_purges(shard, &view, purge_seq, take)? {
+                return Ok(Some(PurgePlace {
+                    shard: number,
+                    purge_seq: next,
+                }));
             }
-            let possible_ancestors = record.tree.possible_ancestors(&missing);
-            all.push(RevsDiff {
-                id,
-                missing,
-                possible_ancestors,
-            });
+            purge_seq = 0;
         }
-        Ok(all)
+        Ok(None)
+    }
+
+    /// Returns which of the revisions of a document are missing; `None` if none is. The result may
+    /// have all leaves of the document, so a caller with many documents uses one result at a time.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], those of [`Database::check_partitioned`], and errors of the store.
+    pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, Error> {
+        self.if_live(self.revs_diff_now(id, revs))
+    }
+
+    fn revs_diff_now(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, Error> {
+        self.check_partitioned(id)?;
+        let record = self.shard_for(id).record(id)?.unwrap_or_default();
+        let missing = record.tree.missing(revs);
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let possible_ancestors = record.tree.possible_ancestors(&missing);
+        Ok(Some(RevsDiff {
+            missing,
+            possible_ancestors,
+        }))
     }
 
     /// Changes value after every commit to this database; closed when it is deleted.
@@ -842,7 +877,9 @@ impl Database {
         // The record's copy, the text, and what was parsed of it.
         let texts = self.name.len() + 8 * self.security.read().json.len();
         let held = shards.sum::<usize>() + self.homes.memory_bytes();
-        let designs = self.known_designs.memory_bytes() + self.find_indexes.memory_bytes();
+        let designs = self.design_cache.memory_bytes()
+            + self.find_indexes.memory_bytes()
+            + self.validators_found.memory_bytes();
         MEMORY_BYTES + texts + held + designs
     }
 
@@ -878,7 +915,8 @@ impl Database {
     }
 
     pub(crate) fn mark_deleted(&self) {
-        self.maintenance.note_kept(&self.name, Kept::default());
+        self.maintenance
+            .note_kept(&self.name, RetainedData::default());
         self.end(DELETED);
         self.note_expiry();
     }
@@ -890,7 +928,7 @@ impl Database {
 
     fn end(&self, how: u8) {
         let mut changed = self.changed.write();
-        self.ending.end(how);
+        self.lifecycle.end(how);
         changed.take();
     }
 }

@@ -16,15 +16,15 @@ use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::expiry::ExpiryWatch;
-use crate::find::{FindUse, FindUses, Scans, WhichIndex, WithIndexes};
+use crate::find::{FindUse, FindUses, IndexKey, Scans, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
-use crate::opened::{ByShard, Opened, Shared};
-use crate::order::{NewDatabase, Order, SharedOrder};
+use crate::open_databases::{DatabasesByShard, OpenDatabases, SharedParts};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
+use crate::sequencer::{NewDatabase, Sequencer, SharedSequencer};
 use crate::text::TextTurns;
-use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
+use crate::views::{IndexUse, Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 
 /// More shards than this for one database are refused.
@@ -177,7 +177,7 @@ pub struct Stats {
 pub struct Databases {
     store: Arc<Store>,
     options: Options,
-    pub(crate) opened: Arc<Opened>,
+    pub(crate) open_databases: Arc<OpenDatabases>,
     events: Arc<Events>,
     /// One deletion at a time, or one replacement of shards.
     pub(crate) reshaping: tokio::sync::Mutex<()>,
@@ -189,12 +189,12 @@ pub struct Databases {
     attachments: SharedOptions,
     partition_limit: SharedLimit,
     leaf_limit: SharedLimit,
-    order: SharedOrder,
+    sequencer: SharedSequencer,
     expiry_watch: Arc<ExpiryWatch>,
 }
 
 /// Returns the store's callback after each commit, which notifies the database of the shard.
-fn notify_databases(by_shard: ByShard, events: Arc<Events>) -> storage::OnCommit {
+fn notify_databases(by_shard: DatabasesByShard, events: Arc<Events>) -> storage::OnCommit {
     Box::new(move |written| {
         let number = written.shard.number;
         let db = by_shard.read().get(&number).and_then(Weak::upgrade);
@@ -208,7 +208,7 @@ fn notify_databases(by_shard: ByShard, events: Arc<Events>) -> storage::OnCommit
 impl Databases {
     /// Opens the databases in `dir`, creating the directory when absent.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Databases>, Error> {
-        let by_shard = ByShard::default();
+        let by_shard = DatabasesByShard::default();
         let events = Arc::new(Events::default());
         let on_commit = notify_databases(by_shard.clone(), events.clone());
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
@@ -223,15 +223,15 @@ impl Databases {
             aggregate_memory: mango::AggregateMemory::new(options.aggregate_bytes),
             row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),
             indexer: Indexer::new(options.ken.clone()),
-            used: UsedIndexes::default(),
+            used: IndexUse::default(),
             finds: FindUses::default(),
         });
         let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
         let leaf_limit = Arc::new(AtomicU64::new(storage::LEAVES_MAX));
-        let order = SharedOrder::default();
+        let sequencer = SharedSequencer::default();
         let expiry_watch = Arc::new(ExpiryWatch::default());
-        let shared = Shared {
+        let shared = SharedParts {
             store: store.clone(),
             maintenance: maintenance.clone(),
             keeper: keeper.clone(),
@@ -239,19 +239,19 @@ impl Databases {
             attachments: attachments.clone(),
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
-            order: order.clone(),
+            sequencer: sequencer.clone(),
             expiry_watch: expiry_watch.clone(),
         };
         let names = store.databases()?.into_iter().map(Arc::from).collect();
-        let opened = Arc::new(Opened::new(shared, by_shard, names));
-        let weak: Weak<Opened> = Arc::downgrade(&opened);
+        let open_databases = Arc::new(OpenDatabases::new(shared, by_shard, names));
+        let weak: Weak<OpenDatabases> = Arc::downgrade(&open_databases);
         views.indexer.find_by(weak.clone());
         maintenance.start(weak);
-        keeper.start(&opened);
+        keeper.start(&open_databases);
         Ok(Arc::new(Databases {
             store,
             options,
-            opened,
+            open_databases,
             events,
             reshaping: tokio::sync::Mutex::new(()),
             creating: Creating::default(),
@@ -261,7 +261,7 @@ impl Databases {
             attachments,
             partition_limit,
             leaf_limit,
-            order,
+            sequencer,
             expiry_watch,
         }))
     }
@@ -269,12 +269,12 @@ impl Databases {
     /// Puts databases that these rules concern under them: those that are here, and those that will be created. A
     /// database is under one set of rules: the first that concerns it.
     pub fn add_rules(&self, new: Arc<dyn SystemRules>) {
-        self.opened.add_rules(new);
+        self.open_databases.add_rules(new);
     }
 
     /// Applies the rules again to all databases, after a change of the databases that they concern.
     pub fn ask_rules_again(&self) {
-        self.opened.ask_rules_again();
+        self.open_databases.ask_rules_again();
     }
 
     /// Creates a database and waits until it is durable. Continues to the end if the caller stops
@@ -290,14 +290,14 @@ impl Databases {
 
     /// Sets the order of writes, for a server that is not the only one. Called once, before the
     /// first write.
-    pub fn be_ordered(&self, order: Arc<dyn Order>) {
+    pub fn set_sequencer(&self, sequencer: Arc<dyn Sequencer>) {
         // A second one finds the first.
-        let _ = self.order.set(order);
+        let _ = self.sequencer.set(sequencer);
     }
 
     /// Orders writes, if this server is not the only one.
-    pub fn order(&self) -> Option<&Arc<dyn Order>> {
-        self.order.get()
+    pub fn sequencer(&self) -> Option<&Arc<dyn Sequencer>> {
+        self.sequencer.get()
     }
 
     /// Returns which databases changed whose documents expire.
@@ -336,8 +336,8 @@ impl Databases {
             created_unix_s: unix_seconds(),
             security: options.security,
         };
-        if let Some(order) = self.order.get() {
-            order.create(name.to_owned(), new).await?;
+        if let Some(sequencer) = self.sequencer.get() {
+            sequencer.create(name.to_owned(), new).await?;
             return self.get(name);
         }
         self.create_alone(name, new, u32::from_ne_bytes(random()?))
@@ -371,7 +371,7 @@ impl Databases {
             record.encode()
         });
         done.await.map_err(|_| Error::ShuttingDown)??;
-        let db = self.opened.add(name, record)?;
+        let db = self.open_databases.add(name, record)?;
         self.events.note(db.name(), DbEventKind::Created);
         Ok(db)
     }
@@ -395,7 +395,7 @@ impl Databases {
 
     /// Reserves the name of a new database, unless it is reserved already.
     fn try_reserve(&self, name: &str) -> Result<Option<Reserved<'_>>, Error> {
-        let names = self.opened.names().read();
+        let names = self.open_databases.names().read();
         let mut reserved = self.creating.names.lock();
         if names.contains(name) {
             return Err(Error::DatabaseExists);
@@ -411,13 +411,13 @@ impl Databases {
     /// # Errors
     /// [`Error::NoDatabase`].
     pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
-        self.opened.get(name)
+        self.open_databases.get(name)
     }
 
     /// Closes all unused databases, even if their memory is not needed; returns their number.
     /// Blocks.
     pub fn close_idle(&self) -> usize {
-        self.keeper.close_all(&self.opened)
+        self.keeper.close_all(&self.open_databases)
     }
 
     /// Databases with writes whose indexes the background has not checked yet.
@@ -463,10 +463,10 @@ impl Databases {
     }
 
     async fn delete_now(&self, name: &str) -> Result<(), Error> {
-        match self.order.get() {
-            Some(order) => {
+        match self.sequencer.get() {
+            Some(sequencer) => {
                 self.get(name)?;
-                order.delete(name.to_owned()).await
+                sequencer.delete(name.to_owned()).await
             }
             None => self.delete_alone(name, None).await,
         }
@@ -484,7 +484,7 @@ impl Databases {
         let reserve = || {
             self.creating.names.lock().insert(name.to_owned());
         };
-        let db = self.opened.take(name, wanted, reserve)?;
+        let db = self.open_databases.take(name, wanted, reserve)?;
         let _reserved = Reserved {
             creating: &self.creating,
             name: name.to_owned(),
@@ -498,10 +498,10 @@ impl Databases {
             .map_err(|_| Error::ShuttingDown)
             .and_then(|r| Ok(r?))
         {
-            self.opened.put_back(db);
+            self.open_databases.put_back(db);
             return Err(e);
         }
-        self.opened.forget_shards(&shards);
+        self.open_databases.forget_shards(&shards);
         db.mark_deleted();
         let used = &self.views.used;
         used.forget(db.uuid(), &used.of(db.uuid()));
@@ -544,7 +544,7 @@ impl Databases {
         if is_empty(&low, &high) {
             return vec![];
         }
-        let names = self.opened.names().read();
+        let names = self.open_databases.names().read();
         let names = names.range::<Arc<str>, _>((low, high));
         let skip = range.skip as usize;
         let limit = range.limit.map_or(usize::MAX, |l| l as usize);
@@ -593,12 +593,12 @@ impl Databases {
 
     /// Whether there is a database of this name.
     pub fn exists(&self, name: &str) -> bool {
-        self.opened.names().read().contains(name)
+        self.open_databases.names().read().contains(name)
     }
 
     /// How many databases there are.
     pub fn count(&self) -> usize {
-        self.opened.names().read().len()
+        self.open_databases.names().read().len()
     }
 
     /// Events after `seq`, oldest first, the newest of each database, and the last seq.
@@ -674,13 +674,13 @@ impl Databases {
     /// Statistics of queries, by database, and by design document and name of the index; `None` for
     /// the index of all documents. Has those with the most examined documents in the last half hour
     /// to hour.
-    pub fn find_uses(&self) -> Vec<(WhichIndex, FindUse)> {
+    pub fn find_uses(&self) -> Vec<(IndexKey, FindUse)> {
         self.views.finds.all()
     }
 
     /// Databases that are open, of which more is known without reading.
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
-        self.opened.all_open()
+        self.open_databases.all_open()
     }
 
     /// Why all writes fail, if they do. Reads the free space of the disk.

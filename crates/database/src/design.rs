@@ -13,7 +13,7 @@ use crate::Error;
 use crate::database::Database;
 use crate::design_limits::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
 use crate::read::{Read, ReadOptions};
-use crate::validators::{QUERY, Validator, read_selector};
+use crate::validators::{QUERY, Reading, Validator, read_selector};
 
 /// Separates the hash of a set of design documents from hashes of other things.
 const DESIGNS_HASH: &[u8] = b"settee designs 1";
@@ -43,9 +43,14 @@ impl Database {
         }
     }
 
-    /// All design documents with a `validate_doc_update`, by id.
-    pub(crate) fn validating_design_docs(&self) -> Result<Vec<DesignDoc>, Error> {
-        let mut found = vec![];
+    /// Reads the validators, unless they are known.
+    pub(crate) fn validators(&self) -> Result<Arc<[Validator]>, Error> {
+        // Read before the documents: what changes while they are read is found at the next write.
+        let version = self.designs_version();
+        if let Some(known) = self.validators_found.known(version) {
+            return Ok(known);
+        }
+        let mut found = Reading::default();
         for shard in self.all_shards() {
             let view = shard.view()?;
             let mut it = storage::IdIter::new(&view.snapshot, shard.number);
@@ -55,30 +60,46 @@ impl Database {
                 .filter(|(id, _)| id.starts_with(DESIGN.as_bytes()))
             {
                 let record = storage::Record::decode(value)?;
-                if let Some(doc) =
-                    self.validating(&view, shard, &String::from_utf8_lossy(id), &record.tree)?
-                {
-                    found.push(doc);
-                }
+                let id = String::from_utf8_lossy(id);
+                self.add_validating(&view, shard, &id, &record.tree, &mut found)?;
                 it.next();
             }
             it.status()?;
         }
-        found.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(found)
+        Ok(self.validators_found.keep(version, found))
     }
 
-    /// Reads the validators, unless they are known.
-    pub(crate) fn validators(&self) -> Result<Arc<[Validator]>, Error> {
-        // Read before the documents: what changes while they are read is found at the next write.
-        let version = self.designs_version();
-        if let Some(known) = self.validators_found.known(version) {
+    /// Returns the design document of a validator for one use of it; `None` if it does not validate
+    /// any more.
+    ///
+    /// # Errors
+    /// Errors of reading it, and [`Error::Unavailable`] when it has another language now: whether a
+    /// function or a selector validates is decided when the validators are read.
+    pub(crate) fn validating_design(
+        &self,
+        validator: &Validator,
+    ) -> Result<Option<Arc<DesignDoc>>, Error> {
+        if let Some(kept) = &validator.design {
+            return Ok(Some(kept.clone()));
+        }
+        let id = validator.id.as_str();
+        let known = self.design_cache.docs.lock().get(id, &validator.rev);
+        if known.is_some() {
             return Ok(known);
         }
-        let designs = self.validating_design_docs()?;
-        let found: Arc<[Validator]> = designs.into_iter().map(Validator::new).collect();
-        self.validators_found.keep(version, found.clone());
-        Ok(found)
+        let Some(read) = self.design_doc_here(&validator.id)? else {
+            return Ok(None);
+        };
+        let is_same = read.rev == validator.rev.to_string();
+        if !is_same && !validates(&read) {
+            return Ok(None);
+        }
+        if read.language != validator.language {
+            return Err(Error::Unavailable(format!(
+                "{id} changed its language during the write: retry it"
+            )));
+        }
+        Ok(Some(read))
     }
 
     /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
@@ -89,7 +110,7 @@ impl Database {
         let mut hasher = blake3::Hasher::new();
         hasher.update(DESIGNS_HASH);
         for validator in self.validators()?.iter() {
-            for text in [&validator.design.id, &validator.design.rev] {
+            for text in [validator.id.as_str(), &validator.rev.to_string()] {
                 hasher.update(&(text.len() as u64).to_be_bytes());
                 hasher.update(text.as_bytes());
             }
@@ -99,15 +120,16 @@ impl Database {
         Ok(u64::from_be_bytes(first).max(1))
     }
 
-    fn validating(
+    fn add_validating(
         &self,
         view: &storage::View,
         shard: &storage::Shard,
         id: &str,
         tree: &RevTree,
-    ) -> Result<Option<DesignDoc>, Error> {
+        found: &mut Reading,
+    ) -> Result<(), Error> {
         let Some(winner) = tree.winner().filter(|w| !w.revision.deleted) else {
-            return Ok(None);
+            return Ok(());
         };
         let rev = winner.rev.to_rev();
         let mut json = vec![];
@@ -117,7 +139,24 @@ impl Database {
         })?;
         written.ok_or_else(|| Error::Storage(storage::Error::Corrupt("document body")))?;
         let (doc, validates) = design_doc(id, &rev.to_string(), json);
-        Ok(validates.then_some(doc))
+        if validates {
+            let id = DocId::new(id).map_err(|e| Error::Internal(e.to_string()))?;
+            found.add(id, rev, &doc);
+        }
+        Ok(())
+    }
+}
+
+/// Whether it has a `validate_doc_update`.
+fn validates(design: &DesignDoc) -> bool {
+    let head: Option<Head<'_>> = serde_json::from_slice(&design.json).ok();
+    head.is_some_and(|head| head.validates())
+}
+
+impl Head<'_> {
+    fn validates(&self) -> bool {
+        self.validate_doc_update
+            .is_some_and(|function| function.get() != "null")
     }
 }
 
@@ -132,9 +171,7 @@ fn design_doc(id: &str, rev: &str, json: Vec<u8>) -> (DesignDoc, bool) {
         .and_then(|h| h.language)
         .and_then(text)
         .map_or_else(|| JAVASCRIPT.to_owned(), |name| language_name(&name));
-    let validates = head
-        .and_then(|h| h.validate_doc_update)
-        .is_some_and(|f| f.get() != "null");
+    let validates = head.is_some_and(|head| head.validates());
     let doc = DesignDoc {
         id: id.to_owned(),
         rev: rev.to_owned(),
@@ -335,10 +372,50 @@ fn check_functions(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CreateOptions, Databases, Durability, EditMode, Options, Outcome};
 
     fn refusal(body: &str) -> Option<Refusal> {
         let place = Place::uncounted();
         check((&functions::NoLanguages, &place), false, body.as_bytes()).err()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_validator_that_changes_its_language_is_not_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let options = CreateOptions {
+            q: None,
+            n: None,
+            partitioned: false,
+            security: "{}".into(),
+        };
+        let db = databases.create("db", options).await.unwrap();
+        let mut rev: Option<Rev> = None;
+        let mut write = async |language: &str, validation: Option<Value>| {
+            let mut doc = serde_json::json!({"_id": "_design/d", "language": language});
+            if let Some(validation) = validation {
+                doc["validate_doc_update"] = validation;
+            }
+            if let Some(rev) = &rev {
+                doc["_rev"] = rev.to_string().into();
+            }
+            let doc = document::parse_document(doc.to_string().as_bytes()).unwrap();
+            let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
+            match written.await.unwrap().0.remove(0) {
+                Outcome::Ok { rev: new } => rev = Some(new),
+                refused => panic!("{refused:?}"),
+            }
+        };
+        write("other", Some("f".into())).await;
+        let validators = db.validators().unwrap();
+        let read = || db.validating_design(&validators[0]);
+        write("other", Some("g".into())).await;
+        assert!(read().unwrap().is_some());
+        write(QUERY, Some(serde_json::json!({"newDoc.a": 1}))).await;
+        assert!(matches!(read(), Err(Error::Unavailable(_))));
+        write(QUERY, None).await;
+        assert!(read().unwrap().is_none());
+        databases.close();
     }
 
     #[test]

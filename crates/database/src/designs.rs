@@ -7,13 +7,12 @@ use document::{DocId, Rev};
 use functions::DesignDoc;
 
 use crate::database::Database;
+use crate::design_limits::memory_of_text;
 use crate::views::Design;
-use crate::{Error, WorkOwner, apart};
+use crate::{Error, WorkOwner, run_low_priority};
 
-/// A design document with a longer body is read apart.
+/// A design document with a longer body is read on a thread with a low priority.
 const READ_HERE_BYTES_MAX: u64 = 64 << 10;
-/// Memory of a design document besides its text, in bytes.
-const DOC_BYTES: usize = 256;
 
 /// The stored members of a design document besides its body.
 pub(crate) struct DesignHead {
@@ -52,7 +51,7 @@ impl Database {
             db.design_doc_here(&id)
         };
         let known = |db: &Database, head: &DesignHead| {
-            let doc = db.known_designs.docs.lock().get(id.as_str(), &head.rev);
+            let doc = db.design_cache.docs.lock().get(id.as_str(), &head.rev);
             doc.map(Some)
         };
         self.live()?;
@@ -74,15 +73,15 @@ impl Database {
             Err(Error::Missing(_)) => return self.if_live(Ok(None)),
             Err(e) => return self.if_live(Err(e)),
         };
-        let known = self.known_designs.docs.lock().get(id.as_str(), &head.rev);
+        let known = self.design_cache.docs.lock().get(id.as_str(), &head.rev);
         if known.is_some() {
             return Ok(known);
         }
         let Some((rev, doc)) = self.read_design_doc(id)? else {
             return Ok(None);
         };
-        let (doc, bytes) = (Arc::new(doc.0), doc.1 + DOC_BYTES);
-        let mut docs = self.known_designs.docs.lock();
+        let (doc, bytes) = (Arc::new(doc.0), memory_of_text(doc.1));
+        let mut docs = self.design_cache.docs.lock();
         docs.insert(id.as_str(), rev, doc.clone(), bytes);
         Ok(Some(doc))
     }
@@ -92,9 +91,9 @@ impl Database {
     ///
     /// # Errors
     /// Those of [`Database::design`].
-    pub async fn design_apart(self: &Arc<Self>, id: &str) -> Result<Arc<Design>, Error> {
+    pub async fn design_async(self: &Arc<Self>, id: &str) -> Result<Arc<Design>, Error> {
         let known =
-            |db: &Database, head: &DesignHead| db.known_designs.views.lock().get(id, &head.rev);
+            |db: &Database, head: &DesignHead| db.design_cache.views.lock().get(id, &head.rev);
         let read = self.read_once(id, known, Database::design_now).await;
         self.if_live(read.and_then(Design::within_limits))
     }
@@ -113,12 +112,12 @@ impl Database {
         if head.body_bytes <= READ_HERE_BYTES_MAX {
             return read(self, id);
         }
-        let turn = self.known_designs.turn.clone().lock_owned().await;
+        let turn = self.design_cache.turn.clone().lock_owned().await;
         if let Some(known) = known(self, &self.design_head(id)?) {
             return Ok(known);
         }
         let (db, id) = (self.clone(), id.to_owned());
-        self.apart(move || {
+        self.run_low_priority(move || {
             let _turn = turn;
             read(&db, &id)
         })
@@ -126,7 +125,7 @@ impl Database {
     }
 
     /// Runs long work for this database on a thread that does not serve.
-    pub(crate) async fn apart<T: Send + 'static>(
+    pub(crate) async fn run_low_priority<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
@@ -136,6 +135,6 @@ impl Database {
             database: hasher.hash_one(self.name()),
         };
         let panicked = |_| Error::Internal("reading design documents failed".to_owned());
-        apart(owner, work).await.map_err(panicked)?
+        run_low_priority(owner, work).await.map_err(panicked)?
     }
 }

@@ -63,9 +63,6 @@ pub enum Error {
     /// Other servers that are needed do not answer, or the ordering of writes does not: the reason.
     #[error("{0}")]
     Unavailable(String),
-    /// A cluster does not support this operation.
-    #[error("{0}")]
-    NotInCluster(&'static str),
     /// A fault of the server itself, such as a panic or a thread that could not be started. Holds the cause, for logs.
     #[error("{0}")]
     Internal(String),
@@ -123,7 +120,6 @@ impl Error {
             Error::TextAnswerTooLong | Error::Text(search::Error::TooMuch { .. }) => "too_large",
             Error::Text(e) if e.is_of_request() => "bad_request",
             Error::InsufficientStorage(_) => "insufficient_storage",
-            Error::NotInCluster(_) => "not_implemented",
             Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => {
                 "service_unavailable"
             }

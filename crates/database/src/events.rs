@@ -31,7 +31,7 @@ impl DbEventKind {
 
 /// An event that `_global_changes` does not have yet.
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub struct PendingEvent {
     pub db: Arc<str>,
     pub kind: DbEventKind,
     /// In the order of these.
@@ -118,19 +118,19 @@ impl Events {
     }
 
     /// Removes and returns the events since the last call, oldest first.
-    pub fn take_pending(&self) -> Vec<Pending> {
+    pub fn take_pending(&self) -> Vec<PendingEvent> {
         let taken = self.log.lock().pending.as_mut().map(std::mem::take);
-        let mut pending: Vec<Pending> = taken
+        let mut pending: Vec<PendingEvent> = taken
             .into_iter()
             .flatten()
-            .map(|((db, kind), seq)| Pending { db, kind, seq })
+            .map(|((db, kind), seq)| PendingEvent { db, kind, seq })
             .collect();
         pending.sort_unstable_by_key(|p| p.seq);
         pending
     }
 
     /// Returns these events to the pending ones, unless newer ones of the same kind are pending.
-    pub fn put_back(&self, events: Vec<Pending>) {
+    pub fn put_back(&self, events: Vec<PendingEvent>) {
         if events.is_empty() {
             return;
         }

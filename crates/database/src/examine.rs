@@ -73,7 +73,7 @@ pub struct DesignFacts {
     /// Facts about its view index, if it is open.
     pub open: Option<OpenIndexFacts>,
     /// Its text indexes, by name.
-    pub texts: Vec<TextFacts>,
+    pub text_indexes: Vec<TextFacts>,
 }
 
 /// A text index.
@@ -235,36 +235,53 @@ impl Database {
         let built = self.built_indexes()?;
         let open = self.open_view_indexes();
         let mut designs = vec![];
+        let has_more = self.visit_designs(until, |id| {
+            if designs.len() >= most {
+                return Ok(false);
+            }
+            match self.design_now(id) {
+                Ok(design) if design.has_views() || design.text_names().next().is_some() => {
+                    designs.push(self.design_facts(&design, &built, &open)?);
+                }
+                Ok(_) | Err(Error::Missing(_)) => {}
+                Err(e) => return Err(e),
+            }
+            Ok(true)
+        })?;
+        Ok(SomeDesigns { designs, has_more })
+    }
+
+    /// Calls `visit` with the ids of design documents, until it returns false, or until a moment.
+    /// Returns whether there are more design documents. Blocks.
+    ///
+    /// # Errors
+    /// Errors of reading, and those of `visit`.
+    pub(crate) fn visit_designs(
+        &self,
+        until: Instant,
+        mut visit: impl FnMut(&str) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
         for shard in self.all_shards() {
             let view = shard.view()?;
             let mut ids = IdIter::new(&view.snapshot, shard.number);
             ids.seek(b"_design/");
             while let Some((id, value)) = ids.entry().filter(|(id, _)| id.starts_with(b"_design/"))
             {
-                let is_there = !RecordHead::decode(value)?.deleted;
-                if Instant::now() >= until || (is_there && designs.len() >= most) {
-                    let has_more = true;
-                    return Ok(SomeDesigns { designs, has_more });
+                if Instant::now() >= until {
+                    return Ok(true);
                 }
+                let is_there = !RecordHead::decode(value)?.deleted;
                 if let Ok(id) = str::from_utf8(id)
                     && is_there
+                    && !visit(id)?
                 {
-                    match self.design_now(id) {
-                        Ok(design)
-                            if design.has_views() || design.text_names().next().is_some() =>
-                        {
-                            designs.push(self.design_facts(&design, &built, &open)?);
-                        }
-                        Ok(_) | Err(Error::Missing(_)) => {}
-                        Err(e) => return Err(e),
-                    }
+                    return Ok(true);
                 }
                 ids.next();
             }
             ids.status()?;
         }
-        let has_more = false;
-        Ok(SomeDesigns { designs, has_more })
+        Ok(false)
     }
 
     /// The indexes that are stored. Others are removed from the record of used indexes.
@@ -294,12 +311,12 @@ impl Database {
             .find(|index| index.signature() == Some(signature));
         let mut views = self.view_facts(design, open.map(|index| &**index));
         self.read_fields(design, &mut views)?;
-        let mut texts = vec![];
+        let mut text_indexes = vec![];
         for (flavour, name) in design.text_names() {
             let built = |signature| built.contains(&signature);
-            texts.push(self.text_facts(design, (flavour, name), built)?);
+            text_indexes.push(self.text_facts(design, (flavour, name), built)?);
         }
-        texts.sort_by(|a, b| (&a.name, a.flavour as u8).cmp(&(&b.name, b.flavour as u8)));
+        text_indexes.sort_by(|a, b| (&a.name, a.flavour as u8).cmp(&(&b.name, b.flavour as u8)));
         Ok(DesignFacts {
             id: design.id.clone(),
             language: design.spec.language.clone(),
@@ -308,7 +325,7 @@ impl Database {
             was_used: self.shared_views().used.was_used(self.uuid(), signature),
             views,
             open: open.map(|index| index.facts()),
-            texts,
+            text_indexes,
         })
     }
 
@@ -558,7 +575,11 @@ mod tests {
         let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
         runtime.block_on(written).unwrap();
         let some = db.examine_designs(100, later).unwrap();
-        let texts: Vec<&TextFacts> = some.designs.iter().flat_map(|of| &of.texts).collect();
+        let texts: Vec<&TextFacts> = some
+            .designs
+            .iter()
+            .flat_map(|of| &of.text_indexes)
+            .collect();
         let [none, words] = texts[..] else {
             panic!("{texts:?}");
         };

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use functions::{Difference, JAVASCRIPT, design_functions, differences, language_name};
 use serde_json::Value;
-use storage::{IdIter, RecordHead};
 
 use crate::Error;
 use crate::database::Database;
@@ -41,51 +40,64 @@ impl Database {
     fn examine_functions_now(&self, most: usize, until: Instant) -> Result<SomeFunctions, Error> {
         let mut some = SomeFunctions::default();
         let mut searched = 0;
-        for shard in self.all_shards() {
-            let view = shard.view()?;
-            let mut ids = IdIter::new(&view.snapshot, shard.number);
-            ids.seek(b"_design/");
-            while let Some((id, value)) = ids.entry().filter(|(id, _)| id.starts_with(b"_design/"))
-            {
-                let is_there = !RecordHead::decode(value)?.deleted;
-                if let Ok(id) = str::from_utf8(id)
-                    && is_there
-                {
-                    if searched >= most || Instant::now() >= until {
-                        some.has_more = true;
-                        return Ok(some);
-                    }
-                    searched += 1;
-                    if let Some(text) = self.design_text(id)? {
-                        add_functions(id, &text, &mut some.functions);
-                    }
-                }
-                ids.next();
+        let has_more = self.visit_designs(until, |id| {
+            if searched >= most {
+                return Ok(false);
             }
-            ids.status()?;
-        }
+            searched += 1;
+            if let Some(text) = self.design_text(id)? {
+                some.add(id, &text, until);
+            }
+            Ok(true)
+        })?;
+        some.has_more |= has_more;
         Ok(some)
     }
 }
 
-/// Adds those functions of a design document that depend on the engine. Sources that cannot be read
-/// are left out: whether they compile was found out when they were written.
-fn add_functions(id: &str, text: &[u8], found: &mut Vec<FunctionFacts>) {
-    let Ok(Value::Object(design)) = serde_json::from_slice(text) else {
-        return;
-    };
-    let language = design.get("language").and_then(Value::as_str);
-    if language_name(language.unwrap_or(JAVASCRIPT)) != JAVASCRIPT {
-        return;
+impl SomeFunctions {
+    /// Adds those functions of a design document that depend on the engine. Sources that cannot be
+    /// read are left out: whether they compile was found out when they were written.
+    fn add(&mut self, id: &str, text: &[u8], until: Instant) {
+        let Ok(Value::Object(design)) = serde_json::from_slice(text) else {
+            return;
+        };
+        let language = design.get("language").and_then(Value::as_str);
+        if language_name(language.unwrap_or(JAVASCRIPT)) != JAVASCRIPT {
+            return;
+        }
+        for function in design_functions(&design) {
+            // One document may have hundred thousands of them.
+            if Instant::now() >= until {
+                self.has_more = true;
+                return;
+            }
+            let differences = differences(function.source, function.form).unwrap_or_default();
+            if !differences.is_empty() {
+                self.functions.push(FunctionFacts {
+                    design: id.to_owned(),
+                    function: function.path.join("/"),
+                    differences,
+                });
+            }
+        }
     }
-    for function in design_functions(&design) {
-        let differences = differences(function.source, function.form).unwrap_or_default();
-        if !differences.is_empty() {
-            found.push(FunctionFacts {
-                design: id.to_owned(),
-                function: function.path.join("/"),
-                differences,
-            });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_searched_until_a_moment() {
+        let text = br#"{"shows":{"a":"function (a) { return a instanceof Array }"}}"#;
+        for (until, found) in [
+            (Instant::now(), 0),
+            (Instant::now() + std::time::Duration::from_secs(600), 1),
+        ] {
+            let mut some = SomeFunctions::default();
+            some.add("_design/d", text, until);
+            assert_eq!((some.functions.len(), some.has_more), (found, found == 0));
         }
     }
 }

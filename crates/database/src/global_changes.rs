@@ -2,14 +2,14 @@
 //! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates`
 //! shows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use document::{DocId, EditDoc, parse_document};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::events::{DbEventKind, Pending};
+use crate::events::{DbEventKind, PendingEvent};
 use crate::{
     ChangesQuery, Database, Databases, Durability, EditMode, Error, Filter, Framing, NameRange,
     Outcome, Read, ReadOptions, Since, Style,
@@ -22,6 +22,34 @@ pub const GLOBAL_CHANGES: &str = "_global_changes";
 const BATCH_EVENTS_MAX: usize = 1000;
 /// Old revisions of events have no use.
 const REVS_LIMIT: u64 = 10;
+
+/// Interval at which a server of a cluster checks whether it writes.
+const WRITER_CHECKED_EVERY: Duration = Duration::from_secs(1);
+/// How long a server keeps events that another one writes: longer than it takes to notice that this one has gone.
+const LEFT_TIME: Duration = Duration::from_secs(60);
+
+/// Returns whether this server writes `_global_changes` now.
+pub type IsWriter = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Recent events that another server of the cluster writes.
+#[derive(Default)]
+struct LeftToOthers(VecDeque<(Instant, Vec<PendingEvent>)>);
+
+impl LeftToOthers {
+    fn add(&mut self, events: Vec<PendingEvent>) {
+        let now = Instant::now();
+        while self.0.front().is_some_and(|(at, _)| now - *at > LEFT_TIME) {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, events));
+    }
+
+    fn take(&mut self) -> Vec<PendingEvent> {
+        // Of equal ones the newest counts.
+        let newest_first = self.0.drain(..).rev();
+        newest_first.flat_map(|(_, events)| events).collect()
+    }
+}
 
 /// How long events may be held back, so that a busy server writes few of these documents.
 #[derive(Clone, Copy, Debug)]
@@ -36,33 +64,48 @@ impl Databases {
     /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. `options` is called before
     /// each write. Events of the last
     /// moments before a crash are lost, except for databases created and deleted, which are found out here.
+    ///
+    /// In a cluster all servers see all events, and the one for which `is_writer` returns true writes them. A new writer also
+    /// writes those that its predecessor may not have written.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: impl Fn() -> GlobalChangesOptions + Send,
+        is_writer: Option<IsWriter>,
         stop: impl Future<Output = ()>,
     ) {
         self.events().keep_pending();
         let mut changed = self.watch_events();
-        self.recover().await;
+        let mut left = LeftToOthers::default();
+        let mut writes = false;
         tokio::pin!(stop);
         loop {
+            let wrote = std::mem::replace(&mut writes, is_writer.as_ref().is_none_or(|is| is()));
+            if writes && !wrote {
+                self.recover().await;
+                self.events().put_back(left.take());
+            }
             tokio::select! {
                 _ = changed.changed() => {}
+                () = sleep(WRITER_CHECKED_EVERY), if is_writer.is_some() => continue,
                 () = &mut stop => break,
             }
             let options = options();
             sleep(options.event_delay).await;
             changed.mark_unchanged();
             let next = Instant::now() + options.write_delay;
-            if !self.flush().await {
-                continue;
+            match writes {
+                true if !self.flush().await => continue,
+                true => {}
+                false => left.add(self.events().take_pending()),
             }
             tokio::select! {
                 () = sleep_until(next) => {}
                 () = &mut stop => break,
             }
         }
-        self.flush().await;
+        if writes {
+            self.flush().await;
+        }
     }
 
     /// Writes the pending events; returns false when there were none.
@@ -74,7 +117,7 @@ impl Databases {
         if began {
             self.recover().await;
         }
-        let pending: Vec<Pending> = pending
+        let pending: Vec<PendingEvent> = pending
             .into_iter()
             .filter(|p| &*p.db != GLOBAL_CHANGES)
             .collect();
@@ -118,10 +161,10 @@ impl Databases {
         }
     }
 
-    fn missed(&self, db: &Arc<Database>) -> Result<Vec<Pending>, Error> {
+    fn missed(&self, db: &Arc<Database>) -> Result<Vec<PendingEvent>, Error> {
         let known = last_kinds(db)?;
         let mut missed = vec![];
-        let mut note = |db: Arc<str>, kind| missed.push(Pending { db, kind, seq: 0 });
+        let mut note = |db: Arc<str>, kind| missed.push(PendingEvent { db, kind, seq: 0 });
         for (name, kind) in &known {
             if *kind == DbEventKind::Created && !self.exists(name) {
                 note(Arc::from(name.as_str()), DbEventKind::Deleted);
@@ -177,7 +220,7 @@ fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error>
 
 /// Writes a new revision of each event's document; returns those with a concurrent edit by another
 /// writer.
-async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, Error> {
+async fn write(db: &Arc<Database>, events: &[PendingEvent]) -> Result<Vec<PendingEvent>, Error> {
     let edits = events
         .iter()
         .map(|event| edit(db, event))
@@ -192,7 +235,7 @@ async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, E
         .collect())
 }
 
-fn edit(db: &Arc<Database>, event: &Pending) -> Result<EditDoc, Error> {
+fn edit(db: &Arc<Database>, event: &PendingEvent) -> Result<EditDoc, Error> {
     let invalid = |e: String| Error::Internal(format!("_global_changes: {e}"));
     let id = DocId::new(&format!("{}:{}", event.kind.name(), event.db))
         .map_err(|e| invalid(e.to_string()))?;

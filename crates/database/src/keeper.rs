@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use storage::Signature;
 
-use crate::opened::Opened;
+use crate::open_databases::OpenDatabases;
 
 /// Interval of the keeper's checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -76,12 +76,12 @@ impl Keeper {
         })
     }
 
-    /// Starts the thread, which ends with `opened`, or when it is stopped.
-    pub fn start(self: &Arc<Self>, opened: &Arc<Opened>) {
-        let (worker, opened) = (self.clone(), Arc::downgrade(opened));
+    /// Starts the thread, which ends with `open_databases`, or when it is stopped.
+    pub fn start(self: &Arc<Self>, open_databases: &Arc<OpenDatabases>) {
+        let (worker, open_databases) = (self.clone(), Arc::downgrade(open_databases));
         let thread = std::thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || worker.run(&opened));
+            .spawn(move || worker.run(&open_databases));
         match thread {
             Ok(t) => *self.thread.lock() = Some(t),
             Err(e) => {
@@ -96,12 +96,12 @@ impl Keeper {
     }
 
     /// Closes everything that is idle; returns the number of closed databases.
-    pub fn close_all(&self, opened: &Opened) -> usize {
-        let (units, mut seen) = survey(opened);
+    pub fn close_all(&self, open_databases: &OpenDatabases) -> usize {
+        let (units, mut seen) = survey(open_databases);
         let mut closed = 0;
         for unit in units {
             let is_database = matches!(unit.what, What::Database(_));
-            if close(opened, unit.what) && is_database {
+            if close(open_databases, unit.what) && is_database {
                 closed += 1;
             }
         }
@@ -131,7 +131,7 @@ impl Keeper {
         }
     }
 
-    fn run(&self, opened: &Weak<Opened>) {
+    fn run(&self, open_databases: &Weak<OpenDatabases>) {
         let mut rested = Instant::now();
         let mut state = self.state.lock();
         while !state.stopping {
@@ -140,15 +140,15 @@ impl Keeper {
                 break;
             }
             drop(state);
-            let Some(opened) = opened.upgrade() else {
+            let Some(open_databases) = open_databases.upgrade() else {
                 return;
             };
-            let mut seen = self.look(&opened);
+            let mut seen = self.look(&open_databases);
             if rested.elapsed() >= REST_EVERY {
-                opened.shared.views.languages.rest();
+                open_databases.shared.views.languages.rest();
                 rested = Instant::now();
             }
-            drop(opened);
+            drop(open_databases);
             state = self.state.lock();
             seen.peak_bytes = seen.peak_bytes.max(state.looked_at.peak_bytes);
             state.looked_at = seen;
@@ -156,9 +156,9 @@ impl Keeper {
     }
 
     /// Closes idle objects, if the budget is exceeded.
-    fn look(&self, opened: &Opened) -> OpenMemory {
-        let now = opened.next_tick();
-        let (mut units, mut seen) = survey(opened);
+    fn look(&self, open_databases: &OpenDatabases) -> OpenMemory {
+        let now = open_databases.next_tick();
+        let (mut units, mut seen) = survey(open_databases);
         let mut used = seen.used_bytes as usize;
         if used > self.budget_bytes {
             // Objects that were used a moment ago are mostly used again; but there is a limit.
@@ -172,7 +172,7 @@ impl Keeper {
                     break;
                 }
                 let is_database = matches!(unit.what, What::Database(_));
-                if close(opened, unit.what) {
+                if close(open_databases, unit.what) {
                     used = used.saturating_sub(unit.bytes);
                     seen.databases -= u64::from(is_database);
                 }
@@ -185,10 +185,10 @@ impl Keeper {
 }
 
 /// Everything that is open: databases with their indexes, and apart the indexes of databases that are in use.
-fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
+fn survey(open_databases: &OpenDatabases) -> (Vec<Unit>, OpenMemory) {
     let mut units = vec![];
     let mut seen = OpenMemory::default();
-    for db in opened.all_open() {
+    for db in open_databases.all_open() {
         let mut bytes = db.memory_bytes();
         seen.databases += 1;
         for index in db.open_view_indexes() {
@@ -224,8 +224,8 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
 }
 
 /// Closes it unless it is in use; returns whether it is closed now.
-fn close(opened: &Opened, what: What) -> bool {
-    let open = |name: &str| opened.get_open(name);
+fn close(open_databases: &OpenDatabases, what: What) -> bool {
+    let open = |name: &str| open_databases.get_open(name);
     match what {
         What::Database(name) => {
             let Some(db) = open(&name) else {
@@ -235,10 +235,10 @@ fn close(opened: &Opened, what: What) -> bool {
             if Arc::strong_count(&db) > 2 {
                 return false;
             }
-            opened.shared.maintenance.look_at(&db);
+            open_databases.shared.maintenance.look_at(&db);
             db.save_summaries();
             drop(db);
-            opened.close_idle(&name)
+            open_databases.close_idle(&name)
         }
         What::Index(name, signature) => {
             open(&name).is_none_or(|db| db.close_idle_index(&signature))

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod apart;
 mod attachments;
 mod auto_purge;
 mod catalogue;
@@ -17,9 +16,9 @@ pub mod counters;
 mod database;
 mod databases;
 mod design;
+mod design_cache;
 mod design_limits;
 mod designs;
-mod ending;
 mod error;
 mod events;
 mod examine;
@@ -29,26 +28,27 @@ mod find;
 mod global_changes;
 mod hash_ranges;
 mod keeper;
-mod known_designs;
 mod leaf_limit;
+mod lifecycle;
+mod low_priority;
 mod maintenance;
 mod name;
+mod open_databases;
 mod open_revs;
-mod opened;
-mod order;
-mod ordered;
 mod partition;
 mod partition_limit;
 mod preview;
 mod ranges;
 mod read;
-mod recent;
 pub mod repair;
 mod replicas;
+mod revision_cache;
 mod rows;
 mod rules;
 mod select;
 mod seq;
+mod sequenced_changes;
+mod sequencer;
 mod text;
 mod time_seq;
 mod time_text;
@@ -59,16 +59,16 @@ mod validate;
 mod validators;
 mod views;
 
-pub use apart::{WorkOwner, apart};
 pub use attachments::{
-    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
+    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions,
+    UploadedContent,
 };
 pub use auto_purge::{DeletedDocuments, OldChanges};
 pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
-pub use database::{Database, Info, PartitionInfo, Purged, RevsDiff};
+pub use database::{Database, Info, PartitionInfo, PurgeOutcome, PurgePlace, RevsDiff};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
 };
@@ -80,32 +80,33 @@ pub use examine::{
     ViewFacts,
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
-pub use expiry::{Due, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
-pub use find::{AskedFind, FindAnswer, FindIndex, FindIndexes, FindLimits, FindUse, WhichIndex};
+pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
+pub use find::{FindAnswer, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey};
 pub use functions::DesignDoc;
-pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
+pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions, IsWriter};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;
+pub use low_priority::{WorkOwner, run_low_priority};
 pub use name::NAME_LENGTH_MAX;
 pub use open_revs::{OpenRevs, RevsReader};
-pub use order::{Later, NewDatabase, Order, Property};
-pub use ordered::{NewShards, Replacement, StoredDatabase};
 pub use partition::check as check_partition;
 pub use preview::{
     PREVIEW_BYTES_MAX, PREVIEW_DOCS_MAX, PREVIEW_ROWS_MAX, Preview, PreviewDocs, PreviewError,
-    PreviewFunctions, PreviewRow, TriedWrite,
+    PreviewFunctions, PreviewRow, TrialWrite,
 };
 pub use ranges::ShardRange;
-pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
-pub use recent::Recent;
+pub use read::{AttachmentSelection, Read, ReadAttachment, ReadDoc, ReadOptions, RevSelection};
+pub use revision_cache::RevisionCache;
 pub use rows::{Bound, Key, Keys, Listing, Rows, RowsQuery};
-pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
+pub use rules::{CallerContext, DatabaseAs, PriorDocument, Refusal, SystemRules, Visibility};
+pub use sequenced_changes::{NewShards, Replacement, StoredDatabase};
+pub use sequencer::{NewDatabase, Property, Sequencer, SequencerFuture};
 pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};
 pub use text::{
     AnswerThreads, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance,
     TextExplanation, TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions,
     TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
-    TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, texts_beside,
+    TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, text_index_folder,
 };
 pub use time_seq::TimeBin;
 pub use ttl::Ttl;

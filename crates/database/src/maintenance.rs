@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use storage::Store;
 
 use crate::database::Database;
-use crate::opened::Opened;
+use crate::open_databases::OpenDatabases;
 use crate::text::TextBytes;
 use crate::{Task, unix_seconds};
 use telemetry::trace::{Value, export_background};
@@ -50,7 +50,7 @@ struct Work {
 
 /// Data that the last compaction of a database had to keep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept {
+pub struct RetainedData {
     /// Superseded rows: bodies of losing leaves.
     pub superseded_rows: u64,
     /// Bytes of attachments that no leaf refers to: they were in use, or the estimate is wrong.
@@ -60,7 +60,7 @@ pub struct Kept {
 pub struct Maintenance {
     store: Arc<Store>,
     /// Figures of compacted databases, by name, since they may be closed and opened again.
-    kept: Mutex<FxHashMap<Arc<str>, Kept>>,
+    kept: Mutex<FxHashMap<Arc<str>, RetainedData>>,
     auto_compact: AtomicBool,
     work: Mutex<Work>,
     wake: Condvar,
@@ -88,12 +88,12 @@ impl Maintenance {
         self.auto_compact.store(auto_compact, Relaxed);
     }
 
-    /// Starts the thread, which finds databases by `opened`.
-    pub fn start(self: &Arc<Self>, opened: Weak<Opened>) {
+    /// Starts the thread, which finds databases by `open_databases`.
+    pub fn start(self: &Arc<Self>, open_databases: Weak<OpenDatabases>) {
         let worker = self.clone();
         let thread = std::thread::Builder::new()
             .name("maintenance".into())
-            .spawn(move || worker.run(&opened));
+            .spawn(move || worker.run(&open_databases));
         match thread {
             Ok(t) => *self.thread.lock() = Some(t),
             Err(e) => {
@@ -108,12 +108,12 @@ impl Maintenance {
     }
 
     /// Data that the last compaction had to keep.
-    pub fn kept(&self, name: &str) -> Kept {
+    pub fn kept(&self, name: &str) -> RetainedData {
         self.kept.lock().get(name).copied().unwrap_or_default()
     }
 
     /// Remembers the data that a compaction had to keep; nothing for a deleted database.
-    pub fn note_kept(&self, name: &Arc<str>, kept: Kept) {
+    pub fn note_kept(&self, name: &Arc<str>, kept: RetainedData) {
         let mut all = self.kept.lock();
         if kept.superseded_rows + kept.garbage_bytes > 0 {
             all.insert(name.clone(), kept);
@@ -204,7 +204,7 @@ impl Maintenance {
         }
     }
 
-    fn run(&self, opened: &Weak<Opened>) {
+    fn run(&self, open_databases: &Weak<OpenDatabases>) {
         take_long_turns();
         let mut written = LastWritten::default();
         while !self.stopping.load(Relaxed) {
@@ -214,7 +214,7 @@ impl Maintenance {
                 tracing::error!(error = %e, "dropping the rows of a deleted database failed");
             }
             self.reclaim(written.is_long_ago(&self.store));
-            match self.next_job(opened) {
+            match self.next_job(open_databases) {
                 Some(job) => self.run_job(&job),
                 None => {
                     drop(compacts);
@@ -243,19 +243,22 @@ impl Maintenance {
     }
 
     /// Queues the compactions that writes have made due.
-    fn queue_due(&self, opened: &Weak<Opened>) {
+    fn queue_due(&self, open_databases: &Weak<OpenDatabases>) {
         let written = std::mem::take(&mut self.work.lock().written);
-        let Some(opened) = opened.upgrade() else {
+        let Some(open_databases) = open_databases.upgrade() else {
             return;
         };
         // A database that was closed meanwhile was checked when it was closed.
-        for db in written.iter().filter_map(|name| opened.get_open(name)) {
+        for db in written
+            .iter()
+            .filter_map(|name| open_databases.get_open(name))
+        {
             self.look_at(&db);
         }
     }
 
-    fn next_job(&self, opened: &Weak<Opened>) -> Option<Arc<Job>> {
-        self.queue_due(opened);
+    fn next_job(&self, open_databases: &Weak<OpenDatabases>) -> Option<Arc<Job>> {
+        self.queue_due(open_databases);
         let mut work = self.work.lock();
         while let Some(weak) = work.queue.pop() {
             let Some(db) = weak.upgrade() else {

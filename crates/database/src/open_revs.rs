@@ -8,7 +8,7 @@ use storage::{Record, Shard, View};
 
 use crate::Error;
 use crate::database::Database;
-use crate::read::{Bodies, ReadDoc, ReadOptions, WhichRevs, render};
+use crate::read::{Bodies, ReadDoc, ReadOptions, RevSelection, render};
 use crate::rules::DatabaseAs;
 
 /// Revisions with at most 256 KiB of text are read together. A single one is always read whole, as
@@ -60,7 +60,7 @@ pub struct RevsReader {
     shard: Arc<Shard>,
     view: View,
     id: DocId,
-    which: WhichRevs,
+    which: RevSelection,
     options: ReadOptions,
     /// Revisions that were read.
     read: usize,
@@ -75,11 +75,11 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn of(record: Record, which: &WhichRevs, options: &ReadOptions) -> Chosen {
+    fn of(record: Record, which: &RevSelection, options: &ReadOptions) -> Chosen {
         let mut revs = vec![];
         match which {
-            WhichRevs::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
-            WhichRevs::List(list) => {
+            RevSelection::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
+            RevSelection::List(list) => {
                 match options.latest {
                     true => {
                         for (rev, latest) in list.iter().zip(record.tree.latest_of_each(list)) {
@@ -95,6 +95,9 @@ impl Chosen {
                     dedup(&mut revs);
                 }
             }
+        }
+        if options.sorted {
+            revs.sort_unstable();
         }
         Chosen { record, revs }
     }
@@ -140,7 +143,7 @@ impl Database {
     pub fn open_revs(
         &self,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         self.live()?;
@@ -150,7 +153,7 @@ impl Database {
     fn open_all_revs(
         &self,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         let Some(chosen) = self.chosen(id, which, options)? else {
@@ -169,7 +172,7 @@ impl Database {
     fn chosen(
         &self,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<Option<Chosen>, Error> {
         self.check_partitioned(id.as_str())?;
@@ -188,7 +191,7 @@ impl DatabaseAs {
     pub fn open_revs(
         &self,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<Option<OpenRevs>, Error> {
         self.live()?;
@@ -198,7 +201,7 @@ impl DatabaseAs {
     fn open_revs_now(
         &self,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<Option<OpenRevs>, Error> {
         if self.hides(id.as_str())? {
@@ -225,7 +228,7 @@ impl DatabaseAs {
                     return self.reader(shard, id, which, &options).map(Some);
                 }
             }
-            let is_hidden = read.is_empty() && matches!(which, WhichRevs::All);
+            let is_hidden = read.is_empty() && matches!(which, RevSelection::All);
             return Ok((!is_hidden).then_some(OpenRevs::Read(read)));
         }
         self.reader(shard, id, which, &options).map(Some)
@@ -235,7 +238,7 @@ impl DatabaseAs {
         &self,
         shard: &Arc<Shard>,
         id: &DocId,
-        which: &WhichRevs,
+        which: &RevSelection,
         options: &ReadOptions,
     ) -> Result<OpenRevs, Error> {
         Ok(OpenRevs::Long(Box::new(RevsReader {
@@ -254,12 +257,12 @@ impl DatabaseAs {
     /// Returns the visible part of a revision. Of all leaves, hidden ones are not even named.
     fn shown_of(
         &self,
-        which: &WhichRevs,
+        which: &RevSelection,
         found: Result<ReadDoc, Rev>,
     ) -> Option<Result<ReadDoc, Rev>> {
         let was_found = found.is_ok();
         let shown = self.shown_rev(found);
-        let is_hidden = was_found && shown.is_err() && matches!(which, WhichRevs::All);
+        let is_hidden = was_found && shown.is_err() && matches!(which, RevSelection::All);
         (!is_hidden).then_some(shown)
     }
 }

@@ -12,7 +12,7 @@ use functions::{
     THROWN_BYTES_MAX,
 };
 use index::reduce::Builtin;
-use index::{ReduceSpec, Spec, Tried, ViewSpec};
+use index::{ReduceSpec, Spec, TrialReduction, ViewSpec};
 use storage::RecordHead;
 
 use crate::rules::DatabaseAs;
@@ -107,7 +107,7 @@ pub struct PreviewError {
 
 /// A write that is tried, all as JSON text.
 #[derive(Clone, Debug)]
-pub struct TriedWrite {
+pub struct TrialWrite {
     /// The source of the `validate_doc_update`.
     pub function: String,
     /// Its language.
@@ -240,7 +240,7 @@ impl DatabaseAs {
         &self,
         place: &Place,
         asker: &crate::Caller,
-        tried: TriedWrite,
+        tried: TrialWrite,
     ) -> Result<(), Error> {
         let user = tried.user.unwrap_or_else(|| asker.json(self.name()));
         let security = tried
@@ -452,8 +452,8 @@ impl Preview {
 
     fn reduce(
         &self,
-        reduce: impl FnOnce(&[ReduceRow<'_>]) -> Result<Tried, index::Error>,
-    ) -> Result<Tried, index::Error> {
+        reduce: impl FnOnce(&[ReduceRow<'_>]) -> Result<TrialReduction, index::Error>,
+    ) -> Result<TrialReduction, index::Error> {
         let ids: Vec<Vec<u8>> = (self.rows.iter())
             .map(|row| {
                 let mut id = vec![];
@@ -472,7 +472,7 @@ impl Preview {
     }
 
     /// Reports the function's errors next to the rows.
-    fn take_reduced(&mut self, reduced: Result<Tried, index::Error>) -> Result<(), Error> {
+    fn take_reduced(&mut self, reduced: Result<TrialReduction, index::Error>) -> Result<(), Error> {
         let error = match reduced {
             Ok(tried) if tried.at_once.len() <= PREVIEW_BYTES_MAX => {
                 self.reduced = Some(tried.at_once);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use document::DocId;
 use storage::Shard;
 
+use crate::Error;
 use crate::database::Database;
 use crate::hash_ranges::{index_of, range_of, shard_index};
 
@@ -30,6 +31,20 @@ impl Database {
 
     pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
         &self.all_shards()[self.shard_index(id)]
+    }
+
+    /// Returns the update seq of the shard that a document belongs to.
+    pub fn update_seq_near(&self, id: &str) -> u64 {
+        self.shard_for(id).meta().update_seq
+    }
+
+    /// Returns whether a document has changed since its shard had this update seq.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn has_changed_since(&self, id: &str, update_seq: u64) -> Result<bool, Error> {
+        let record = self.shard_for(id).record(id)?;
+        Ok(record.is_some_and(|record| record.seq > update_seq))
     }
 
     /// The first and the last CRC of the shard with this index, which is below the number of shards.

@@ -32,14 +32,16 @@ pub struct ReadOptions {
     /// Add `_local_seq`.
     pub local_seq: bool,
     /// Which attachments' bytes are wanted.
-    pub attachments: WantedBytes,
+    pub attachments: AttachmentSelection,
     /// Show how gzipped attachments are stored.
     pub att_encoding_info: bool,
+    /// Several revisions come in the order of their ids.
+    pub sorted: bool,
 }
 
 /// The attachments whose bytes a reader of documents needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum WantedBytes {
+pub enum AttachmentSelection {
     /// None: stubs.
     #[default]
     None,
@@ -71,7 +73,7 @@ impl ReadOptions {
             || self.deleted_conflicts
             || self.local_seq
             || self.att_encoding_info
-            || self.attachments != WantedBytes::None
+            || self.attachments != AttachmentSelection::None
     }
 }
 
@@ -116,7 +118,7 @@ pub enum Read {
 
 /// The revisions that `open_revs` requests.
 #[derive(Clone, Debug)]
-pub enum WhichRevs {
+pub enum RevSelection {
     /// All leaves.
     All,
     /// The given revisions.
@@ -333,7 +335,7 @@ pub(crate) fn render(
     }
     let tells_more = out.len() > own;
     let attachments = options.wanted(&record.tree, &rev, attachments.ok_or(CORRUPT)?);
-    if options.attachments == WantedBytes::None {
+    if options.attachments == AttachmentSelection::None {
         write_attachments(&attachments, options.att_encoding_info, &mut out);
     }
     out.push(b'}');
@@ -360,9 +362,9 @@ fn not_wanted(attachments: Vec<Attachment>) -> Vec<ReadAttachment> {
 impl ReadOptions {
     fn wanted(&self, tree: &RevTree, rev: &Rev, all: Vec<Attachment>) -> Vec<ReadAttachment> {
         let since = match &self.attachments {
-            WantedBytes::None => return not_wanted(all),
-            WantedBytes::All => None,
-            WantedBytes::Since(revs) => Some(known_since(tree, rev, revs)),
+            AttachmentSelection::None => return not_wanted(all),
+            AttachmentSelection::All => None,
+            AttachmentSelection::Since(revs) => Some(known_since(tree, rev, revs)),
         };
         all.into_iter()
             .map(|attachment| ReadAttachment {
@@ -395,7 +397,7 @@ fn write_attachments(attachments: &[ReadAttachment], encoding_info: bool, out: &
             _ => b",",
         });
         read.attachment
-            .write_json(document::Shown::Stub, encoding_info, out);
+            .write_json(document::AttachmentForm::Stub, encoding_info, out);
     }
     if !attachments.is_empty() {
         out.push(b'}');
@@ -418,10 +420,10 @@ impl Database {
             });
             if read.wanted {
                 let bytes = self.attachment_base64(&doc.id, &read.attachment)?;
-                let shown = document::Shown::Data(&bytes);
+                let shown = document::AttachmentForm::Data(&bytes);
                 read.attachment.write_json(shown, encoding_info, &mut json);
             } else {
-                let shown = document::Shown::Stub;
+                let shown = document::AttachmentForm::Stub;
                 read.attachment.write_json(shown, encoding_info, &mut json);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::repair::{DocumentCopy, Home, Loss, Saved, Source};
+use storage::repair::{DocumentCopy, DocumentDestination, Loss, RescuedDocuments, Source};
 use storage::{Limits, ShardNumber, Store, StoreOptions};
 
 use crate::Error;
@@ -16,16 +16,16 @@ use crate::ttl::Ttl;
 
 /// Rescued data of a database.
 #[derive(Clone, Debug)]
-pub struct Repaired {
+pub struct RepairedDatabase {
     /// Its name.
     pub name: String,
     /// Rescued data.
-    pub saved: Saved,
+    pub saved: RescuedDocuments,
 }
 
 /// Something that was lost.
 #[derive(Clone, Debug)]
-pub struct Lost {
+pub struct RepairLoss {
     /// In which database; `None` of the store.
     pub database: Option<String>,
     /// The document, where it is known.
@@ -37,7 +37,7 @@ pub struct Lost {
 /// Callbacks of a repair.
 pub struct RepairHooks<'a> {
     /// Called for each loss, when it is found.
-    pub lost: &'a mut dyn FnMut(Lost),
+    pub lost: &'a mut dyn FnMut(RepairLoss),
     /// Called periodically with a database and the number of its documents saved so far.
     pub progress: &'a dyn Fn(&str, u64),
     /// Called with each change that was needed to open the store.
@@ -45,7 +45,7 @@ pub struct RepairHooks<'a> {
 }
 
 /// A database to create.
-struct Wanted {
+struct DatabaseToCreate {
     name: String,
     record: DatabaseRecord,
 }
@@ -60,17 +60,17 @@ pub fn repair(
     to: &Path,
     scratch: &Path,
     hooks: RepairHooks<'_>,
-) -> Result<Vec<Repaired>, Error> {
+) -> Result<Vec<RepairedDatabase>, Error> {
     let source = Source::open(from, scratch)?;
     for note in &source.notes {
         (hooks.note)(note);
     }
     let store = Store::open(to, &StoreOptions::default(), Box::new(|_| {}))?;
-    let wanted = wanted(&source, hooks.lost);
+    let databases = databases(&source, hooks.lost);
     let mut all = vec![];
-    for database in wanted {
+    for database in databases {
         let saved = copy(&source, &store, &database, hooks.lost, hooks.progress)?;
-        all.push(Repaired {
+        all.push(RepairedDatabase {
             name: database.name,
             saved,
         });
@@ -86,11 +86,11 @@ pub fn repair(
 
 /// The existing databases, and one for each shard that belongs to none: its database's record was
 /// lost then.
-fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
-    let mut wanted = vec![];
+fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseToCreate> {
+    let mut databases = vec![];
     let mut owned: BTreeSet<ShardNumber> = BTreeSet::new();
     let mut of_store = |database: Option<&str>, what: String| {
-        lost(Lost {
+        lost(RepairLoss {
             database: database.map(str::to_owned),
             document: None,
             what,
@@ -101,7 +101,7 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
         match DatabaseRecord::decode(&record) {
             Ok(record) if !record.shards.is_empty() => {
                 owned.extend(&record.shards);
-                wanted.push(Wanted { name, record });
+                databases.push(DatabaseToCreate { name, record });
             }
             _ => of_store(
                 Some(&name),
@@ -115,7 +115,7 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
             None,
             format!("the name of the database of shard {shard}: its documents are in {name}"),
         );
-        wanted.push(Wanted {
+        databases.push(DatabaseToCreate {
             name,
             record: DatabaseRecord {
                 epoch: 0,
@@ -136,16 +136,16 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
             },
         });
     }
-    wanted
+    databases
 }
 
 fn copy(
     source: &Source,
     store: &Store,
-    database: &Wanted,
-    lost: &mut dyn FnMut(Lost),
+    database: &DatabaseToCreate,
+    lost: &mut dyn FnMut(RepairLoss),
     progress: &dyn Fn(&str, u64),
-) -> Result<Saved, Error> {
+) -> Result<RescuedDocuments, Error> {
     let old = &database.record;
     let mut shards = vec![];
     let record = DatabaseRecord {
@@ -161,15 +161,15 @@ fn copy(
         DatabaseRecord { shards, ..record }.encode()
     });
     made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
-    let homes: Vec<Home> = shards
+    let homes: Vec<DocumentDestination> = shards
         .iter()
         .map(|&number| {
             let shard = Arc::new(store.shard(number)?);
             let contents = store.contents(shard.clone());
-            Ok(Home { shard, contents })
+            Ok(DocumentDestination { shard, contents })
         })
         .collect::<Result<_, storage::Error>>()?;
-    let mut all = Saved::default();
+    let mut all = RescuedDocuments::default();
     for &shard in &old.shards {
         let contents = match old.contents {
             ContentsUnder::EachShard => shard,
@@ -188,7 +188,7 @@ fn copy(
                 leaves_max: None,
             },
             losses: &mut |loss| {
-                lost(Lost {
+                lost(RepairLoss {
                     database: Some(database.name.clone()),
                     document: loss.document,
                     what: loss.what,

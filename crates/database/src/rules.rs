@@ -35,22 +35,22 @@ pub trait SystemRules: Send + Sync {
     /// The refusal.
     fn before_write(
         &self,
-        asked: &Asked<'_>,
-        before: Before<'_>,
+        context: &CallerContext<'_>,
+        before: PriorDocument<'_>,
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal>;
 
     /// Whether the caller sees every document unchanged: then [`SystemRules::after_read`] is not
     /// called.
-    fn shows_all(&self, asked: &Asked<'_>) -> bool;
+    fn shows_all(&self, context: &CallerContext<'_>) -> bool;
 
     /// The part of a document that the caller sees. `json` is its whole text, with `_id`, `_rev`
     /// and the requested members.
-    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown;
+    fn after_read(&self, context: &CallerContext<'_>, id: &str, json: &[u8]) -> Visibility;
 
     /// Whether the caller may learn if a document of this id exists, or existed. Otherwise its
     /// edits are judged as those of a new document, and are conflicts where there is one.
-    fn may_know(&self, _asked: &Asked<'_>, _id: &str) -> bool {
+    fn may_know(&self, _context: &CallerContext<'_>, _id: &str) -> bool {
         true
     }
 
@@ -60,7 +60,7 @@ pub trait SystemRules: Send + Sync {
 }
 
 /// A caller and the read that it requests.
-pub struct Asked<'a> {
+pub struct CallerContext<'a> {
     /// Name of the database.
     pub db: &'a str,
     /// The caller.
@@ -71,7 +71,7 @@ pub struct Asked<'a> {
 
 /// The document before an edit.
 #[derive(Clone, Copy, Debug)]
-pub enum Before<'a> {
+pub enum PriorDocument<'a> {
     /// It does not exist, is deleted, or is local.
     Nothing,
     /// Its whole text.
@@ -91,7 +91,7 @@ pub struct Refusal {
 
 /// The visible part of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Visibility {
     /// All of it.
     Whole,
     /// This text in place of it.
@@ -120,8 +120,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn context(&self) -> CallerContext<'_> {
+        CallerContext {
             db: &self.db,
             caller: &self.caller,
             security: &self.security,
@@ -129,20 +129,20 @@ impl Watch {
     }
 
     fn may_know(&self, id: &str) -> bool {
-        self.rules.may_know(&self.asked(), id)
+        self.rules.may_know(&self.context(), id)
     }
 
-    fn shown(&self, id: &str, json: &[u8]) -> Shown {
-        self.rules.after_read(&self.asked(), id, json)
+    fn shown(&self, id: &str, json: &[u8]) -> Visibility {
+        self.rules.after_read(&self.context(), id, json)
     }
 
     /// Replaces the document that `out` holds from `start` on by its visible part, `null` for
     /// nothing.
     pub(crate) fn censor(&self, id: &str, start: usize, out: &mut Vec<u8>) {
         let shown = match self.shown(id, &out[start..]) {
-            Shown::Whole => return,
-            Shown::Instead(json) => json,
-            Shown::Hidden | Shown::Forbidden(_) => b"null".to_vec(),
+            Visibility::Whole => return,
+            Visibility::Instead(json) => json,
+            Visibility::Hidden | Visibility::Forbidden(_) => b"null".to_vec(),
         };
         out.truncate(start);
         out.extend_from_slice(&shown);
@@ -173,7 +173,7 @@ impl Database {
             caller: Arc::new(caller()),
             security: self.security(),
         });
-        let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.asked()));
+        let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.context()));
         DatabaseAs {
             db: self.clone(),
             watch,
@@ -219,41 +219,30 @@ impl DatabaseAs {
             Read::Deleted | Read::Missing => return Ok(read),
         };
         Ok(match watch.shown(id.as_str(), &doc.json) {
-            Shown::Whole => read,
-            Shown::Instead(json) => Read::Found(ReadDoc {
+            Visibility::Whole => read,
+            Visibility::Instead(json) => Read::Found(ReadDoc {
                 json,
                 attachments: vec![],
                 ..doc.clone()
             }),
-            Shown::Hidden => Read::Missing,
-            Shown::Forbidden(reason) => return Err(Error::Forbidden(reason)),
+            Visibility::Hidden => Read::Missing,
+            Visibility::Forbidden(reason) => return Err(Error::Forbidden(reason)),
         })
     }
 
-    /// [`Database::revs_diff`]; of documents that are not shown all revisions are missing.
+    /// [`Database::revs_diff`]; of a document that is not shown all revisions are missing.
     ///
     /// # Errors
     /// Errors of the reads.
-    pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
-        if self.watch.is_none() {
-            return self.db.revs_diff(ids);
+    pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, Error> {
+        if self.watch.is_none() || self.shows(id)? {
+            return self.db.revs_diff(id, revs);
         }
-        let mut all = vec![];
-        for (id, revs) in ids {
-            if self.shows(&id)? {
-                all.extend(self.db.revs_diff(vec![(id, revs)])?);
-                continue;
-            }
-            let missing = RevTree::new().missing(&revs);
-            if !missing.is_empty() {
-                all.push(RevsDiff {
-                    id,
-                    missing,
-                    possible_ancestors: vec![],
-                });
-            }
-        }
-        Ok(all)
+        let missing = RevTree::new().missing(revs);
+        Ok((!missing.is_empty()).then_some(RevsDiff {
+            missing,
+            possible_ancestors: vec![],
+        }))
     }
 
     /// Returns whether the caller must not learn that a document exists.
@@ -279,13 +268,13 @@ impl DatabaseAs {
             return found;
         };
         match watch.shown(doc.id.as_str(), &doc.json) {
-            Shown::Whole => found,
-            Shown::Instead(json) => Ok(ReadDoc {
+            Visibility::Whole => found,
+            Visibility::Instead(json) => Ok(ReadDoc {
                 json,
                 attachments: vec![],
                 ..doc.clone()
             }),
-            Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
+            Visibility::Hidden | Visibility::Forbidden(_) => Err(doc.rev.clone()),
         }
     }
 

@@ -10,7 +10,7 @@ use functions::{Admission, Lane};
 use storage::{Change, Edit, File, ShardEdit, hashed};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::attachments::{Held, MISSING_STUB, Resolved};
+use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
 use crate::text::add_lucene_versions;
@@ -103,7 +103,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let done = self.update_as_now(caller, edits, mode, durability).await;
-        self.ending.explain(done)
+        self.lifecycle.explain(done)
     }
 
     async fn update_as_now(
@@ -133,7 +133,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let done = self.update_bulk_as_now(caller, edits, mode, durability);
-        self.ending.explain(done.await)
+        self.lifecycle.explain(done.await)
     }
 
     async fn update_bulk_as_now(
@@ -174,7 +174,7 @@ impl Database {
     /// Attachments that an edit keeps are looked up here.
     async fn be_fresh_for(&self, edits: &[EditDoc]) -> Result<(), Error> {
         let keeps = |edit: &EditDoc| edit.attachments.is_some() || !edit.files.is_empty();
-        match self.order() {
+        match self.sequencer() {
             Some(_) if edits.iter().any(keeps) => self.fresh().await,
             _ => Ok(()),
         }
@@ -183,13 +183,13 @@ impl Database {
     async fn update_resolved(
         self: &Arc<Self>,
         caller: Caller,
-        (resolved, held): (Resolved, Held),
+        (resolved, held): (ResolvedEdits, HeldContents),
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode)?);
         // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
-        let designs = match self.is_ordered() {
+        let designs = match self.has_sequencer() {
             true => Some(self.designs_hash()?),
             false => None,
         };
@@ -227,7 +227,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let done = self.update_now(edits, mode, durability).await;
-        self.ending.explain(done)
+        self.lifecycle.explain(done)
     }
 
     async fn update_now(
@@ -283,7 +283,7 @@ impl Database {
     async fn commit(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
-        held: &Held,
+        held: &HeldContents,
         mode: EditMode,
         (durability, designs): (Durability, Option<u64>),
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
@@ -294,7 +294,7 @@ impl Database {
             .into_iter()
             .map(|doc| self.prepare(doc, held, mode))
             .collect::<Result<Vec<_>, _>>()?;
-        if let Some(order) = self.order() {
+        if let Some(sequencer) = self.sequencer() {
             let copies = match durability {
                 Durability::Copies(copies) => Some(copies),
                 Durability::Synced | Durability::Delayed => None,
@@ -303,7 +303,7 @@ impl Database {
             if edits.is_empty() {
                 return Ok((join(refused, vec![]), WriteTiming::default()));
             }
-            let done = order.edit(self, edits, copies, designs).await;
+            let done = sequencer.edit(self, edits, copies, designs).await;
             // Written is written, whatever became of the shards here.
             let (done, timing) = done.or_else(|e| self.if_live(Err(e)))?;
             return Ok((join(refused, self.as_outcomes(done)), timing));
@@ -367,7 +367,12 @@ impl Database {
         Ok(())
     }
 
-    fn prepare(&self, doc: EditDoc, held: &Held, mode: EditMode) -> Result<ShardEdit, Error> {
+    fn prepare(
+        &self,
+        doc: EditDoc,
+        held: &HeldContents,
+        mode: EditMode,
+    ) -> Result<ShardEdit, Error> {
         let path = doc.rev_path();
         let Some(id) = doc.id else {
             return Err(Error::BadRequest("an edit needs an `_id`".into()));

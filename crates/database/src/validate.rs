@@ -8,6 +8,7 @@ use std::time::Instant;
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{Error as FunctionError, Place};
+use mango::Selector;
 use parking_lot::Mutex;
 use storage::Record;
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,9 +18,9 @@ use crate::database::Database;
 use crate::design;
 use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
-use crate::rules::{self, Asked, SystemRules};
+use crate::rules::{self, CallerContext, SystemRules};
 use crate::update::{Caller, EditMode, Outcome};
-use crate::validators::{Check, Validator};
+use crate::validators::{Check, Validator, judge, selector_of};
 
 impl Database {
     /// Whether a [`Validation`] has anything to do.
@@ -64,9 +65,10 @@ pub(crate) struct Validation {
     /// Documents of `done` that are conflicts, which their writer may learn only when everything else allows them.
     taken: Vec<usize>,
     /// Documents of `done` that functions still have to validate.
-    asked: Vec<AskedOf>,
-    /// The current function, and the first of `asked` that it has not validated.
+    inputs: Vec<ValidatorInput>,
+    /// The current function, and the first of `inputs` that it has not validated.
     at: (usize, usize),
+    refusals: RefusalRoom,
     /// The record of the document that was checked last in this piece.
     last: Mutex<Option<(DocId, Arc<Record>)>>,
     /// Released when the work is done, also when the caller stopped waiting.
@@ -74,7 +76,7 @@ pub(crate) struct Validation {
 }
 
 /// An edit for validators.
-struct AskedOf {
+struct ValidatorInput {
     /// Where it is in `done`.
     index: usize,
     /// For functions, `[new document, old document, user, security]`; empty when no validator is one.
@@ -101,8 +103,9 @@ impl Validation {
             done: Vec::with_capacity(docs.len()),
             todo: docs.into_iter(),
             taken: vec![],
-            asked: vec![],
+            inputs: vec![],
             at: (0, 0),
+            refusals: RefusalRoom::new(),
             last: Mutex::default(),
             db,
             _turn: turn,
@@ -113,7 +116,7 @@ impl Validation {
     /// functions run.
     pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
         loop {
-            if self.asked.is_empty() {
+            if self.inputs.is_empty() {
                 if self.todo.len() == 0 {
                     return Ok(false);
                 }
@@ -141,7 +144,7 @@ impl Validation {
         let mut bytes = 0;
         self.at = (0, 0);
         *self.last.lock() = None;
-        while self.asked.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
+        while self.inputs.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
             if self.is_taken(&doc)? {
@@ -149,10 +152,10 @@ impl Validation {
             }
             match self.check(place, doc)? {
                 Checked::Done(outcome) => self.done.push(outcome),
-                Checked::AskOf(doc, before) => {
-                    let asked = self.asked_of(&doc, &before);
-                    bytes += asked.args.len() + asked.pair.len();
-                    self.asked.push(asked);
+                Checked::Validate(doc, before) => {
+                    let input = self.validator_input(&doc, &before);
+                    bytes += input.args.len() + input.pair.len();
+                    self.inputs.push(input);
                     self.done.push(Ok(doc));
                 }
             }
@@ -167,29 +170,29 @@ impl Validation {
     fn ask(&mut self, place: &Place) {
         let (number, first) = self.at;
         let Some(validator) = self.validators.get(number) else {
-            return self.asked.clear();
+            return self.inputs.clear();
         };
-        let asked_of = &self.asked[first..];
+        let inputs = &self.inputs[first..];
         let started = Instant::now();
         let judged: Vec<Result<(), FunctionError>> = match validator.check {
-            _ if asked_of.is_empty() => vec![],
-            Check::Function => call(&self.db, place, validator, asked_of),
-            Check::Selector(_) | Check::Broken(_) => {
-                asked_of.iter().map(|a| validator.judge(&a.pair)).collect()
+            _ if inputs.is_empty() => vec![],
+            Check::Function => call(&self.db, place, validator, inputs),
+            Check::Selector(_) | Check::LongSelector | Check::Broken(_) => {
+                judge_all(&self.db, validator, inputs)
             }
         };
         counters::VALIDATION_TIMES.record(started.elapsed());
-        let asked = judged.len();
-        for (asked_of, judged) in asked_of.iter().zip(judged) {
+        let judged_count = judged.len();
+        for (input, judged) in inputs.iter().zip(judged) {
             if let Err(e) = judged {
                 counters::VALIDATION_REFUSALS.count();
-                self.done[asked_of.index] = Err(refused(e));
+                self.done[input.index] = Err(self.refusals.refused(e));
             }
         }
-        self.at.1 += asked;
-        if self.at.1 >= self.asked.len() {
+        self.at.1 += judged_count;
+        if self.at.1 >= self.inputs.len() {
             let done = &self.done;
-            self.asked.retain(|asked| done[asked.index].is_ok());
+            self.inputs.retain(|input| done[input.index].is_ok());
             self.at = (number + 1, 0);
         }
     }
@@ -201,13 +204,18 @@ fn call(
     db: &Database,
     place: &Place,
     validator: &Validator,
-    asked_of: &[AskedOf],
+    inputs: &[ValidatorInput],
 ) -> Vec<Result<(), FunctionError>> {
-    let args: Vec<&[u8]> = asked_of.iter().map(|a| &*a.args).collect();
-    let function = &validator.design;
+    let args: Vec<&[u8]> = inputs.iter().map(|a| &*a.args).collect();
+    let function = match db.validating_design(validator) {
+        Ok(Some(function)) => function,
+        // It was deleted since the request began.
+        Ok(None) => return vec![Ok(()); args.len()],
+        Err(e) => return vec![Err(unreadable(&e)); args.len()],
+    };
     let designs = db.languages().designs(place, &function.language);
     let replies = match designs {
-        Ok(mut designs) => designs.call_some(function, &["validate_doc_update"], &args),
+        Ok(mut designs) => designs.call_some(&function, &["validate_doc_update"], &args),
         Err(FunctionError::UnknownLanguage(_)) => {
             validator.log_skipped(db.name());
             return vec![Ok(()); args.len()];
@@ -217,15 +225,43 @@ fn call(
     replies.into_iter().map(allowed).collect()
 }
 
+/// Judges these edits by the selector of a validator.
+fn judge_all(
+    db: &Database,
+    validator: &Validator,
+    inputs: &[ValidatorInput],
+) -> Vec<Result<(), FunctionError>> {
+    let by = |selector: &Selector| inputs.iter().map(|a| judge(selector, &a.pair)).collect();
+    let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
+    match &validator.check {
+        Check::Selector(selector) => by(selector),
+        Check::Broken(reason) => all(Err(FunctionError::Compile(reason.clone()))),
+        Check::LongSelector => match db.validating_design(validator) {
+            Ok(Some(design)) => match selector_of(&design) {
+                Ok(selector) => by(&selector),
+                Err(reason) => all(Err(FunctionError::Compile(reason))),
+            },
+            Ok(None) => all(Ok(())),
+            Err(e) => all(Err(unreadable(&e))),
+        },
+        Check::Function => all(Ok(())),
+    }
+}
+
+/// The error of edits whose validator cannot be read.
+fn unreadable(error: &Error) -> FunctionError {
+    FunctionError::Process(format!("a validator cannot be read: {error}"))
+}
+
 /// The state of a document before validators run.
 enum Checked {
     Done(Result<EditDoc, Outcome>),
     /// Validators have to run; with the old document as JSON text.
-    AskOf(EditDoc, Vec<u8>),
+    Validate(EditDoc, Vec<u8>),
 }
 
 /// The document before an edit.
-enum Before {
+enum PriorState {
     /// It does not exist.
     Nothing,
     Was(Vec<u8>),
@@ -244,7 +280,7 @@ impl Validation {
         let plain = !id.is_local() && !id.is_design();
         let nothing_matters = rules.is_none() && (!plain || self.validators.is_empty());
         let before = if id.is_local() || nothing_matters || !self.may_know(&id) {
-            Before::Nothing
+            PriorState::Nothing
         } else {
             match self.mode {
                 EditMode::Interactive => self.before_edit(&id, doc.rev_path())?,
@@ -253,14 +289,14 @@ impl Validation {
         };
         let before = match (before, &rules) {
             // A branch without an ancestor here: for the rules it changes the document that there is.
-            (Before::Nothing, Some(_))
+            (PriorState::Nothing, Some(_))
                 if self.mode == EditMode::Replicated && self.may_know(&id) =>
             {
                 self.winner(&id)?
             }
             (before, _) => before,
         };
-        if let Before::Known(rev) = before {
+        if let PriorState::Known(rev) = before {
             return Ok(Checked::Done(Err(Outcome::Ok { rev })));
         }
         let doc = match rules {
@@ -286,18 +322,18 @@ impl Validation {
         }
         let before = match before {
             // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
-            Before::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
-            Before::Nothing | Before::Known(_) => b"null".to_vec(),
-            Before::Was(json) => json,
+            PriorState::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
+            PriorState::Nothing | PriorState::Known(_) => b"null".to_vec(),
+            PriorState::Was(json) => json,
         };
-        Ok(Checked::AskOf(doc, before))
+        Ok(Checked::Validate(doc, before))
     }
 
     /// Whether the writer may learn if there is a document of this id.
     fn may_know(&self, id: &DocId) -> bool {
-        let asked = self.asked_by();
+        let context = self.caller_context();
         let rules = self.db.rules();
-        rules.is_none_or(|rules| id.is_local() || rules.may_know(&asked, id.as_str()))
+        rules.is_none_or(|rules| id.is_local() || rules.may_know(&context, id.as_str()))
     }
 
     /// Whether there is a document of this id, of which its writer may not learn, or the edit would be a conflict anyway.
@@ -311,8 +347,8 @@ impl Validation {
         Ok(exists || doc.rev_path().is_some() && self.mode == EditMode::Interactive)
     }
 
-    fn asked_by(&self) -> Asked<'_> {
-        Asked {
+    fn caller_context(&self) -> CallerContext<'_> {
+        CallerContext {
             db: self.db.name(),
             caller: &self.caller,
             security: &self.security,
@@ -322,35 +358,35 @@ impl Validation {
     fn by_rules(
         &self,
         rules: &dyn SystemRules,
-        before: &Before,
+        before: &PriorState,
         doc: EditDoc,
     ) -> Result<EditDoc, Outcome> {
-        let asked = self.asked_by();
+        let context = self.caller_context();
         let before = match before {
-            Before::Nothing | Before::Known(_) => rules::Before::Nothing,
-            Before::Was(json) => rules::Before::Was(json),
-            Before::Conflict => rules::Before::Conflict,
+            PriorState::Nothing | PriorState::Known(_) => rules::PriorDocument::Nothing,
+            PriorState::Was(json) => rules::PriorDocument::Was(json),
+            PriorState::Conflict => rules::PriorDocument::Conflict,
         };
         let doc = rules
-            .before_write(&asked, before, doc)
+            .before_write(&context, before, doc)
             .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason))?;
         match before {
             // As below: edits that were not checked are not left to the commit.
-            rules::Before::Conflict => Err(Outcome::Conflict),
+            rules::PriorDocument::Conflict => Err(Outcome::Conflict),
             _ => Ok(doc),
         }
     }
 
     /// Arguments for validators of the next edit of `done`; `before` is the old document.
-    fn asked_of(&self, doc: &EditDoc, before: &[u8]) -> AskedOf {
+    fn validator_input(&self, doc: &EditDoc, before: &[u8]) -> ValidatorInput {
         let room = doc.body.len() + before.len() + 256;
-        let mut asked = AskedOf {
+        let mut input = ValidatorInput {
             index: self.done.len(),
             args: vec![],
             pair: vec![],
         };
         if self.validators.iter().any(Validator::is_function) {
-            let out = &mut asked.args;
+            let out = &mut input.args;
             out.reserve_exact(room + self.user.len() + self.security.len());
             out.push(b'[');
             write_new(doc, out);
@@ -361,7 +397,7 @@ impl Validation {
             out.push(b']');
         }
         if !self.validators.iter().all(Validator::is_function) {
-            let out = &mut asked.pair;
+            let out = &mut input.pair;
             out.reserve_exact(room);
             out.extend_from_slice(b"{\"newDoc\":");
             write_new(doc, out);
@@ -369,30 +405,30 @@ impl Validation {
             out.extend_from_slice(before);
             out.push(b'}');
         }
-        asked
+        input
     }
 
-    fn before_edit(&self, id: &DocId, path: Option<RevPath>) -> Result<Before, Error> {
+    fn before_edit(&self, id: &DocId, path: Option<RevPath>) -> Result<PriorState, Error> {
         let record = self.record(id)?;
         match path.and_then(|p| p.newest()) {
             Some(parent) if record.tree.is_leaf(&parent) => self.read(id, parent),
-            Some(_) => Ok(Before::Conflict),
+            Some(_) => Ok(PriorState::Conflict),
             None if record.tree.winner().is_some_and(|w| !w.revision.deleted) => {
-                Ok(Before::Conflict)
+                Ok(PriorState::Conflict)
             }
-            None => Ok(Before::Nothing),
+            None => Ok(PriorState::Nothing),
         }
     }
 
     /// A replicated revision is compared with its nearest ancestor that is here.
-    fn before_replicated(&self, id: &DocId, path: Option<RevPath>) -> Result<Before, Error> {
+    fn before_replicated(&self, id: &DocId, path: Option<RevPath>) -> Result<PriorState, Error> {
         let Some((path, rev)) = path.and_then(|p| p.newest().map(|rev| (p, rev))) else {
-            return Ok(Before::Nothing);
+            return Ok(PriorState::Nothing);
         };
         let record = self.record(id)?;
         let tree = &record.tree;
         if tree.get(&rev).is_some() {
-            return Ok(Before::Known(rev));
+            return Ok(PriorState::Known(rev));
         }
         let generations = (0..=path.start).rev().skip(1);
         let ancestors = path.ids.iter().skip(1).zip(generations);
@@ -405,19 +441,19 @@ impl Validation {
                 continue;
             };
             for (rev, _) in known.into_iter().filter(|(_, revision)| revision.is_some()) {
-                if let found @ Before::Was(_) = self.read(id, rev)? {
+                if let found @ PriorState::Was(_) = self.read(id, rev)? {
                     return Ok(found);
                 }
             }
             break;
         }
-        Ok(Before::Nothing)
+        Ok(PriorState::Nothing)
     }
 
-    fn winner(&self, id: &DocId) -> Result<Before, Error> {
+    fn winner(&self, id: &DocId) -> Result<PriorState, Error> {
         Ok(match self.db.read(id, &ReadOptions::default())? {
-            Read::Found(doc) if !id.is_local() => Before::Was(doc.json),
-            Read::Found(_) | Read::Missing | Read::Deleted => Before::Nothing,
+            Read::Found(doc) if !id.is_local() => PriorState::Was(doc.json),
+            Read::Found(_) | Read::Missing | Read::Deleted => PriorState::Nothing,
         })
     }
 
@@ -433,16 +469,16 @@ impl Validation {
         Ok(record)
     }
 
-    fn read(&self, id: &DocId, rev: Rev) -> Result<Before, Error> {
+    fn read(&self, id: &DocId, rev: Rev) -> Result<PriorState, Error> {
         let options = ReadOptions {
             rev: Some(rev),
             conflicts: false,
             ..ReadOptions::for_functions()
         };
         Ok(match self.db.read(id, &options)? {
-            Read::Found(doc) => Before::Was(doc.json),
+            Read::Found(doc) => PriorState::Was(doc.json),
             // An edit took its place meanwhile.
-            Read::Missing | Read::Deleted => Before::Conflict,
+            Read::Missing | Read::Deleted => PriorState::Conflict,
         })
     }
 }
@@ -479,13 +515,67 @@ fn write_new(doc: &EditDoc, out: &mut Vec<u8>) {
 pub(crate) fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), FunctionError> {
     match reply?.as_slice() {
         b"1" | b"true" | b"\"ok\"" => Ok(()),
-        other => Err(FunctionError::Thrown {
-            name: "unknown_error".to_owned(),
-            reason: String::from_utf8_lossy(other).into_owned(),
-        }),
+        other => Err(FunctionError::unknown_verdict(other)),
     }
 }
 
-fn refused(e: FunctionError) -> Outcome {
-    Outcome::Refused(e.name().to_owned().into(), e.reason())
+/// Room for the texts of one request's refusals. Functions choose them, and all are kept until the
+/// response is sent.
+struct RefusalRoom {
+    free_bytes: usize,
+}
+
+/// The refusals of one request have texts of this length in total, in bytes,
+const REFUSALS_BYTES_MAX: usize = 4 << 20;
+/// and each has at least this much of its own, however many there are.
+const REFUSAL_BYTES_MIN: usize = 256;
+
+impl RefusalRoom {
+    fn new() -> RefusalRoom {
+        RefusalRoom {
+            free_bytes: REFUSALS_BYTES_MAX,
+        }
+    }
+
+    /// Returns the outcome of an edit that a function refused.
+    fn refused(&mut self, e: FunctionError) -> Outcome {
+        let e = e.cut(self.free_bytes.max(REFUSAL_BYTES_MIN));
+        let (name, reason) = (e.name().to_owned(), e.reason());
+        self.free_bytes = self.free_bytes.saturating_sub(name.len() + reason.len());
+        Outcome::Refused(name.into(), reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusals_of_a_request_have_a_bound_and_short_ones_are_whole() {
+        let mut room = RefusalRoom::new();
+        let mut refuse = |reason: String| match room.refused(FunctionError::Forbidden(reason)) {
+            Outcome::Refused(name, reason) => {
+                assert_eq!(name, "forbidden");
+                reason
+            }
+            other => panic!("not refused: {other:?}"),
+        };
+        let long = "x".repeat(64 << 10);
+        let first = refuse(long.clone());
+        assert_eq!(first, long, "there is room for it");
+        let rest: usize = (0..10_000).map(|_| refuse(long.clone()).len()).sum();
+        let most = REFUSALS_BYTES_MAX + 10_000 * REFUSAL_BYTES_MIN;
+        assert!(first.len() + rest <= most, "{rest}");
+        assert_eq!(refuse("no such order".to_owned()), "no such order");
+        assert_eq!(refuse(long).len(), REFUSAL_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_verdict_that_is_none_is_cut() {
+        let verdict = format!("\"{}\"", "é".repeat(1 << 20)).into_bytes();
+        let refused = allowed(Ok(verdict)).expect_err("it is not a verdict");
+        assert_eq!(refused.name(), "unknown_error");
+        assert!(refused.reason().len() <= functions::ERROR_BYTES_MAX);
+        assert_eq!(allowed(Ok(b"1".to_vec())), Ok(()));
+    }
 }

@@ -60,7 +60,7 @@ pub struct Attachment {
 
 /// The form of an attachment in a document's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown<'a> {
+pub enum AttachmentForm<'a> {
     /// `"stub":true`
     Stub,
     /// `"follows":true`: its content is a later part of the same body.
@@ -86,7 +86,7 @@ impl Attachment {
 
     /// Appends `"name":{…}` in CouchDB's form; `encoding_info` adds `encoding` and `encoded_length`
     /// to gzipped ones.
-    pub fn write_json(&self, shown: Shown<'_>, encoding_info: bool, out: &mut Vec<u8>) {
+    pub fn write_json(&self, shown: AttachmentForm<'_>, encoding_info: bool, out: &mut Vec<u8>) {
         write_json_string(&self.name, out);
         out.extend_from_slice(b":{\"content_type\":");
         write_json_string(&self.content_type, out);
@@ -99,15 +99,15 @@ impl Attachment {
             .as_bytes(),
         );
         match shown {
-            Shown::Data(base64) => {
+            AttachmentForm::Data(base64) => {
                 out.extend_from_slice(b",\"data\":\"");
                 out.extend_from_slice(base64.as_bytes());
                 out.push(b'"');
             }
-            Shown::Stub | Shown::Follows => {
+            AttachmentForm::Stub | AttachmentForm::Follows => {
                 out.extend_from_slice(format!(",\"length\":{}", self.length).as_bytes());
                 out.extend_from_slice(match shown {
-                    Shown::Follows => b",\"follows\":true",
+                    AttachmentForm::Follows => b",\"follows\":true",
                     _ => b",\"stub\":true",
                 });
             }
@@ -130,7 +130,7 @@ pub fn write_stubs(attachments: &[Attachment], out: &mut Vec<u8>) {
             0 => b",\"_attachments\":{".as_slice(),
             _ => b",",
         });
-        attachment.write_json(Shown::Stub, false, out);
+        attachment.write_json(AttachmentForm::Stub, false, out);
     }
     if !attachments.is_empty() {
         out.push(b'}');
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(json, Some(&b"{}"[..]));
         assert!(members.starts_with(br#""_id":"a","_attachments":{"t.txt":{"#));
         let mut out = Vec::new();
-        attachment.write_json(Shown::Data("aGVsbG8="), true, &mut out);
+        attachment.write_json(AttachmentForm::Data("aGVsbG8="), true, &mut out);
         assert!(out.ends_with(br#""data":"aGVsbG8=","encoding":"gzip","encoded_length":25}"#));
     }
 }

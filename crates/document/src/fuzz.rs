@@ -5,7 +5,7 @@
 
 use crate::attachment::{StoredBody, append_attachments};
 use crate::collation::{self, Collator, compare_erlang, first_elements, group_prefix};
-use crate::json::{Elements, Members, members, read_string, skip};
+use crate::json::{Elements, MemberIter, members, read_string, skip};
 use crate::multipart::{ContentType, Event, Limits, Parser};
 use crate::{RevTree, body_term, has_negative_zero, normalise, parse_bulk_docs, parse_document};
 
@@ -65,7 +65,7 @@ fn skipping_any_bytes(bytes: &[u8]) {
         let found = found.or_else(|| Some(middle + end.find(second)?));
         assert_eq!(found, whole);
     }
-    let _ = Members::of(bytes).name();
+    let _ = MemberIter::of(bytes).name();
     let _ = (members(bytes).count(), Elements::of(bytes).count());
 }
 

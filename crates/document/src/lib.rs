@@ -33,7 +33,7 @@ pub mod tree;
 pub mod uuid;
 pub mod varint;
 
-pub use attachment::{Attachment, ContentId, Encoding, Shown, StoredBody};
+pub use attachment::{Attachment, AttachmentForm, ContentId, Encoding, StoredBody};
 pub use collation::Collator;
 pub use id::{DocId, IdError};
 pub use json::{
@@ -46,7 +46,7 @@ pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;
 pub use text_list::TextList;
 pub use tree::{
-    BulkTree, Corrupt, Grafted, Leaf, Merged, NodeView, PATH_IDS_MAX, RevPath, RevTree, Revision,
-    TreeLimits, weight,
+    BulkTree, CorruptTree, GraftResult, Leaf, MergeResult, NodeView, PATH_IDS_MAX, RevPath,
+    RevTree, Revision, TreeLimits, weight,
 };
 pub use uuid::{UuidAlgorithm, UuidFormat, UuidGenerator};

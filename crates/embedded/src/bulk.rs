@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{AttachmentSink, EditMode, SinkOptions, Uploaded};
+use database::{AttachmentSink, EditMode, SinkOptions, UploadedContent};
 use document::{EditDoc, parse_document};
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ struct State {
     expected: Vec<Expected>,
     coming: Option<(Expected, AttachmentSink)>,
     /// Kept until the edits that name them are acknowledged.
-    uploaded: Vec<Uploaded>,
+    uploaded: Vec<UploadedContent>,
 }
 
 struct Expected {

@@ -36,7 +36,9 @@ impl Database {
         let id = DocId::new(id)?;
         let db = self.get()?;
         match db.read(&id, &options)? {
-            Read::Found(doc) if options.attachments == database::WantedBytes::None => Ok(doc.json),
+            Read::Found(doc) if options.attachments == database::AttachmentSelection::None => {
+                Ok(doc.json)
+            }
             Read::Found(doc) => Ok(db.json_with_bytes(&doc, options.att_encoding_info)?),
             Read::Missing => Err(Error::missing("missing")),
             Read::Deleted => Err(Error::missing("deleted")),

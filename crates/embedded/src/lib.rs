@@ -1,4 +1,4 @@
-//! Databases in a host's process: the common part of the bindings for Python and Node.js.
+//! Databases in a host's process: the common part of the bindings for Python, Node.js and Erlang.
 //!
 //! [`database`] is an API for Rust. This is one for hosts: options and documents are passed as JSON
 //! text in both directions, which each host converts to its own values. Everything that a host may

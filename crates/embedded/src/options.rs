@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use database::{
-    Bound, ChangesQuery, Durability, EditMode, Filter, Grouping, Key, Listing, ReadOptions,
-    RowsQuery, ShownAttachments, Since, Style, Update, ViewQuery, WantedBytes,
+    AttachmentSelection, Bound, ChangesQuery, Durability, EditMode, Filter, Grouping, Key, Listing,
+    ReadOptions, RowsQuery, ShownAttachments, Since, Style, Update, ViewQuery,
 };
 use document::Rev;
 use functions::js::{Isolation, Options as JavaScript, WorkerCommand};
@@ -154,10 +154,11 @@ impl Get {
             deleted_conflicts: self.deleted_conflicts,
             local_seq: self.local_seq,
             attachments: match self.attachments {
-                true => WantedBytes::All,
-                false => WantedBytes::None,
+                true => AttachmentSelection::All,
+                false => AttachmentSelection::None,
             },
             att_encoding_info: self.att_encoding_info,
+            sorted: false,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use functions::js::{Engine, Isolation, Options, WorkerCommand};
 use functions::{DesignFunction, Difference, UTC};
 
-use crate::found::Found;
+use crate::found::FunctionFinding;
 use crate::report::{Finding, Report};
 use crate::sample::{Document, Sample};
 
@@ -75,7 +75,7 @@ impl Checker {
     }
 
     /// Adds a finding of a run.
-    pub fn add(&mut self, place: Place<'_>, found: Found) {
+    pub fn add(&mut self, place: Place<'_>, found: FunctionFinding) {
         let line = found.line.and_then(|line| {
             let line = line.checked_sub(1)?;
             place.function.source.lines().nth(line as usize)

@@ -3,7 +3,7 @@
 use functions::{Effect, Error};
 
 /// A finding that no place in a source shows.
-pub struct Found {
+pub struct FunctionFinding {
     /// The difference, in a word.
     pub kind: &'static str,
     /// Its effect on the function.
@@ -17,12 +17,12 @@ pub struct Found {
 }
 
 /// A function that does not compile.
-pub fn does_not_compile(error: &Error) -> Found {
+pub fn does_not_compile(error: &Error) -> FunctionFinding {
     // The source follows in brackets.
     let text = error.to_string();
     let reason = text.lines().next().unwrap_or_default();
     let reason = reason.split(" (").next().unwrap_or_default();
-    Found {
+    FunctionFinding {
         kind: "compile",
         effect: Effect::Fails,
         line: None,
@@ -32,8 +32,8 @@ pub fn does_not_compile(error: &Error) -> Found {
 }
 
 /// A function that threw.
-pub fn throws(what: String, line: Option<u32>) -> Found {
-    Found {
+pub fn throws(what: String, line: Option<u32>) -> FunctionFinding {
+    FunctionFinding {
         kind: "throws",
         effect: Effect::Fails,
         line,
@@ -43,8 +43,8 @@ pub fn throws(what: String, line: Option<u32>) -> Found {
 }
 
 /// A map function whose rows for a document depend on the time zone.
-pub fn depends_on_zone(id: &str) -> Found {
-    Found {
+pub fn depends_on_zone(id: &str) -> FunctionFinding {
+    FunctionFinding {
         kind: "time-zone",
         effect: Effect::Differs,
         line: None,
@@ -56,8 +56,8 @@ pub fn depends_on_zone(id: &str) -> Found {
 }
 
 /// A map function whose rows for a document depend on the order of its members.
-pub fn depends_on_order(id: &str) -> Found {
-    Found {
+pub fn depends_on_order(id: &str) -> FunctionFinding {
+    FunctionFinding {
         kind: "member-order",
         effect: Effect::Differs,
         line: None,

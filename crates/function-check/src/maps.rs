@@ -172,7 +172,10 @@ pub fn reduce(checker: &mut Checker, place: Place<'_>, map: &str) {
     let reduced = reducer.reduce(&rows);
     let reduced = reduced.and_then(|value| reducer.rereduce(&[&value]));
     if let Err(error) = reduced {
-        let what = format!("it failed with {} rows: {error}", rows.len());
+        let what = match rows.len() {
+            1 => format!("it failed with one row: {error}"),
+            n => format!("it failed with {n} rows: {error}"),
+        };
         checker.add(place, throws(what, None));
     }
 }

@@ -9,7 +9,7 @@ use profiler::Label;
 use projection::Projection;
 use query_server::{Pools, Settings};
 
-use query_server::language::Owner;
+use query_server::language::{ANSWER_TIME_LIMIT, Owner};
 
 use crate::js::{Engine, Options};
 use crate::places::{Admission, Lane, Place, Places};
@@ -93,28 +93,7 @@ impl Functions {
         language == JAVASCRIPT && !self.pools.has(language)
     }
 
-    /// Returns the members that a group's functions can access, unless they get whole documents.
-    fn projection(&self, group: &MapGroup) -> Option<Arc<Projection>> {
-        let sources = (group.maps.clone(), group.lib.clone());
-        if let Some(known) = self.projections.lock().get(&sources) {
-            return known.clone();
-        }
-        let projection = Projection::of_group(&group.maps, group.lib.as_deref());
-        let projection = projection.ok().map(Arc::new);
-        let lengths = sources.0.iter().chain(&sources.1).map(String::len);
-        if lengths.sum::<usize>() <= SOURCES_BYTES_MAX {
-            self.projections.lock().put(sources, projection.clone());
-        }
-        projection
-    }
-}
-
-impl Languages for Functions {
-    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
-        self.places.admission(lane, database)
-    }
-
-    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+    fn new_mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         let turns = self.turns(&group.owner.database);
         let placed = |turns, inner| PlacedMapper {
             turns,
@@ -150,6 +129,53 @@ impl Languages for Functions {
         }))
     }
 
+    fn new_designs(&self, database: &Arc<str>, language: &str) -> Result<Box<dyn Designs>, Error> {
+        match self.is_built_in(language) {
+            true => Ok(self.engine.designs(database)),
+            false => self.pools.designs(database, language),
+        }
+    }
+
+    fn new_reducer(
+        &self,
+        database: &Arc<str>,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
+        match self.is_built_in(language) {
+            true => Ok(self.engine.reducer(database, source, lib)),
+            false => self.pools.reducer(database, language, source, lib),
+        }
+    }
+
+    /// Returns the members that a group's functions can access, unless they get whole documents.
+    fn projection(&self, group: &MapGroup) -> Option<Arc<Projection>> {
+        let sources = (group.maps.clone(), group.lib.clone());
+        if let Some(known) = self.projections.lock().get(&sources) {
+            return known.clone();
+        }
+        let projection = Projection::of_group(&group.maps, group.lib.as_deref());
+        let projection = projection.ok().map(Arc::new);
+        let lengths = sources.0.iter().chain(&sources.1).map(String::len);
+        if lengths.sum::<usize>() <= SOURCES_BYTES_MAX {
+            self.projections.lock().put(sources, projection.clone());
+        }
+        projection
+    }
+}
+
+// Texts of all errors are bounded here: callers keep them for each document of a request, for each
+// waiting request and for each index.
+impl Languages for Functions {
+    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
+        self.places.admission(lane, database)
+    }
+
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        self.new_mapper(group).map_err(Error::bounded)
+    }
+
     fn reducer(
         &self,
         database: &Arc<str>,
@@ -157,21 +183,16 @@ impl Languages for Functions {
         source: &str,
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error> {
-        let inner = if self.is_built_in(language) {
-            self.engine.reducer(database, source, lib)
-        } else {
-            self.pools.reducer(database, language, source, lib)?
-        };
+        let inner = self.new_reducer(database, language, source, lib);
+        let inner = inner.map_err(Error::bounded)?;
         let turns = self.turns(database);
         Ok(Box::new(PlacedReducer { turns, inner }))
     }
 
     fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
         let database: Arc<str> = place.database().unwrap_or_default().into();
-        let inner = match self.is_built_in(language) {
-            true => self.engine.designs(&database),
-            false => self.pools.designs(&database, language)?,
-        };
+        let inner = self.new_designs(&database, language);
+        let inner = inner.map_err(Error::bounded)?;
         Ok(Box::new(LabelledDesigns { database, inner }))
     }
 
@@ -182,10 +203,11 @@ impl Languages for Functions {
         source: &str,
         lib: Option<&str>,
     ) -> Result<(), Error> {
-        if self.is_built_in(language) {
-            return self.engine.check(source, lib);
-        }
-        self.pools.check(language, source)
+        let checked = match self.is_built_in(language) {
+            true => self.engine.check(source, lib),
+            false => self.pools.check(language, source),
+        };
+        checked.map_err(Error::bounded)
     }
 
     fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {
@@ -205,9 +227,10 @@ impl Languages for Functions {
     }
 
     fn limit(&self, language: &str, name: &str) -> Option<u64> {
-        self.is_built_in(language)
-            .then(|| self.engine.limit(name))
-            .flatten()
+        match self.is_built_in(language) {
+            true => self.engine.limit(name),
+            false => (name == ANSWER_TIME_LIMIT).then(|| self.pools.answer_time_ms()),
+        }
     }
 
     fn time_zone(&self) -> &str {
@@ -253,7 +276,8 @@ impl Mapper for PlacedMapper {
                 place = self.turns.next()?;
             }
             let mark = out.mark();
-            let some = self.inner.map_some(&docs[done..], out)?;
+            let some = self.inner.map_some(&docs[done..], out);
+            let some = some.map_err(Error::bounded)?;
             out.renumber(mark, done);
             done += some;
         }
@@ -272,16 +296,16 @@ struct PlacedReducer {
 impl Reducer for PlacedReducer {
     fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error> {
         let _place = self.turns.next()?;
-        self.inner.reduce(rows)
+        self.inner.reduce(rows).map_err(Error::bounded)
     }
 
     fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
         let _place = self.turns.next()?;
-        self.inner.rereduce(values)
+        self.inner.rereduce(values).map_err(Error::bounded)
     }
 }
 
-/// Labels calls of functions with their names, for profiles.
+/// Labels calls of functions with their names, for profiles, and bounds the texts of their errors.
 struct LabelledDesigns {
     database: Arc<str>,
     inner: Box<dyn Designs>,
@@ -296,7 +320,8 @@ impl LabelledDesigns {
 impl Designs for LabelledDesigns {
     fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error> {
         let label = self.label(ddoc, path);
-        profiler::labelled(&label, || self.inner.call(ddoc, path, args))
+        let reply = profiler::labelled(&label, || self.inner.call(ddoc, path, args));
+        reply.map_err(Error::bounded)
     }
 
     fn call_some(
@@ -306,7 +331,9 @@ impl Designs for LabelledDesigns {
         args: &[&[u8]],
     ) -> Vec<Result<Vec<u8>, Error>> {
         let label = self.label(ddoc, path);
-        profiler::labelled(&label, || self.inner.call_some(ddoc, path, args))
+        let replies = profiler::labelled(&label, || self.inner.call_some(ddoc, path, args));
+        let bounded = |reply: Result<_, Error>| reply.map_err(Error::bounded);
+        replies.into_iter().map(bounded).collect()
     }
 
     fn list(
@@ -317,7 +344,8 @@ impl Designs for LabelledDesigns {
         io: &mut dyn ListIo,
     ) -> Result<(), Error> {
         let label = self.label(ddoc, path);
-        profiler::labelled(&label, || self.inner.list(ddoc, path, args, io))
+        let ended = profiler::labelled(&label, || self.inner.list(ddoc, path, args, io));
+        ended.map_err(Error::bounded)
     }
 }
 
@@ -386,6 +414,76 @@ mod tests {
                     .is_err()
             );
         }
+    }
+
+    fn reason_of<T: std::fmt::Debug>(failed: Result<T, Error>) -> String {
+        failed.expect_err("the function throws").reason()
+    }
+
+    #[test]
+    fn what_functions_throw_is_cut() {
+        let functions = functions();
+        let thrown = [
+            "{forbidden: LONG}",
+            "{unauthorized: LONG}",
+            "{forbidden: {a: LONG}}",
+            "new Error(LONG)",
+            "['error', 'n', LONG]",
+            "['fatal', 'n', LONG]",
+            "LONG",
+            "[LONG]",
+        ];
+        for thrown in thrown.map(|thrown| thrown.replace("LONG", "'é'.repeat(1e6)")) {
+            let ddoc = DesignDoc {
+                id: "_design/d".into(),
+                rev: "1-a".into(),
+                language: JAVASCRIPT.into(),
+                json: format!(
+                    r#"{{"_id":"_design/d","validate_doc_update":"function () {{ throw {thrown}; }}"}}"#
+                )
+                .into_bytes()
+                .into(),
+            };
+            let mut designs = functions.designs(&place(), JAVASCRIPT).expect("designs");
+            let args: [&[u8]; 2] = [b"[{},null,{},{}]"; 2];
+            for reply in designs.call_some(&ddoc, &["validate_doc_update"], &args) {
+                let length = reason_of(reply).len();
+                let expected = query_server::language::ERROR_BYTES_MAX;
+                assert!(
+                    (expected - 1..=expected).contains(&length),
+                    "{thrown}: {length}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn fatal_errors_of_maps_are_cut() {
+        let functions = functions();
+        let group = MapGroup {
+            language: JAVASCRIPT.to_owned(),
+            maps: vec!["function (doc) { throw ['fatal', 'n', 'x'.repeat(1e6)]; }".to_owned()],
+            ..MapGroup::default()
+        };
+        let mut mapper = functions.mapper(&group).expect("a mapper");
+        let doc = Doc {
+            members: br#""_id":"a","_rev":"1-a""#,
+            body: b"{}",
+        };
+        let failed = mapper.map(&[doc], &mut Emits::default());
+        assert_eq!(
+            reason_of(failed).len(),
+            query_server::language::ERROR_BYTES_MAX
+        );
+        let long = "c".repeat(1 << 20);
+        let unknown = MapGroup {
+            language: long.clone(),
+            ..group
+        };
+        let failed = functions.mapper(&unknown).map(drop);
+        assert!(reason_of(failed).len() <= query_server::language::ERROR_BYTES_MAX);
+        let failed = functions.designs(&place(), &long).map(drop);
+        assert!(reason_of(failed).len() <= query_server::language::ERROR_BYTES_MAX);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use projection::{
 };
 pub use query_server;
 pub use query_server::language::{
-    DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
-    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT, Thrown,
+    DesignDoc, Designs, Doc, ERROR_BYTES_MAX, Emit, Emits, Error, Indexes, ListIo, MapFailure,
+    MapGroup, Mapper, Owner, ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT,
 };
 pub use spidermonkey::{UTC, dialect};

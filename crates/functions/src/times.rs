@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use query_server::language::Owner;
-use telemetry::{Use, Used};
+use telemetry::{UsageByName, Use};
 
-static TIMES: LazyLock<(Instant, Mutex<Used>)> =
+static TIMES: LazyLock<(Instant, Mutex<UsageByName>)> =
     LazyLock::new(|| (Instant::now(), Mutex::default()));
 
 /// Starts to count. Times reported from now on count.
@@ -31,6 +31,6 @@ pub(crate) fn note(owner: &Owner, spent: &[u64]) {
 
 /// Returns the counts by database, design document and view; those with the lowest times may be
 /// missing.
-pub fn told() -> Used {
+pub fn told() -> UsageByName {
     TIMES.1.lock().clone()
 }

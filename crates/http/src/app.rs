@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use auth::{Origin, RequestCredentials};
 use config::settings::SameSite;
-use database::Recent;
+use database::RevisionCache;
 use hyper::header::COOKIE;
+use metrics::Stats;
 use node::Node;
 use parking_lot::{Mutex, RwLock};
 
@@ -18,7 +19,7 @@ use crate::clustered;
 use crate::connection::places::Places;
 use crate::design_routes::rules::Rules;
 use crate::errors::ApiError;
-use crate::metrics::Stats;
+use crate::reply::Reply;
 use crate::reply::answers::Answers;
 use crate::request::Request;
 use crate::request::room::Bodies;
@@ -43,6 +44,8 @@ pub struct App {
     me: Weak<App>,
     /// The server without its sockets.
     pub node: Arc<Node>,
+    /// Known to this process alone: what another node forwards has it.
+    pub forwarding_token: String,
     /// The counters.
     pub stats: Arc<Stats>,
     /// Places of client connections.
@@ -52,7 +55,7 @@ pub struct App {
     /// Memory that answers take until they end.
     pub answers: Answers,
     /// Rules of design documents, by database and id.
-    pub rewrite_rules: Mutex<Recent<Rules>>,
+    pub rewrite_rules: Mutex<RevisionCache<Rules>>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
     /// Places of users for lists.
@@ -61,7 +64,19 @@ pub struct App {
     allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
-    restart: tokio::sync::watch::Sender<bool>,
+    ending: tokio::sync::watch::Sender<Ending>,
+}
+
+/// The action after the server has stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// The program ends; by a signal, since this is no reason to stop.
+    #[default]
+    Stop,
+    /// It starts again.
+    Restart,
+    /// It ends with an error.
+    Failure(String),
 }
 
 impl App {
@@ -97,19 +112,20 @@ impl App {
         let lists_waiting_max = settings.functions.queue_limit;
         let app = Arc::new_cyclic(|me| App {
             me: me.clone(),
+            forwarding_token: auth::random_password(),
             bodies: Bodies::new(node.memory.bodies),
             answers: Answers::new(node.memory.answers),
             node,
             stats: Arc::default(),
             places: Arc::default(),
-            rewrite_rules: Mutex::new(Recent::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
+            rewrite_rules: Mutex::new(RevisionCache::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
             settings: RwLock::new(Arc::new(settings)),
             feeds: Feeds::default(),
             lists: Lists::new(lists_waiting_max),
             allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
-            restart: tokio::sync::watch::Sender::new(false),
+            ending: tokio::sync::watch::Sender::default(),
         });
         let weak = Arc::downgrade(&app);
         app.node.config.subscribe(move |_| {
@@ -142,18 +158,51 @@ impl App {
         self.settings.read().clone()
     }
 
-    /// Determines the user of a request.
-    pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
-        let seen = clustered::users_seen(self);
-        let done = match self.authenticate_here(req).await {
-            Err(e) if e.status == 401 && clustered::users_are_newer(self, seen).await => {
-                self.authenticate_here(req).await
-            }
-            done => done,
-        };
+    /// Determines the user of a request. Returns another node's response if this node of a cluster
+    /// cannot know whether the user's document is current.
+    pub async fn authenticate(&self, req: &mut Request) -> Result<Option<Reply>, ApiError> {
+        let done = self.authenticate_current(req).await;
         let first = req.segments.first().map_or(&b""[..], Vec::as_slice);
-        req.answers = self.answers.of(&req.user, req.peer, first);
+        req.answers = req.answers.of(&req.user, req.peer, first);
         done
+    }
+
+    async fn authenticate_current(&self, req: &mut Request) -> Result<Option<Reply>, ApiError> {
+        let names = match self.node.member() {
+            Some(_) => {
+                let header = |name: &str| req.headers.get(name).and_then(|v| v.to_str().ok());
+                let cookie = session_cookie(req);
+                let now = std::time::SystemTime::now();
+                let authorization = header("authorization");
+                self.node.auth.claimed_names(cookie, authorization, now)
+            }
+            None => vec![],
+        };
+        // Whom a node of a cluster does not know can only be found by the others.
+        let accounts = match clustered::Accounts::hold(self, &names).await {
+            Ok(accounts) => accounts,
+            Err(_) if clustered::is_for_operators(self, req, &names) => None,
+            Err(e) => return clustered::recognised_elsewhere(self, req, &e).await,
+        };
+        let found = self.authenticate_here(req).await;
+        let is_known = match &found {
+            Ok(()) => names.is_empty() || req.authenticated.is_some(),
+            Err(e) => e.status != 401,
+        };
+        let Some(accounts) = accounts.filter(|_| !is_known) else {
+            return found.map(|()| None);
+        };
+        match accounts.are_newer(self).await {
+            Ok(false) => found.map(|()| None),
+            Ok(true) => {
+                req.forget_user();
+                self.authenticate_here(req).await.map(|()| None)
+            }
+            Err(e) => {
+                req.forget_user();
+                clustered::recognised_elsewhere(self, req, &e).await
+            }
+        }
     }
 
     async fn authenticate_here(&self, req: &mut Request) -> Result<(), ApiError> {
@@ -221,12 +270,17 @@ impl App {
 
     /// Requests a restart of the server.
     pub fn ask_to_restart(&self) {
-        self.restart.send_replace(true);
+        self.ending.send_replace(Ending::Restart);
     }
 
-    /// True once a restart is requested.
-    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
-        self.restart.subscribe()
+    /// Ends the server with an error.
+    pub fn fail(&self, why: String) {
+        self.ending.send_replace(Ending::Failure(why));
+    }
+
+    /// Notifies of a request to end the server, which stops it.
+    pub fn ending(&self) -> tokio::sync::watch::Receiver<Ending> {
+        self.ending.subscribe()
     }
 
     /// True once open feeds have to end.

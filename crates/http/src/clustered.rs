@@ -3,23 +3,29 @@
 //! cannot answer, another one does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{NodeId, SlotNumber};
 use database::Database;
-use futures_util::StreamExt as _;
-use hyper::header::{HeaderName, HeaderValue};
-use member::{Gateway, Member, Seen};
-use routes::Cluster;
+use futures_util::{Stream, StreamExt as _};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use member::{Gateway, Member, ReadSlots};
+use routes::{Cluster, Who};
 
+use crate::accounting::traced::{TRACE_PARENT, Traced};
 use crate::app::App;
 use crate::errors::ApiError;
-use crate::metrics::traced::{TRACE_PARENT, Traced};
+use crate::reply::answers::{Answers, Held};
 use crate::reply::{Body, Pieces, Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
+
+/// How long a feed waits for changes after which it is to begin, and the interval of checks.
+const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(3);
+const CATCH_UP_EVERY: Duration = Duration::from_millis(50);
 
 /// The relation of a request to writes of other servers.
 enum Kind {
@@ -73,7 +79,7 @@ pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Repl
 /// others.
 fn is_of_this_node(req: &Request) -> bool {
     match req.row.cluster {
-        Cluster::Node | Cluster::Local => true,
+        Cluster::Node | Cluster::Local | Cluster::Everywhere => true,
         Cluster::Documents { .. } => Kind::is_get(req) && matches!(Kind::of(req), Kind::Plain),
         Cluster::Control | Cluster::Session => false,
     }
@@ -98,16 +104,51 @@ pub async fn database<'r>(
     if is_whole {
         return here(app, req, name).await;
     }
+    if req.row.cluster == Cluster::Everywhere {
+        let done = here(app, req, name).await?;
+        ask_others(app, req, Bytes::from_static(b"{}")).await;
+        return Ok(done);
+    }
+    let kind = match app.node.databases.get(name) {
+        Err(_) => Kind::Plain,
+        // A feed that continues another node's would begin again here.
+        Ok(db) => match Kind::of(req) {
+            Kind::Plain if is_ahead(&db, req) => Kind::Read,
+            kind => kind,
+        },
+    };
+    match kind {
+        Kind::Plain => here(app, req, name).await,
+        kind => informed(app, member, req, name, kind, here).await,
+    }
+}
+
+/// Answers a request that shows a database that its path does not name.
+pub async fn shared<'r>(
+    app: &'r App,
+    member: &Arc<Member>,
+    req: &'r mut Request,
+    name: &'r str,
+    here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
+) -> Answer {
+    informed(app, member, req, name, Kind::Read, here).await
+}
+
+/// Answers a request once this server has what others have acknowledged.
+async fn informed<'r>(
+    app: &'r App,
+    member: &Arc<Member>,
+    req: &'r mut Request,
+    name: &'r str,
+    kind: Kind,
+    here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
+) -> Answer {
+    let gateway = member.gateway();
     let Ok(db) = app.node.databases.get(name) else {
         return here(app, req, name).await;
     };
-    refuse_jobs(req, name)?;
     let slots = slots_of(gateway, &db, req);
     drop(db);
-    let kind = Kind::of(req);
-    if matches!(kind, Kind::Plain) {
-        return here(app, req, name).await;
-    }
     if gateway.is_going(name) {
         return Err(ApiError::busy(member::GOING.into()));
     }
@@ -115,6 +156,7 @@ pub async fn database<'r>(
         Ok(seen) => seen,
         Err(e) => return elsewhere(member, req, &e).await,
     };
+    catch_up(app, req, name).await;
     let reply = here(app, req, name).await;
     if !matches!(kind, Kind::Read) {
         return reply;
@@ -128,16 +170,22 @@ pub async fn database<'r>(
     }
 }
 
-/// Replications would run on every node.
-fn refuse_jobs(req: &Request, name: &str) -> Result<(), ApiError> {
-    let is_design = req.segment(1) == Some("_design");
-    let writes = !matches!(req.method.as_str(), "GET" | "HEAD") && !is_design;
-    match writes && replicator::is_replicator_db(name) {
-        true => Err(database::Error::NotInCluster(
-            "a cluster does not run replications of _replicator databases yet; use _replicate, or a replicator elsewhere",
-        )
-        .into()),
-        false => Ok(()),
+/// Whether a feed begins after changes that this node does not have yet.
+fn is_ahead(db: &Database, req: &Request) -> bool {
+    let since = req.since(req.query.last(&["feed"]) == Some("eventsource"));
+    req.segment(1) == Some("_changes") && since.is_some_and(|since| db.is_behind(since))
+}
+
+/// Waits for changes that another node has shown before they were acknowledged. Those that never come
+/// were lost: the feed then begins again, as in CouchDB.
+async fn catch_up(app: &App, req: &Request, name: &str) {
+    let is_behind = || {
+        let db = app.node.databases.get(name);
+        db.is_ok_and(|db| is_ahead(&db, req))
+    };
+    let deadline = tokio::time::Instant::now() + CATCH_UP_TIME_MAX;
+    while is_behind() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(CATCH_UP_EVERY).await;
     }
 }
 
@@ -159,7 +207,7 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
 }
 
 /// Each piece of a stream is sent once its contents are final.
-fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply {
+fn settling_reply(gateway: &Arc<Gateway>, seen: ReadSlots, mut reply: Reply) -> Reply {
     let gateway = gateway.clone();
     reply.body = match reply.body {
         whole @ (Body::Full(_) | Body::Static(_)) => whole,
@@ -169,7 +217,7 @@ fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply
     reply
 }
 
-fn settling(gateway: Arc<Gateway>, seen: Seen, pieces: Pieces) -> Pieces {
+fn settling(gateway: Arc<Gateway>, seen: ReadSlots, pieces: Pieces) -> Pieces {
     let seen = Arc::new(seen);
     Box::pin(pieces.then(move |piece| {
         let (gateway, seen) = (gateway.clone(), seen.clone());
@@ -206,6 +254,97 @@ pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
     passed.ok_or_else(|| ApiError::busy(format!("the node {name} does not answer")))
 }
 
+/// Bytes of an answer of another node that are here at most before its client takes them.
+fn body_window(length: Option<usize>) -> usize {
+    let window = peers::STREAM_WINDOW_BYTES as usize;
+    length.map_or(window, |length| length.min(window))
+}
+
+/// The pieces of another node's answer. Each is taken from the node once its user has memory for
+/// it: until then the node does not send more than a window, which `held` is for.
+fn forwarded(
+    answers: Answers,
+    held: Held,
+    body: impl Stream<Item = Result<Bytes, peers::BodyError>> + Send + Unpin + 'static,
+) -> Pieces {
+    let start = Some((answers, held, body));
+    Box::pin(futures_util::stream::unfold(start, |under| async {
+        let (answers, held, mut body) = under?;
+        if let Err(e) = answers.admit().await {
+            return Some((Err(e.cut_short()), None));
+        }
+        let piece = body.next().await?;
+        let piece = piece.map_err(|e| StreamError::from(e.to_string()));
+        Some((piece, Some((answers, held, body))))
+    }))
+}
+
+/// The pieces of another node's answer to a write. Its client must learn of it, so they wait for
+/// nothing.
+fn written(
+    held: Held,
+    body: impl Stream<Item = Result<Bytes, peers::BodyError>> + Send + Unpin + 'static,
+) -> Pieces {
+    Box::pin(body.map(move |piece| {
+        let _room = &held;
+        piece.map_err(|e| StreamError::from(e.to_string()))
+    }))
+}
+
+/// Returns the JSON responses of the other live nodes to a client's request. A request of another node
+/// that asks all gets none.
+pub async fn gather(app: &App, req: &Request, target: &str) -> Vec<serde_json::Value> {
+    let Some(member) = app.node.member().filter(|_| !is_gathered(req)) else {
+        return vec![];
+    };
+    let headers = headers_for_others(req);
+    let answers = member.ask_others("GET", target, &headers, Bytes::new());
+    json_of(answers.await)
+}
+
+/// Sends a client's request to the other live nodes as well, and returns the JSON responses of those
+/// that do not refuse it. A request of another node that asks all gets none.
+pub async fn ask_others(app: &App, req: &Request, body: Bytes) -> Vec<serde_json::Value> {
+    let Some(member) = app.node.member().filter(|_| !is_gathered(req)) else {
+        return vec![];
+    };
+    let headers = headers_for_others(req);
+    let answers = member.ask_others(&req.method, &req.path, &headers, body);
+    json_of(answers.await)
+}
+
+fn json_of(answers: Vec<Bytes>) -> Vec<serde_json::Value> {
+    let read = |answer: Bytes| serde_json::from_slice(&answer).ok();
+    answers.into_iter().filter_map(read).collect()
+}
+
+/// Whether another node requests only this node's part of the response.
+pub fn is_gathered(req: &Request) -> bool {
+    req.headers.contains_key(member::GATHERED)
+}
+
+/// The headers of a client's request for another node, where its body may be another one.
+fn headers_for_others(req: &Request) -> HeaderMap {
+    let mut headers = req.headers.clone();
+    for name in [
+        // Of the body as it came.
+        hyper::header::CONTENT_ENCODING,
+        hyper::header::CONTENT_LENGTH,
+        hyper::header::TRANSFER_ENCODING,
+        // The other node counts failed log-ins by the address of the client, as this one knows it.
+        HeaderName::from_static("x-forwarded-for"),
+        HeaderName::from_static(member::CLIENT_ADDRESS),
+        HeaderName::from_static(member::GATHERED),
+    ] {
+        headers.remove(name);
+    }
+    let address = req.peer.map(|peer| HeaderValue::try_from(peer.to_string()));
+    if let Some(Ok(address)) = address {
+        headers.insert(member::CLIENT_ADDRESS, address);
+    }
+    headers
+}
+
 async fn pass_on(
     member: &Member,
     to: Option<NodeId>,
@@ -219,32 +358,36 @@ async fn pass_on(
         Some(query) => format!("{}?{query}", req.path),
         None => req.path.clone(),
     };
-    let mut headers = req.headers.clone();
-    // Of the body as it came.
-    for name in [
-        hyper::header::CONTENT_ENCODING,
-        hyper::header::CONTENT_LENGTH,
-        hyper::header::TRANSFER_ENCODING,
-    ] {
-        headers.remove(name);
-    }
+    let mut headers = headers_for_others(req);
     if let Some(place) = req.traced.and_then(Traced::header) {
         headers.insert(TRACE_PARENT, place);
     }
     let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);
+    // As for an answer of this server's own: before anything of it is here.
+    let database = req.segments.first().map_or(&[][..], Vec::as_slice);
+    let answers = req.answers.of(&req.user, req.peer, database);
+    if repeatable {
+        answers.admit().await?;
+        req.begun = answers.begin().await?;
+    }
     let passed = member.pass_on(to, &req.method, &target, headers, body, repeatable);
     let Some(passed) = passed.await else {
         return Ok(None);
     };
     let (status, headers, body) = passed;
-    let pieces = futures_util::stream::unfold(body, |mut body| async {
-        let piece = body.next().await?;
-        Some((piece.map_err(|e| StreamError::from(e.to_string())), body))
-    });
-    let mut reply = Reply::stream(
-        HeaderValue::from_static("application/json"),
-        Box::pin(pieces),
-    );
+    let length = headers.get(hyper::header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let in_flight = body_window(length);
+    let held = match repeatable {
+        true => answers.settle(in_flight).await?,
+        // It is written: the client must get the answer.
+        false => answers.count(in_flight as u64),
+    };
+    let pieces = match repeatable {
+        true => forwarded(answers, held, body),
+        false => written(held, body),
+    };
+    let mut reply = Reply::stream(HeaderValue::from_static("application/json"), pieces);
     reply.status = status.as_u16();
     let is_own = |name: &HeaderName| {
         use hyper::header as h;
@@ -258,27 +401,153 @@ async fn pass_on(
     Ok(Some(reply))
 }
 
-/// How much of the users database is applied here, as the sum of its update seqs; read it before
-/// authentication. `None` for a server without a cluster.
-pub fn users_seen(app: &App) -> Option<u64> {
-    app.node.member()?;
+fn users(app: &App) -> Option<Arc<Database>> {
     let name = &app.node.settings().chttpd_auth.authentication_db;
-    let seq = |db: Arc<Database>| db.all_shards().iter().map(|s| s.meta().update_seq).sum();
-    // Before there is such a database, nothing is known.
-    Some(app.node.databases.get(name).map_or(0, seq))
+    app.node.databases.get(name).ok()
 }
 
-/// Whether the users database has changes after `before`: a user who was not recognised may be
-/// among them.
-pub async fn users_are_newer(app: &App, before: Option<u64>) -> bool {
-    let (Some(member), Some(before)) = (app.node.member(), before) else {
-        return false;
+/// The accounts that a request claims, which were current here at most 2 s before they are read.
+pub struct Accounts {
+    /// The ids of their documents in the users database, each with the update seq of its shard before
+    /// it is read.
+    documents: Vec<(String, u64)>,
+    /// The version of the shared settings.
+    settings: u64,
+}
+
+impl Accounts {
+    /// Waits until the accounts with these names are current. Returns `None` without names, and on a
+    /// server without a cluster.
+    ///
+    /// # Errors
+    /// [`member::Error::NotNow`] if this node cannot know.
+    pub async fn hold(app: &App, names: &[String]) -> Result<Option<Accounts>, member::Error> {
+        let Some(member) = app.node.member().filter(|_| !names.is_empty()) else {
+            return Ok(None);
+        };
+        let gateway = member.gateway();
+        // Administrators are settings of the cluster. While nobody can know more, its last state
+        // counts: the data can still be read.
+        match gateway.hold_control().await {
+            Err(e) if member.unfit().is_some() => return Err(e),
+            _ => {}
+        }
+        let is_document = |name: &&String| !app.node.auth.is_admin(name);
+        let ids = names.iter().filter(is_document);
+        let ids: Vec<String> = ids.map(|name| auth::user_doc_id(name)).collect();
+        let Some(db) = users(app) else {
+            // Before there is such a database, nothing is known.
+            return Ok(Some(Accounts {
+                documents: ids.into_iter().map(|id| (id, 0)).collect(),
+                settings: gateway.control_version(),
+            }));
+        };
+        let held = ids
+            .iter()
+            .map(|id| gateway.hold_slot(gateway.slot(&db, id)));
+        futures_util::future::try_join_all(held).await?;
+        let documents = ids.into_iter().map(|id| {
+            let seq = db.update_seq_near(&id);
+            (id, seq)
+        });
+        Ok(Some(Accounts {
+            documents: documents.collect(),
+            settings: gateway.control_version(),
+        }))
+    }
+
+    /// Waits until this node has applied all acknowledged changes, and returns whether one of these
+    /// accounts has changed: a user who was not recognised may be among them.
+    ///
+    /// # Errors
+    /// [`member::Error::NotNow`] if this node does not know.
+    pub async fn are_newer(&self, app: &App) -> Result<bool, member::Error> {
+        let Some(member) = app.node.member() else {
+            return Ok(false);
+        };
+        let gateway = member.gateway();
+        gateway.refresh_slot(cluster::CONTROL).await?;
+        if gateway.control_version() != self.settings {
+            return Ok(true);
+        }
+        let Some(db) = users(app) else {
+            return Ok(false);
+        };
+        let slots = self.documents.iter().map(|(id, _)| gateway.slot(&db, id));
+        let fresh = slots.map(|slot| gateway.refresh_slot(slot));
+        futures_util::future::try_join_all(fresh).await?;
+        // What cannot be read is not recognised the second time either.
+        let is_newer = |(id, seq): &(String, u64)| db.has_changed_since(id, *seq).unwrap_or(true);
+        Ok(self.documents.iter().any(is_newer))
+    }
+}
+
+/// Whether a request is about this node in particular, by an administrator as far as is known here:
+/// a node that is cut off can still be examined and repaired.
+pub fn is_for_operators(app: &App, req: &Request, names: &[String]) -> bool {
+    matches!(
+        req.row.cluster,
+        Cluster::Node | Cluster::Local | Cluster::Everywhere
+    ) && names.iter().all(|name| app.node.auth.is_admin(name))
+}
+
+/// Forwards a request whose user this node cannot know to another node. Returns `None` for a request
+/// to this node in particular that needs no user.
+pub async fn recognised_elsewhere(
+    app: &App,
+    req: &mut Request,
+    why: &member::Error,
+) -> Result<Option<Reply>, ApiError> {
+    match req.row.cluster {
+        Cluster::Node | Cluster::Local | Cluster::Everywhere
+            if req.row.who(&req.method) == Who::Anyone =>
+        {
+            Ok(None)
+        }
+        Cluster::Node | Cluster::Local | Cluster::Everywhere => {
+            Err(ApiError::busy(why.to_string()))
+        }
+        _ => elsewhere_than(app, req, why).await.map(Some),
+    }
+}
+
+/// Forwards a request to another node.
+pub async fn elsewhere_than(app: &App, req: &mut Request, why: &member::Error) -> Answer {
+    let Some(member) = app.node.member() else {
+        return Err(ApiError::busy(why.to_string()));
     };
-    let name = &app.node.settings().chttpd_auth.authentication_db;
-    let gateway = member.gateway();
-    let fresh = match app.node.databases.get(name) {
-        Ok(db) => gateway.fresh_slots(gateway.slots(&db)).await.map(drop),
-        Err(_) => gateway.fresh_control().await,
-    };
-    fresh.is_ok() && users_seen(app) != Some(before)
+    elsewhere(member, req, why).await
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::UserCtx;
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_another_node_waits_for_memory_of_its_user() {
+        let all = Answers::new(16 << 20);
+        let user = UserCtx {
+            name: Some("a".to_owned()),
+            roles: vec![],
+        };
+        let answers = all.of(&user, None, b"");
+        let held = answers.settle(body_window(None)).await;
+        let held = held.expect("there is room");
+        assert_eq!(all.used_bytes().0, 256 << 10);
+        let body = futures_util::stream::iter(["a", "b", "c"].map(|piece| Ok(piece.into())));
+        let mut pieces = forwarded(answers.clone(), held, body);
+        assert_eq!(pieces.next().await.and_then(Result::ok), Some("a".into()));
+        let full = answers.count(16 << 20);
+        assert!(pieces.next().now_or_never().is_none());
+        drop(full);
+        assert_eq!(pieces.next().await.and_then(Result::ok), Some("b".into()));
+        let _full = answers.count(16 << 20);
+        assert!(pieces.next().await.is_some_and(|piece| piece.is_err()));
+        assert!(pieces.next().await.is_none());
+        assert_eq!(all.used_bytes().0, 16 << 20, "what was in flight is gone");
+        assert_eq!(body_window(Some(10)), 10);
+    }
 }

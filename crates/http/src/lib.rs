@@ -8,10 +8,13 @@
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? The crate `statuses` has the table of statuses |
 //! | `browsers` | what may pages of other origins do? |
+//! | `forwarded_clients` | what happens to requests that another node forwards? |
 //! | `app`, `settings` | what does every request need, and which settings are current? |
-//! | `metrics` | what is counted, and logged about a request at its end? |
+//! | `accounting` | what is counted, and logged about a request at its end? |
+//! | `metric_catalogue` | what is the value of each metric? The crate `metrics` writes them |
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod app;
 mod browsers;
 mod clustered;
@@ -20,9 +23,9 @@ mod database_routes;
 mod design_routes;
 mod document_routes;
 mod errors;
+mod forwarded_clients;
 mod load;
-mod metrics;
-mod passed_on;
+mod metric_catalogue;
 mod reply;
 mod request;
 mod router;
@@ -30,9 +33,9 @@ mod server_routes;
 mod settings;
 mod shares;
 
-pub use app::{App, COUCHDB_VERSION};
+pub use app::{App, COUCHDB_VERSION, Ending};
 pub use browsers::dev::Dev;
 pub use connection::server::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
-pub use passed_on::passed_on;
+pub use forwarded_clients::forwarded_clients;
 pub use reply::answers::measure_by;

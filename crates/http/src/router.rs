@@ -2,13 +2,15 @@
 //! module checks rights and methods.
 
 use node::{Access, require_login, require_server_admin};
-use routes::{Class, Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRoute, Who};
+use routes::{
+    Class, Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, Row, ServerRoute, Who,
+};
 
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
     bulk, bulk_get, changes, database as db, find, indexes, listing, nouveau, partition, preview,
-    search, texts, views,
+    revs_diff, search, texts, views,
 };
 use crate::design_routes::calls;
 use crate::document_routes::{attachments, documents};
@@ -58,7 +60,13 @@ async fn server(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::AllDbs => root::all_dbs(app, req).await,
         ServerRoute::DbsInfo => root::dbs_info(app, req).await,
         ServerRoute::Uuids => root::uuids(app, req),
-        ServerRoute::ActiveTasks => Ok(Reply::json(200, &root::tasks(app).into())),
+        ServerRoute::ActiveTasks => {
+            let mut tasks = root::tasks(app);
+            for others in clustered::gather(app, req, &req.path).await {
+                tasks.extend(others.as_array().cloned().unwrap_or_default());
+            }
+            Ok(Reply::json(200, &tasks.into()))
+        }
         ServerRoute::Membership => Ok(root::membership(app)),
         ServerRoute::DbUpdates => db_updates::route(app, req).await,
         ServerRoute::Session => session::route(app, req).await,
@@ -66,7 +74,7 @@ async fn server(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::ClusterSetup => setup::route(app, req).await,
         ServerRoute::Utils(path) => utils::route(req, &path),
         ServerRoute::Replicate => replication::replicate(app, req).await,
-        ServerRoute::Scheduler(route) => replication::scheduler(app, req, &route),
+        ServerRoute::Scheduler(route) => replication::scheduler(app, req, &route).await,
         ServerRoute::Reshard(route) => reshard::route(req, route),
         ServerRoute::SearchAnalyze => search::analyze(req).await,
         ServerRoute::NouveauAnalyze => nouveau::analyze(req).await,
@@ -85,6 +93,7 @@ async fn settee(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::ClusterTokens => cluster::tokens(app, req).await,
         ServerRoute::ClusterNode(node) => cluster::remove(app, &node).await,
         ServerRoute::ClusterReseed => cluster::reseed(app).await,
+        ServerRoute::ClusterBenchNetwork => cluster::bench_network(app, req).await,
         ServerRoute::Doctor => doctor::route(app).await,
         ServerRoute::Profile => profile::route(app, req).await,
         ServerRoute::Top => top::route(app, req).await,
@@ -106,6 +115,9 @@ async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute
 }
 
 async fn database_here(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {
+    if is_unknown_path(name) {
+        require_server_admin(&req.user)?;
+    }
     if req.row.cluster == Cluster::Control {
         return match route {
             DatabaseRoute::Create => {
@@ -118,9 +130,13 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
     }
     let access = open(app, req, name)?;
     req.is_of_database = true;
-    if req.answers.is_tight() && may_be_long(req) {
+    if may_be_long(req) {
         // Before anything is built: a client that reads no responses gets no more of them.
-        req.answers.admit().await?;
+        if req.answers.is_tight() {
+            req.answers.admit().await?;
+        }
+        // Again, if it waited for that, or for another node.
+        req.begun = req.answers.begin().await?;
     }
     if !req.row.allows(&req.method) {
         // A design document that does not exist is the first error.
@@ -132,7 +148,7 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
             | DesignRoute::Info,
         ) = &route
         {
-            access.db.design_apart(id).await?;
+            access.db.design_async(id).await?;
         }
         if let DatabaseRoute::Partition(partition) = &route
             && req.method == "POST"
@@ -149,9 +165,20 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
 }
 
 /// Returns whether the response can be long: that of a read, or of a write of many documents.
-fn may_be_long(req: &Request) -> bool {
-    let class = req.row.class(&req.method, req.query.get("feed"));
-    !class.writes(&req.method) || matches!(class, Class::BulkDocs | Class::Purge)
+pub fn may_be_long(req: &Request) -> bool {
+    is_long(req.row, &req.method, req.query.get("feed"))
+}
+
+fn is_long(row: &Row, method: &str, feed: Option<&str>) -> bool {
+    let class = row.class(method, feed);
+    match class {
+        Class::BulkDocs | Class::Purge => true,
+        // Files are in memory anyway, and a health check must not wait.
+        Class::Welcome => row.path == "/_uuids",
+        Class::Session | Class::DatabaseCreate | Class::DatabaseDelete => false,
+        Class::Server | Class::Replication => row.reads(method),
+        class => !class.writes(method),
+    }
 }
 
 /// Opens the database for the user, who must have the rights that the route requires.
@@ -178,6 +205,14 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     Ok(access)
 }
 
+const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
+
+/// Whether a name is neither that of a database nor of a path of the server. CouchDB answers only
+/// server admins then.
+fn is_unknown_path(name: &str) -> bool {
+    name.starts_with('_') && !SYSTEM_DATABASES.contains(&name)
+}
+
 /// Documents, and what queries return them.
 async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRoute) -> Answer {
     match route {
@@ -192,6 +227,10 @@ async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRou
         DatabaseRoute::ListingQueries(kind) => listing::queries(app, req, access, kind).await,
         DatabaseRoute::Partition(name) => listing::partition_info(access, &name),
         DatabaseRoute::InPartition(name) => in_partition(app, req, access, name).await,
+        DatabaseRoute::NotInPartition(name) => {
+            partition::enter(req, access, &name)?;
+            Err(ApiError::missing())
+        }
         DatabaseRoute::BulkDocs => bulk::bulk_docs(app, req, access).await,
         DatabaseRoute::BulkGet => bulk_get::route(req, access).await,
         DatabaseRoute::Changes => changes::route(app, req, access).await,
@@ -218,11 +257,11 @@ async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRou
 /// Revisions, properties, purges and maintenance.
 async fn properties(app: &App, req: &mut Request, access: &Access, route: DatabaseRoute) -> Answer {
     match route {
-        DatabaseRoute::RevsDiff => db::revs_diff(req, access).await,
-        DatabaseRoute::MissingRevs => db::missing_revs(req, access).await,
+        DatabaseRoute::RevsDiff => revs_diff::revs_diff(req, access).await,
+        DatabaseRoute::MissingRevs => revs_diff::missing_revs(req, access).await,
         DatabaseRoute::RevsLimit => db::revs_limit(req, access).await,
         DatabaseRoute::PurgedInfosLimit => db::purged_infos_limit(req, access).await,
-        DatabaseRoute::PurgedInfos => db::purged_infos(access),
+        DatabaseRoute::PurgedInfos => db::purged_infos(req, access).await,
         DatabaseRoute::AutoPurge => db::auto_purge(app, req, access).await,
         DatabaseRoute::TimeSeq => db::time_seq(app, req, access).await,
         DatabaseRoute::Purge => db::purge(req, access).await,
@@ -253,7 +292,7 @@ async fn design(
         DesignRoute::ViewQueries(name) => views::queries(app, req, access, id, &name).await,
         DesignRoute::Info => views::info(req, access, id).await,
         DesignRoute::NoView => {
-            access.db.design_apart(id).await?;
+            access.db.design_async(id).await?;
             Err(ApiError::method_not_allowed(req.row.methods))
         }
         DesignRoute::Search(path) => search::search(req, access, id, &path).await,
@@ -263,7 +302,7 @@ async fn design(
         DesignRoute::NouveauInfo(path) => nouveau::info(access, id, &path).await,
         DesignRoute::Function(part, path) => calls::route(app, req, access, id, part, path).await,
         DesignRoute::Missing => {
-            access.db.design_apart(id).await?;
+            access.db.design_async(id).await?;
             Err(ApiError::missing())
         }
     }
@@ -293,5 +332,47 @@ async fn in_partition(app: &App, req: &mut Request, access: &Access, name: Strin
         }
         Route::Database(_, route) => Box::pin(below(app, req, access, route)).await,
         Route::Server(_) => Err(ApiError::missing()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_that_are_always_short_wait_for_no_others() {
+        let is_long = |method: &str, path: &str| {
+            let segments = node::segments_with(path, false);
+            is_long(routes::find(method, &segments).row, method, None)
+        };
+        for (method, path) in [
+            ("GET", "/_uuids"),
+            ("GET", "/_all_dbs"),
+            ("POST", "/_dbs_info"),
+            ("GET", "/_node/_local/_stats"),
+            ("GET", "/_node/_local/_config"),
+            ("GET", "/_scheduler/jobs"),
+            ("GET", "/db/doc"),
+            ("POST", "/db/_find"),
+            ("POST", "/db/_bulk_get"),
+            ("POST", "/db/_bulk_docs"),
+            ("GET", "/db/_changes"),
+        ] {
+            assert!(is_long(method, path), "{method} {path}");
+        }
+        for (method, path) in [
+            ("GET", "/"),
+            ("GET", "/_up"),
+            ("GET", "/_utils/index.html"),
+            ("GET", "/_session"),
+            ("POST", "/_session"),
+            ("POST", "/_replicate"),
+            ("PUT", "/_node/_local/_config/log/level"),
+            ("PUT", "/db"),
+            ("DELETE", "/db"),
+            ("PUT", "/db/doc"),
+        ] {
+            assert!(!is_long(method, path), "{method} {path}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use config::{Config, ConfigError};
 use crate::browsers::cors::Cors;
 use crate::browsers::dev::Dev;
 use crate::browsers::frame_options::FrameOptions;
-use crate::request::forwarded::Forwarded;
+use crate::request::proxy_headers::ProxyHeaders;
 
 /// The current settings. Read again when the configuration changes; a request keeps those from its
 /// start.
@@ -23,7 +23,7 @@ pub struct Settings {
     /// Whether responses may be shown inside other pages, if configured.
     pub frame_options: Option<FrameOptions>,
     /// The headers in which a proxy names the original host.
-    pub forwarded: Forwarded,
+    pub proxy_headers: ProxyHeaders,
     /// The rules of a server without logins, if it is one.
     pub dev: Option<Arc<Dev>>,
 }
@@ -40,26 +40,26 @@ impl Settings {
     /// Reads the settings of the configuration.
     ///
     /// # Errors
-    /// As [`Forwarded::of`].
+    /// As [`ProxyHeaders::of`].
     pub fn read(config: &Config, dev: Option<Arc<Dev>>) -> Result<Settings, ConfigError> {
         let sections = config.settings();
-        let forwarded = Forwarded::of(&sections.chttpd)?;
-        Ok(Settings::of(sections, forwarded, dev))
+        let proxy_headers = ProxyHeaders::of(&sections.chttpd)?;
+        Ok(Settings::of(sections, proxy_headers, dev))
     }
 
     /// Reads the settings again. If the allowed hosts are invalid, those of `before` stay.
     pub fn read_again(config: &Config, before: &Settings) -> Settings {
         let sections = config.settings();
-        let forwarded = Forwarded::of(&sections.chttpd).unwrap_or_else(|e| {
+        let proxy_headers = ProxyHeaders::of(&sections.chttpd).unwrap_or_else(|e| {
             tracing::warn!(error = %e, "the old hosts and proxies stay in force");
-            before.forwarded.clone()
+            before.proxy_headers.clone()
         });
-        Settings::of(sections, forwarded, before.dev.clone())
+        Settings::of(sections, proxy_headers, before.dev.clone())
     }
 
     fn of(
         sections: Arc<config::Settings>,
-        forwarded: Forwarded,
+        proxy_headers: ProxyHeaders,
         dev: Option<Arc<Dev>>,
     ) -> Settings {
         Settings {
@@ -69,7 +69,7 @@ impl Settings {
             },
             dev,
             frame_options: FrameOptions::of(&sections),
-            forwarded,
+            proxy_headers,
             sections,
         }
     }
@@ -112,8 +112,8 @@ mod tests {
         set("allow_jsonp", "true");
         assert!(Settings::read(&config, None).is_err());
         let after = Settings::read_again(&config, &before);
-        assert!(after.forwarded.allows("db.example"));
-        assert!(!after.forwarded.allows("other.example"));
+        assert!(after.proxy_headers.allows("db.example"));
+        assert!(!after.proxy_headers.allows("other.example"));
         assert!(after.chttpd.allow_jsonp);
     }
 

@@ -139,7 +139,7 @@ pub struct Blocks {
 
 /// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At {
+pub struct BlockPosition {
     /// Which run.
     pub run: usize,
     /// Which block of the run.
@@ -213,12 +213,12 @@ impl Blocks {
     }
 
     /// Returns the block there.
-    pub fn block(&self, at: At) -> &Block {
+    pub fn block(&self, at: BlockPosition) -> &Block {
         &self.runs[at.run].blocks[at.block]
     }
 
     /// Returns the block that holds `place`.
-    pub fn find(&self, place: &[u8]) -> At {
+    pub fn find(&self, place: &[u8]) -> BlockPosition {
         let run = self
             .runs
             .partition_point(|r| r.fence() <= place)
@@ -227,49 +227,49 @@ impl Blocks {
             .blocks
             .partition_point(|b| *b.fence <= *place)
             .saturating_sub(1);
-        At { run, block }
+        BlockPosition { run, block }
     }
 
     /// Returns the block after `at`.
-    pub fn next(&self, at: At) -> Option<At> {
+    pub fn next(&self, at: BlockPosition) -> Option<BlockPosition> {
         if at.block + 1 < self.runs[at.run].blocks.len() {
-            return Some(At {
+            return Some(BlockPosition {
                 run: at.run,
                 block: at.block + 1,
             });
         }
-        (at.run + 1 < self.runs.len()).then_some(At {
+        (at.run + 1 < self.runs.len()).then_some(BlockPosition {
             run: at.run + 1,
             block: 0,
         })
     }
 
     /// Returns the last block.
-    pub fn last(&self) -> At {
+    pub fn last(&self) -> BlockPosition {
         // There is always at least one run, and no run is empty.
         let run = self.runs.len().saturating_sub(1);
         let block = self.runs[run].blocks.len().saturating_sub(1);
-        At { run, block }
+        BlockPosition { run, block }
     }
 
     /// Returns the block before `at`.
-    pub fn previous(&self, at: At) -> Option<At> {
+    pub fn previous(&self, at: BlockPosition) -> Option<BlockPosition> {
         if let Some(block) = at.block.checked_sub(1) {
-            return Some(At { block, ..at });
+            return Some(BlockPosition { block, ..at });
         }
         let run = at.run.checked_sub(1)?;
         // A run is never empty.
         let block = self.runs[run].blocks.len().checked_sub(1)?;
-        Some(At { run, block })
+        Some(BlockPosition { run, block })
     }
 
     /// Returns the first place beyond the block; `None` for the last one.
-    pub fn end_of(&self, at: At) -> Option<&[u8]> {
+    pub fn end_of(&self, at: BlockPosition) -> Option<&[u8]> {
         self.next(at).map(|n| &*self.block(n).fence)
     }
 
     /// Rows in the blocks before `at`.
-    pub fn rows_before(&self, at: At) -> u64 {
+    pub fn rows_before(&self, at: BlockPosition) -> u64 {
         let runs: u64 = self.runs[..at.run].iter().map(|r| r.rows).sum();
         let blocks = &self.runs[at.run].blocks[..at.block];
         runs + blocks.iter().map(|b| u64::from(b.rows)).sum::<u64>()
@@ -277,7 +277,7 @@ impl Blocks {
 
     /// Returns the block that holds the row of this rank, and the row's rank in it; `None` beyond
     /// the last row.
-    pub fn nth(&self, mut rank: u64) -> Option<(At, u64)> {
+    pub fn nth(&self, mut rank: u64) -> Option<(BlockPosition, u64)> {
         let mut run = 0;
         while rank >= self.runs.get(run)?.rows {
             rank -= self.runs[run].rows;
@@ -285,7 +285,7 @@ impl Blocks {
         }
         for (block, b) in self.runs[run].blocks.iter().enumerate() {
             if rank < u64::from(b.rows) {
-                return Some((At { run, block }, rank));
+                return Some((BlockPosition { run, block }, rank));
             }
             rank -= u64::from(b.rows);
         }
@@ -390,11 +390,11 @@ impl Blocks {
     }
 
     /// Returns the blocks whose reductions are not all stored.
-    pub fn unreduced(&self) -> impl Iterator<Item = At> {
+    pub fn unreduced(&self) -> impl Iterator<Item = BlockPosition> {
         let runs = self.runs.iter().enumerate().filter(|(_, r)| !r.reduced);
         runs.flat_map(|(run, r)| {
             let blocks = r.blocks.iter().enumerate().filter(|(_, b)| !b.reduced);
-            blocks.map(move |(block, _)| At { run, block })
+            blocks.map(move |(block, _)| BlockPosition { run, block })
         })
     }
 
@@ -422,7 +422,7 @@ impl Blocks {
 /// Counts places that come in ascending order by the blocks that would hold them.
 pub(crate) struct Tally<'a> {
     blocks: &'a Blocks,
-    at: At,
+    at: BlockPosition,
     /// The first place beyond the block.
     end: Option<&'a [u8]>,
     rows: u32,
@@ -431,7 +431,7 @@ pub(crate) struct Tally<'a> {
 
 impl<'a> Tally<'a> {
     pub fn new(blocks: &'a Blocks) -> Tally<'a> {
-        let at = At { run: 0, block: 0 };
+        let at = BlockPosition { run: 0, block: 0 };
         Tally {
             blocks,
             at,

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use functions::Mapper;
-use storage::{DiskGuard, Engine, Keyspace, Snapshot, SortedFiles, View, Writes};
+use storage::{
+    DiskGuard, Engine, IdIter, Keyspace, ShardNumber, Snapshot, SortedFiles, View, Writes,
+};
 
 use crate::Error;
 use crate::apply::Changes;
 use crate::blocks::{BLOCK_ROWS_MAX, Block, Blocks};
-use crate::index::{Index, wipe};
+use crate::index::Index;
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
 use crate::run::{self, RunOutput};
@@ -29,6 +31,12 @@ const RESERVE_BYTES: u64 = 32 << 20;
 const UNSPLIT_ROWS_MAX: u32 = 4 * BLOCK_ROWS_MAX;
 /// Blocks split between two writes of the result.
 const SPLIT_BLOCKS: usize = 1024;
+/// Bytes before the id in a key of the back-index: the index's number.
+const NUMBER_LEN: usize = size_of::<ShardNumber>();
+/// Documents that are passed one by one before the next one of the index is sought.
+const STEPS_MAX: usize = 16;
+/// Documents of the index that are compared with the shard's between two checks for a stop.
+const COMPARED_MAX: usize = 1024;
 
 /// Memory limits of a build.
 #[derive(Clone, Copy, Debug)]
@@ -157,16 +165,7 @@ impl<'a> Build<'a> {
             return Ok(());
         }
         if view.meta.purge_floor > after {
-            tracing::warn!(index = %self.index.label, "more purges than are kept: the index starts over");
-            let empty = State {
-                version: self.state.version,
-                purge_seq: view.meta.purge_seq,
-                ..State::empty(&self.index.spec)
-            };
-            self.index.begin_write();
-            self.state = wipe(&self.index.store, self.index.number, empty)?;
-            self.publish(None);
-            return Ok(());
+            return self.remove_missing(view);
         }
         let mut changes = Changes::new(self.engine(), self.index.number);
         let mut ids = BTreeSet::new();
@@ -177,6 +176,40 @@ impl<'a> Build<'a> {
                 changes.remove(purge.id.as_bytes(), &mut self.state)?;
             }
         }
+        self.state.purge_seq = view.meta.purge_seq;
+        self.write(changes.batch)
+    }
+
+    /// Removes the documents that the shard no longer has, after more purges than it remembers.
+    ///
+    /// The index does not start over: where purges are frequent, it would again and again, since
+    /// there are more of them during a long build than are remembered.
+    fn remove_missing(&mut self, view: &View) -> Result<(), Error> {
+        let (index, engine) = (self.index, self.engine());
+        tracing::info!(index = %index.label, "more purges than are kept: the index is compared with the documents");
+        // The rows of purged documents change no more, so neither does what is to be found of them.
+        let before = index.store.engine().snapshot();
+        let mut indexed = before.iter(Keyspace::IndexBack, index.number);
+        indexed.seek_to_first();
+        let mut docs = IdIter::new(&view.snapshot, index.owner.number);
+        docs.seek(b"");
+        let mut changes = Changes::new(engine, index.number);
+        let mut compared = 0usize;
+        while let Some(key) = indexed.key() {
+            if compared.is_multiple_of(COMPARED_MAX) {
+                index.check_stop()?;
+            }
+            compared += 1;
+            let id = &key[NUMBER_LEN..];
+            if !is_listed(&mut docs, id)? {
+                changes.remove(id, &mut self.state)?;
+                if changes.batch.bytes() >= index.limits.batch_bytes {
+                    self.write(changes.batch.take())?;
+                }
+            }
+            indexed.next();
+        }
+        indexed.status()?;
         self.state.purge_seq = view.meta.purge_seq;
         self.write(changes.batch)
     }
@@ -337,6 +370,20 @@ impl<'a> Build<'a> {
             }
         }
     }
+}
+
+/// Returns whether the shard has a document; the iterator only moves forward.
+fn is_listed(docs: &mut IdIter<'_>, id: &[u8]) -> Result<bool, Error> {
+    let mut steps = 0;
+    while docs.entry().is_some_and(|(known, _)| known < id) {
+        match steps < STEPS_MAX {
+            true => docs.next(),
+            false => docs.seek(id),
+        }
+        steps += 1;
+    }
+    docs.status()?;
+    Ok(docs.entry().is_some_and(|(known, _)| known == id))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) struct Cutter {
 
 /// A block is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct BlockEnd {
     /// Number of rows, of those that are in no block yet.
     pub rows: usize,
     /// Whether the next block starts with a group, at the sort key of its first row; else at the
@@ -49,7 +49,7 @@ impl Cutter {
 
     /// Adds the sort key of the next row, with its partition; returns the block that ends before
     /// that row, if any.
-    pub fn next(&mut self, sort: &[u8]) -> Option<Cut> {
+    pub fn next(&mut self, sort: &[u8]) -> Option<BlockEnd> {
         let row = self.rows;
         self.rows += 1;
         let full = u64::from(BLOCK_ROWS_SPLIT);
@@ -72,7 +72,7 @@ impl Cutter {
         let (at, at_group) = at?;
         let rows = at - self.block;
         self.block = at;
-        Some(Cut {
+        Some(BlockEnd {
             rows: rows as usize,
             at_group,
         })

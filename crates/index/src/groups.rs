@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use document::collation::{HIGHEST, first_elements, group_prefix};
 
 use crate::Error;
-use crate::blocks::{At, State};
+use crate::blocks::{BlockPosition, State};
 use crate::iter::{RowIter, ViewRow};
 use crate::read::{IndexView, PlaceRange, push_row};
 use crate::reducer::RowBatch;
@@ -109,7 +109,12 @@ impl GroupCursor {
 
     /// The places of a group, within the remaining ones, and the block in which they begin. `first`
     /// is the place of its first row in the direction.
-    fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
+    fn places_of(
+        &self,
+        index: &IndexView,
+        prefix: &[u8],
+        first: &[u8],
+    ) -> (PlaceRange, BlockPosition) {
         let blocks = &index.state.views[self.view];
         let at = blocks.find(if self.descending { prefix } else { first });
         let fence = &*blocks.block(at).fence;

@@ -56,7 +56,7 @@ pub struct IndexInfo {
 }
 
 /// The state that readers see.
-pub(crate) struct Published {
+pub(crate) struct PublishedState {
     pub(crate) state: Arc<State>,
     /// While files are added: the rows that agree with `state`.
     pub(crate) stable: Option<Arc<Snapshot>>,
@@ -80,7 +80,7 @@ pub struct Index {
     pub(crate) limits: BuildLimits,
     pub(crate) memory: Arc<BuildMemory>,
     row_cache: Arc<RowCache>,
-    pub(crate) published: Mutex<Published>,
+    pub(crate) published: Mutex<PublishedState>,
     /// Held by the thread that writes the index.
     pub(crate) writer: Mutex<()>,
     /// Set when the index is dropped or the server stops: nothing more is written.
@@ -150,7 +150,7 @@ impl Index {
             languages,
             limits: BuildLimits::default(),
             memory: Arc::new(BuildMemory::new(usize::MAX)),
-            published: Mutex::new(Published {
+            published: Mutex::new(PublishedState {
                 state: Arc::new(state),
                 stable: None,
                 may_be_ahead: false,
@@ -240,6 +240,16 @@ impl Index {
         let changed = self.changed_since(&snapshot, &omissions)?;
         omissions.forget(&changed);
         Ok(omissions.count())
+    }
+
+    /// Returns the limit of time that the functions exceeded for a document that it lacks, or lacked.
+    pub fn exceeded_time(&self) -> Option<functions::Error> {
+        self.published.lock().state.omissions.exceeded_time()
+    }
+
+    /// Returns whether its functions get design documents too.
+    pub fn includes_design(&self) -> bool {
+        self.spec.include_design
     }
 
     /// Returns the seqs of changes that were followed by others of the same documents.
@@ -353,7 +363,7 @@ impl Index {
 
     /// Makes the written state visible to readers.
     pub(crate) fn publish(&self, state: State, stable: Option<Arc<Snapshot>>) {
-        *self.published.lock() = Published {
+        *self.published.lock() = PublishedState {
             state: Arc::new(state),
             stable,
             may_be_ahead: false,
@@ -377,11 +387,11 @@ const MEMORY_BESIDE_BYTES: usize = 1 << 10;
 const ROW_OVERHEAD_BYTES: u64 = 48;
 
 /// A running build, until dropped.
-pub struct Running<'a>(&'a Progress);
+pub struct BuildGuard<'a>(&'a Progress);
 
 impl Progress {
     /// Starts a build with this number of changes to process.
-    pub fn start(&self, total: u64) -> Running<'_> {
+    pub fn start(&self, total: u64) -> BuildGuard<'_> {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |d| d.as_secs());
@@ -389,11 +399,11 @@ impl Progress {
         self.total.store(total, Relaxed);
         self.started_unix_s.store(now, Relaxed);
         self.running.store(true, Relaxed);
-        Running(self)
+        BuildGuard(self)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for BuildGuard<'_> {
     fn drop(&mut self) {
         self.0.running.store(false, Relaxed);
     }

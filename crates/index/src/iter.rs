@@ -9,7 +9,7 @@ use std::sync::Arc;
 use storage::{Cursor, Keyspace};
 
 use crate::Error;
-use crate::blocks::At;
+use crate::blocks::BlockPosition;
 use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
 use crate::read::{IndexView, PlaceRange};
 use crate::row_cache::BlockRows;
@@ -40,13 +40,13 @@ impl ViewRow<'_> {
     }
 
     /// The places of the rows that its document has with its key.
-    pub fn alike(&self) -> Result<PlaceRange, Error> {
-        alike(self.place, self.stored.sort_len)
+    pub fn same_key(&self) -> Result<PlaceRange, Error> {
+        same_key(self.place, self.stored.sort_len)
     }
 }
 
 /// The places of rows that differ from a place by their ordinal alone.
-fn alike(place: &[u8], sort_len: usize) -> Result<PlaceRange, Error> {
+fn same_key(place: &[u8], sort_len: usize) -> Result<PlaceRange, Error> {
     let low = place[..ordinal_at(place, sort_len)?].to_vec();
     let mut high = low.clone();
     // An ordinal begins with a zero, and what continues an id with a greater byte.
@@ -92,7 +92,7 @@ enum IterState {
 /// A row of a block in memory.
 struct CachedRow {
     rows: Arc<BlockRows>,
-    at: At,
+    at: BlockPosition,
     row: usize,
     /// The range may end in the block, in the iterator's direction.
     is_last: bool,
@@ -212,7 +212,7 @@ impl<'a> RowIter<'a> {
     }
 
     /// Continues after a cached block.
-    fn leave(&mut self, at: At) {
+    fn leave(&mut self, at: BlockPosition) {
         let blocks = &self.index.state.views[self.view];
         let fence = &*blocks.block(at).fence;
         if self.descending {
@@ -259,7 +259,7 @@ impl<'a> RowIter<'a> {
 
     /// Moves to the first row at the target in a block or the following ones; the target is in the
     /// block, before it, or outside of the range.
-    fn enter(&mut self, mut at: At, target: Target<'_>) {
+    fn enter(&mut self, mut at: BlockPosition, target: Target<'_>) {
         let mut target = target;
         let (index, view) = (self.index, self.view);
         let blocks = &index.state.views[view];
@@ -374,14 +374,14 @@ impl IndexView {
     }
 
     /// Returns the rows of a block if they are in memory, where frequently read ones are added.
-    pub(crate) fn kept_rows(&self, view: usize, at: At) -> Option<Arc<BlockRows>> {
+    pub(crate) fn kept_rows(&self, view: usize, at: BlockPosition) -> Option<Arc<BlockRows>> {
         let block = self.state.views[view].block(at);
         self.row_cache
             .rows(&block.heat, || self.read_block(view, at))
     }
 
     /// All rows of a block; `None` when they are too long, or cannot be read.
-    fn read_block(&self, view: usize, at: At) -> Option<BlockRows> {
+    fn read_block(&self, view: usize, at: BlockPosition) -> Option<BlockRows> {
         let blocks = &self.state.views[view];
         let block = blocks.block(at);
         let range = PlaceRange {

@@ -6,7 +6,19 @@ use storage::varint::{Reader, put};
 
 /// The limits that a map function exceeds because of its document, by their configuration keys. The
 /// places are stored.
-const LIMITS: [&str; 3] = ["memory_limit_bytes", "emit_rows_limit", "emit_bytes_limit"];
+const LIMITS: [&str; 5] = [
+    "memory_limit_bytes",
+    "emit_rows_limit",
+    "emit_bytes_limit",
+    "time_limit_ms",
+    "os_process_timeout",
+];
+/// The first limits are always stored, those of time only if one was exceeded.
+const LIMITS_ALWAYS_STORED: usize = 3;
+
+/// Bits of the first byte of the stored form.
+const HAS_MORE: u8 = 1;
+const HAS_TIMES: u8 = 2;
 
 /// Maximum number of documents that are counted. They are written with the state.
 const COUNTED_MAX: usize = 1_000;
@@ -96,13 +108,30 @@ impl Omissions {
         !self.is_empty() && LIMITS.iter().zip(&self.exceeded).any(is_higher)
     }
 
+    /// Returns the limit of time that the functions exceeded for one of these documents.
+    pub fn exceeded_time(&self) -> Option<functions::Error> {
+        let all = LIMITS.iter().zip(&self.exceeded);
+        let (limit, value) = all
+            .skip(LIMITS_ALWAYS_STORED)
+            .find(|(_, value)| **value > 0)?;
+        Some(functions::Error::Limit {
+            limit,
+            value: value.to_string(),
+        })
+    }
+
     /// Appends the stored form; nothing if no document was left out.
     pub fn encode(&self, out: &mut Vec<u8>) {
         if self.is_empty() {
             return;
         }
-        out.push(u8::from(self.has_more));
-        self.exceeded.iter().for_each(|value| put(*value, out));
+        let (always, times) = self.exceeded.split_at(LIMITS_ALWAYS_STORED);
+        let has_times = times.iter().any(|value| *value > 0);
+        out.push((u8::from(self.has_more) * HAS_MORE) | (u8::from(has_times) * HAS_TIMES));
+        always.iter().for_each(|value| put(*value, out));
+        if has_times {
+            times.iter().for_each(|value| put(*value, out));
+        }
         let mut before = 0;
         for seq in self.seqs() {
             put(seq - before, out);
@@ -119,8 +148,13 @@ impl Omissions {
         if r.rest.is_empty() {
             return Ok(omissions);
         }
-        omissions.has_more = r.byte()? != 0;
-        for value in &mut omissions.exceeded {
+        let bits = r.byte()?;
+        omissions.has_more = bits & HAS_MORE != 0;
+        let stored = match bits & HAS_TIMES != 0 {
+            true => LIMITS.len(),
+            false => LIMITS_ALWAYS_STORED,
+        };
+        for value in &mut omissions.exceeded[..stored] {
             *value = r.varint()?;
         }
         let mut seq = 0_u64;
@@ -157,6 +191,16 @@ mod tests {
         assert_eq!(Omissions::decode(&mut reader).unwrap(), omissions);
         let mut reader = Reader::new(&stored[..3], "omissions");
         assert!(Omissions::decode(&mut reader).is_err());
+        // Limits of time came later, and are stored only where one was exceeded.
+        omissions.note(8, &exceeded("time_limit_ms", 5000));
+        let mut stored = vec![];
+        omissions.encode(&mut stored);
+        assert_eq!(stored, b"\x02\0\x0a\0\x88\x27\0\x07\x01\xa4\x02");
+        let mut reader = Reader::new(&stored, "omissions");
+        let read = Omissions::decode(&mut reader).unwrap();
+        assert_eq!(read, omissions);
+        assert!(read.may_come_in(|name| (name == "time_limit_ms").then_some(5001)));
+        assert_eq!(read.exceeded_time(), Some(exceeded("time_limit_ms", 5000)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use document::write_json_string;
 use storage::{ShardNumber, Snapshot};
 
 use crate::Error;
-use crate::blocks::{At, Block, State};
+use crate::blocks::{Block, BlockPosition, State};
 use crate::iter::{RowIter, ViewRow};
 use crate::reducer::{Reducers, RowBatch};
 use crate::row_cache::RowCache;
@@ -17,7 +17,7 @@ use crate::state;
 const SHORT_BLOCK_ROWS_MAX: u32 = 64;
 
 /// A part of a range of rows.
-enum Part {
+enum RangePart {
     /// The state of a whole block or run.
     State(State),
     /// Rows that are not reduced yet.
@@ -145,8 +145,8 @@ impl IndexView {
             true => self.reduce_custom(view, function, parts, descending)?,
             false => {
                 let states = parts.into_iter().filter_map(|part| match part {
-                    Part::State(state) => Some(Ok(state)),
-                    Part::Rows(range) => self.scan(view, function, &range, false).transpose(),
+                    RangePart::State(state) => Some(Ok(state)),
+                    RangePart::Rows(range) => self.scan(view, function, &range, false).transpose(),
                 });
                 let states = states.collect::<Result<Vec<_>, _>>()?;
                 self.combine(view, function, states)?
@@ -166,14 +166,14 @@ impl IndexView {
         &self,
         view: usize,
         function: usize,
-        parts: Vec<Part>,
+        parts: Vec<RangePart>,
         descending: bool,
     ) -> Result<Option<State>, Error> {
         let (mut rows, mut states) = (RowBatch::default(), vec![]);
         for part in parts {
             match part {
-                Part::State(state) => states.push(state),
-                Part::Rows(range) => {
+                RangePart::State(state) => states.push(state),
+                RangePart::Rows(range) => {
                     let mut it = self.iter(view, &range, false);
                     while let Some(row) = it.row()? {
                         push_row(&row, true, &mut rows)?;
@@ -196,12 +196,17 @@ impl IndexView {
     }
 
     /// The parts of a range in ascending order: states of whole blocks and runs, and ranges of other rows.
-    fn parts(&self, view: usize, function: usize, range: &PlaceRange) -> Result<Vec<Part>, Error> {
+    fn parts(
+        &self,
+        view: usize,
+        function: usize,
+        range: &PlaceRange,
+    ) -> Result<Vec<RangePart>, Error> {
         let blocks = &self.state.views[view];
         let mut parts = vec![];
         let first = blocks.find(&range.low);
         if self.is_short(view, function, range, first) {
-            return Ok(vec![Part::Rows(range.clone())]);
+            return Ok(vec![RangePart::Rows(range.clone())]);
         }
         let mut at = Some(first);
         while let Some(here) = at {
@@ -210,17 +215,21 @@ impl IndexView {
                 break;
             }
             let run = &blocks.runs()[here.run];
-            let last = At {
+            let last = BlockPosition {
                 run: here.run,
                 block: run.blocks.len() - 1,
             };
             if here.block == 0 && self.covers(view, range, here, last)? {
-                parts.extend(self.run_state(view, function, here.run)?.map(Part::State));
+                parts.extend(
+                    self.run_state(view, function, here.run)?
+                        .map(RangePart::State),
+                );
                 at = blocks.next(last);
                 continue;
             }
             parts.extend(if self.covers(view, range, here, here)? {
-                self.block_state(view, function, here)?.map(Part::State)
+                self.block_state(view, function, here)?
+                    .map(RangePart::State)
             } else {
                 let low = range.low.as_slice().max(&block.fence);
                 let end = blocks.end_of(here);
@@ -228,7 +237,7 @@ impl IndexView {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
-                Some(Part::Rows(PlaceRange {
+                Some(RangePart::Rows(PlaceRange {
                     low: low.to_vec(),
                     high: high.map(<[u8]>::to_vec),
                 }))
@@ -241,7 +250,13 @@ impl IndexView {
     /// Whether a custom function is called with all rows of a range in one call: they are in the block at
     /// its beginning, which has few rows. CouchDB has about as many in the nodes at the two ends of a range,
     /// whose rows it hands to the function.
-    fn is_short(&self, view: usize, function: usize, range: &PlaceRange, first: At) -> bool {
+    fn is_short(
+        &self,
+        view: usize,
+        function: usize,
+        range: &PlaceRange,
+        first: BlockPosition,
+    ) -> bool {
         let blocks = &self.state.views[view];
         let is_within = || match (blocks.end_of(first), &range.high) {
             (None, _) => true,
@@ -254,7 +269,13 @@ impl IndexView {
     }
 
     /// Do the blocks from `first` to `last` lie in the range with all their rows?
-    fn covers(&self, view: usize, range: &PlaceRange, first: At, last: At) -> Result<bool, Error> {
+    fn covers(
+        &self,
+        view: usize,
+        range: &PlaceRange,
+        first: BlockPosition,
+        last: BlockPosition,
+    ) -> Result<bool, Error> {
         let blocks = &self.state.views[view];
         if *blocks.block(first).fence < *range.low {
             return Ok(false);
@@ -271,7 +292,7 @@ impl IndexView {
     }
 
     /// Returns whether all rows of a block are before `high`.
-    fn ends_before(&self, view: usize, at: At, high: &[u8]) -> Result<bool, Error> {
+    fn ends_before(&self, view: usize, at: BlockPosition, high: &[u8]) -> Result<bool, Error> {
         let blocks = &self.state.views[view];
         let block = blocks.block(at);
         if let Some(last) = block.last.get() {
@@ -295,7 +316,7 @@ impl IndexView {
         &self,
         (view, function): (usize, usize),
         range: &PlaceRange,
-        at: At,
+        at: BlockPosition,
     ) -> Result<bool, Error> {
         if self.is_short(view, function, range, at) {
             return Ok(false);
@@ -316,7 +337,7 @@ impl IndexView {
         }
         let mut parts = vec![];
         for block in 0..run_blocks.blocks.len() {
-            parts.extend(self.block_state(view, function, At { run, block })?);
+            parts.extend(self.block_state(view, function, BlockPosition { run, block })?);
         }
         if self.reducers.builtin(view, function).is_none() {
             // As CouchDB does it with the nodes below a node.
@@ -333,7 +354,7 @@ impl IndexView {
         &self,
         view: usize,
         function: usize,
-        at: At,
+        at: BlockPosition,
     ) -> Result<Option<State>, Error> {
         let blocks = &self.state.views[view];
         let block: &Block = blocks.block(at);
@@ -443,14 +464,14 @@ impl IndexView {
 
     /// The places of the rows that one document has with one key, of which the row at a place is one;
     /// `None` if there is no such row.
-    pub fn alike(&self, view: usize, place: &[u8]) -> Result<Option<PlaceRange>, Error> {
+    pub fn same_key(&self, view: usize, place: &[u8]) -> Result<Option<PlaceRange>, Error> {
         let range = PlaceRange {
             low: place.to_vec(),
             high: None,
         };
         let it = self.iter(view, &range, false);
         match it.row()?.filter(|row| row.place == place) {
-            Some(row) => row.alike().map(Some),
+            Some(row) => row.same_key().map(Some),
             None => Ok(None),
         }
     }

@@ -260,7 +260,7 @@ impl Reducers {
 
 /// Result of a reduce function for some rows, as JSON text.
 #[derive(Debug)]
-pub struct Tried {
+pub struct TrialReduction {
     /// Result for all rows in one call.
     pub at_once: Vec<u8>,
     /// Result of reducing two parts first; `None` for one row, for built-in functions, and when the
@@ -280,7 +280,7 @@ pub fn try_reduce(
     owner: &Owner,
     rows: &[ReduceRow<'_>],
     until: Instant,
-) -> Result<Tried, Error> {
+) -> Result<TrialReduction, Error> {
     let reducers = Reducers::new(spec, languages, limit, owner);
     let is_custom = reducers.builtin(0, 0).is_none();
     let mut rows = rows.to_vec();
@@ -296,7 +296,7 @@ pub fn try_reduce(
     let in_parts = has_parts
         .then(|| reduce_in_parts(&reducers, rows, until).transpose())
         .flatten();
-    Ok(Tried { at_once, in_parts })
+    Ok(TrialReduction { at_once, in_parts })
 }
 
 /// `None` when there was no time.

@@ -3,7 +3,7 @@
 use storage::Keyspace;
 
 use crate::Error;
-use crate::blocks::{At, Block, Blocks};
+use crate::blocks::{Block, BlockPosition, Blocks};
 use crate::build::Build;
 use crate::cutter::Cutter;
 use crate::index::Index;
@@ -14,7 +14,7 @@ impl Index {
     /// Computes and stores the missing reductions, so that no reader has to. Updates continue
     /// meanwhile; reductions that they invalidate are left to the next call.
     pub fn warm(&self) -> Result<(), Error> {
-        let missing = |view: &IndexView| -> Vec<(usize, At)> {
+        let missing = |view: &IndexView| -> Vec<(usize, BlockPosition)> {
             let views = view.state.views.iter().enumerate();
             let blocks = views.flat_map(|(n, blocks)| blocks.unreduced().map(move |at| (n, at)));
             blocks.take(self.limits.warm_blocks).collect()

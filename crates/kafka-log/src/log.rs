@@ -1,10 +1,11 @@
 //! The log.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cluster::log::{AppendError, LogError, RawFound, Tail};
-use cluster::{Later, Log, SlotNumber};
+use cluster::log::{AppendError, LogError, RawReadBackResult, Tail};
+use cluster::{BoxFuture, Log, SlotNumber};
+use rdkafka::consumer::Consumer;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -17,6 +18,9 @@ use crate::raw::Topic;
 use crate::read_back::{ReadBack, ReadRequest};
 use crate::tail::{Follower, Slot, Source};
 use crate::topics;
+
+/// Time limit of the question whether a broker answers.
+const REACH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of checks for a client's messages.
 const LISTEN: Duration = Duration::from_millis(500);
@@ -32,6 +36,7 @@ pub struct KafkaLog {
     slots: Vec<Arc<Slot>>,
     bounds: BoundsOf,
     read_back: Arc<ReadBack>,
+    reader: Weak<Reader>,
 }
 
 /// The topics of the following client.
@@ -72,7 +77,8 @@ impl KafkaLog {
             control: topic(&names.control)?,
         };
         let producer = Producer::new(&options)?;
-        runtime.spawn(listen_on(Arc::downgrade(&reader)));
+        let weak = Arc::downgrade(&reader);
+        runtime.spawn(listen_on(weak.clone()));
         let bounds = BoundsOf::start(reader, &runtime);
         Ok(KafkaLog {
             slots: (0..names.count()).map(|_| Arc::new(Slot::new())).collect(),
@@ -83,12 +89,13 @@ impl KafkaLog {
             topics,
             bounds,
             names,
+            reader: weak,
         })
     }
 }
 
 /// Takes a client's log lines, which pile up otherwise.
-async fn listen_on(reader: std::sync::Weak<Reader>) {
+async fn listen_on(reader: Weak<Reader>) {
     while let Some(reader) = reader.upgrade() {
         listen(&reader);
         drop(reader);
@@ -101,7 +108,7 @@ impl Log for KafkaLog {
         &self,
         slot: SlotNumber,
         record: Vec<u8>,
-    ) -> Later<'static, Result<u64, AppendError>> {
+    ) -> BoxFuture<'static, Result<u64, AppendError>> {
         match self.names.place(slot) {
             Some(place) => self.producer.append(&place, &record),
             None => {
@@ -137,7 +144,7 @@ impl Log for KafkaLog {
         slot: SlotNumber,
         offset: u64,
         epoch: i32,
-    ) -> Later<'static, Result<RawFound, LogError>> {
+    ) -> BoxFuture<'static, Result<RawReadBackResult, LogError>> {
         let (Some(place), Some(index)) = (self.names.place(slot), self.names.index(slot)) else {
             return Box::pin(async move { Err(LogError(format!("there is no slot {slot}"))) });
         };
@@ -149,5 +156,17 @@ impl Log for KafkaLog {
             epoch,
         };
         Box::pin(async move { read_back.read(request).await })
+    }
+
+    fn is_reachable(&self) -> BoxFuture<'static, bool> {
+        let (reader, control) = (self.reader.clone(), self.names.control.clone());
+        let ask = move || {
+            let answers = |reader: Arc<Reader>| {
+                let answer = reader.fetch_metadata(Some(&control), REACH_TIMEOUT);
+                answer.is_ok()
+            };
+            reader.upgrade().is_some_and(answers)
+        };
+        Box::pin(async move { tokio::task::spawn_blocking(ask).await.unwrap_or(false) })
     }
 }

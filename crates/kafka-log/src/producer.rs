@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::Later;
+use cluster::BoxFuture;
 use cluster::log::AppendError;
 use parking_lot::Mutex;
 use rdkafka::ClientConfig;
@@ -104,7 +104,7 @@ impl Producer {
     }
 
     /// Appends a record. It is in the queue when this returns, so that later appends come after it.
-    pub fn append(&self, place: &Place, record: &[u8]) -> Later<'static, Outcome> {
+    pub fn append(&self, place: &Place, record: &[u8]) -> BoxFuture<'static, Outcome> {
         let answer = self.send(place, record);
         Box::pin(async move {
             let lost = || AppendError::Unknown("the producer was given up".into());

@@ -21,7 +21,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cluster::log::{LogError, RawFound, RawRecord};
+use cluster::log::{LogError, RawReadBackResult, RawRecord};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::{Instant, sleep, timeout};
@@ -93,7 +93,7 @@ impl ReadBack {
         }
     }
 
-    pub async fn read(&self, request: ReadRequest) -> Result<RawFound, LogError> {
+    pub async fn read(&self, request: ReadRequest) -> Result<RawReadBackResult, LogError> {
         let _held = self.reading[request.index].lock().await;
         let mut last = String::from("nobody answered");
         let answer = timeout(ANSWER_TIMEOUT, self.read_on(&request, &mut last)).await;
@@ -110,7 +110,7 @@ impl ReadBack {
         &self,
         request: &ReadRequest,
         last: &mut String,
-    ) -> Result<RawFound, LogError> {
+    ) -> Result<RawReadBackResult, LogError> {
         let back = self.back().await?;
         loop {
             let start = match self.bounds.get(&request.place).await {
@@ -120,7 +120,9 @@ impl ReadBack {
                     sleep(AGAIN).await;
                     continue;
                 }
-                Some(bounds) if bounds.end <= request.offset => return Ok(RawFound::BeyondEnd),
+                Some(bounds) if bounds.end <= request.offset => {
+                    return Ok(RawReadBackResult::BeyondEnd);
+                }
                 Some(bounds) => bounds.start,
                 None => {
                     "no leader answers".clone_into(last);
@@ -130,8 +132,10 @@ impl ReadBack {
             };
             follow_leader(&back.reader, request, last).await;
             match self.fetch(&back, request).await {
-                Fetched::Record(record) => return Ok(RawFound::Record(record)),
-                Fetched::OutOfRange if start > request.offset => return Ok(RawFound::Trimmed),
+                Fetched::Record(record) => return Ok(RawReadBackResult::Record(record)),
+                Fetched::OutOfRange if start > request.offset => {
+                    return Ok(RawReadBackResult::Trimmed);
+                }
                 Fetched::OutOfRange => "the log changes".clone_into(last),
                 Fetched::Nothing(why) => *last = why,
             }

@@ -86,8 +86,8 @@ impl std::fmt::Display for LoadReport {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             out,
-            "{} documents read, {} written, {} refused, {:.1} MB in {:.1} s ({:.0} docs/s)",
-            self.read,
+            "{} read, {} written, {} refused, {:.1} MB in {:.1} s ({:.0} docs/s)",
+            command_line::counted(self.read, "documents"),
             self.written,
             self.refused_count(),
             self.bytes as f64 / 1e6,

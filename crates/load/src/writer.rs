@@ -134,8 +134,8 @@ impl Writer {
         }
         let seconds = bar.elapsed().as_secs_f64().max(0.001);
         bar.set_message(format!(
-            "{} docs ({:.0}/s), {} refused",
-            report.written,
+            "{} ({:.0}/s), {} refused",
+            command_line::counted(report.written, "docs"),
             report.written as f64 / seconds,
             report.refused_count()
         ));

@@ -2,9 +2,9 @@ use std::cmp::Ordering;
 use std::sync::OnceLock;
 
 use crate::compare::{Operand, Order};
-use crate::json::{self, Elements, Kind, Members, string};
+use crate::json::{self, Elements, Kind, MemberIter, string};
 use crate::pcre::Pattern;
-use crate::selector::{At, SelectorNode};
+use crate::selector::{SelectorNode, Subject};
 use crate::work;
 
 /// A condition on a value that is present.
@@ -216,12 +216,13 @@ impl Condition {
             }
             // Neither continues after the time is over: the result does not count then.
             Self::ElemMatch(node) => elements(value).is_some_and(|mut all| {
-                all.any(|e| work::is_over(e.len()) || node.matches(At::Value(e), order))
+                all.any(|e| work::is_over(e.len()) || node.matches(Subject::Value(e), order))
             }),
             Self::AllMatch(node) => elements(value).is_some_and(|all| {
                 let mut all = all.peekable();
                 all.peek().is_some()
-                    && all.all(|e| !work::is_over(e.len()) && node.matches(At::Value(e), order))
+                    && all
+                        .all(|e| !work::is_over(e.len()) && node.matches(Subject::Value(e), order))
             }),
             Self::KeyMapMatch(node) => {
                 Kind::of(value) == Kind::Object && any_key(value, node, order)
@@ -246,14 +247,14 @@ fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
 }
 
 fn any_key(object: &[u8], node: &SelectorNode, order: Order) -> bool {
-    let mut members = Members::of(object);
+    let mut members = MemberIter::of(object);
     let mut quoted = vec![];
     while let Some((name, value)) = members.name() {
         quoted.clear();
         quoted.push(b'"');
         quoted.extend_from_slice(name);
         quoted.push(b'"');
-        if work::is_over(quoted.len()) || node.matches(At::Value(&quoted), order) {
+        if work::is_over(quoted.len()) || node.matches(Subject::Value(&quoted), order) {
             return true;
         }
         match document::json::skip::value(object, value) {

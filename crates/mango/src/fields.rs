@@ -2,7 +2,7 @@ use document::write_json_string;
 use serde_json::Value;
 
 use crate::error::SelectorError;
-use crate::lift::{Branch, Doc, Found, FoundSpan, Lifter};
+use crate::lift::{Branch, Doc, FoundSpan, LiftedValue, Lifter};
 use crate::path::FieldPath;
 
 /// Maximum number of names in `fields`.
@@ -68,7 +68,7 @@ impl Fields {
 
     /// Appends the document with only these fields, given their values in the order of
     /// [`Fields::paths`].
-    pub fn write_found<'a>(&self, found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
+    pub fn write_found<'a>(&self, found: &dyn Fn(usize) -> LiftedValue<'a>, out: &mut Vec<u8>) {
         out.push(b'{');
         write_members(self.lifter.branches(), found, out);
         out.push(b'}');
@@ -88,7 +88,7 @@ impl Fields {
 /// Appends the members of these branches that were found; returns whether there are any.
 fn write_members<'a>(
     branches: &[Branch],
-    found: &dyn Fn(usize) -> Found<'a>,
+    found: &dyn Fn(usize) -> LiftedValue<'a>,
     out: &mut Vec<u8>,
 ) -> bool {
     let mut any = false;
@@ -101,7 +101,7 @@ fn write_members<'a>(
         out.push(b':');
         // A whole value contains its parts.
         let is_found = match branch.span.map(found) {
-            Some(Found::Value(text)) => {
+            Some(LiftedValue::Value(text)) => {
                 out.extend_from_slice(text);
                 true
             }

@@ -2,7 +2,7 @@
 //! of [`document::normalise`].
 
 pub(crate) use document::json::{
-    Elements, Members, is_name, member, members, name_text, string_text as string,
+    Elements, MemberIter, is_name, member, members, name_text, string_text as string,
 };
 use serde_json::Value;
 

@@ -41,7 +41,7 @@ pub use bookmark::Bookmark;
 pub use error::{FindError, SelectorError};
 pub use fields::{FIELDS_MAX, Fields};
 pub use index::{Definition, Index, NewIndex};
-pub use lift::{Doc, Found, Lift};
+pub use lift::{Doc, Lift, LiftedValue};
 pub use limits::{DEPTH_MAX, Limits};
 pub use options::{Defaults, Find};
 pub use path::{FIELD_NAME_BYTES_MAX, FieldPath, PATH_PARTS_MAX};

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use document::json::skip;
 
 use crate::error::SelectorError;
-use crate::json::{Kind, Members, is_name, name_text};
+use crate::json::{Kind, MemberIter, is_name, name_text};
 use crate::path::FieldPath;
 
 /// A stored document.
@@ -42,7 +42,7 @@ impl<'a> Doc<'a> {
 
 /// The value at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found<'a> {
+pub enum LiftedValue<'a> {
     /// A value's text.
     Value(&'a [u8]),
     /// The last object of the path has no such member.
@@ -52,7 +52,7 @@ pub enum Found<'a> {
     NoWay,
 }
 
-/// A [`Found`] as positions, so that a buffer of them can be reused for many documents.
+/// A [`LiftedValue`] as positions, so that a buffer of them can be reused for many documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum FoundSpan {
     #[default]
@@ -64,14 +64,16 @@ pub(crate) enum FoundSpan {
 
 impl FoundSpan {
     #[inline]
-    pub fn of<'a>(self, doc: &Doc<'a>) -> Found<'a> {
+    pub fn of<'a>(self, doc: &Doc<'a>) -> LiftedValue<'a> {
         match self {
-            FoundSpan::Missing => Found::Missing,
-            FoundSpan::NoWay => Found::NoWay,
+            FoundSpan::Missing => LiftedValue::Missing,
+            FoundSpan::NoWay => LiftedValue::NoWay,
             FoundSpan::Members(start, end) => {
-                Found::Value(&doc.members[start as usize..end as usize])
+                LiftedValue::Value(&doc.members[start as usize..end as usize])
             }
-            FoundSpan::Body(start, end) => Found::Value(&doc.body[start as usize..end as usize]),
+            FoundSpan::Body(start, end) => {
+                LiftedValue::Value(&doc.body[start as usize..end as usize])
+            }
         }
     }
 }
@@ -98,7 +100,7 @@ impl Lift {
     }
 
     /// Returns the value at the end of each path, in the order of the fields.
-    pub fn of<'a>(&mut self, doc: &'a Doc<'a>) -> impl Iterator<Item = Found<'a>> {
+    pub fn of<'a>(&mut self, doc: &'a Doc<'a>) -> impl Iterator<Item = LiftedValue<'a>> {
         self.lifter.lift(doc, &mut self.found);
         self.spans.iter().map(|span| self.found[*span].of(doc))
     }
@@ -253,7 +255,7 @@ impl Lifter {
                 span: FoundSpan::Members,
                 spans,
             }
-            .members(Members::of(doc.members), &self.branches, members);
+            .members(MemberIter::of(doc.members), &self.branches, members);
         }
         if body > 0 {
             Pass {
@@ -261,7 +263,7 @@ impl Lifter {
                 span: FoundSpan::Body,
                 spans,
             }
-            .members(Members::of(doc.body), &self.branches, body);
+            .members(MemberIter::of(doc.body), &self.branches, body);
         }
     }
 }
@@ -277,7 +279,7 @@ impl Pass<'_, '_> {
     /// read to its end.
     fn members(
         &mut self,
-        mut members: Members<'_>,
+        mut members: MemberIter<'_>,
         branches: &Branches,
         mut wanted: usize,
     ) -> Option<usize> {
@@ -312,7 +314,7 @@ impl Pass<'_, '_> {
         }
         match Kind::of(self.text.get(pos..)?) {
             Kind::Object => {
-                let members = Members::from(self.text, pos + 1);
+                let members = MemberIter::from(self.text, pos + 1);
                 self.members(members, &branch.below, branch.below.all.len());
             }
             Kind::Array => self.array(&branch.below, pos)?,
@@ -385,9 +387,9 @@ mod tests {
         let mut spans = vec![];
         lifter.lift(doc, &mut spans);
         let text = |s: &FoundSpan| match s.of(doc) {
-            Found::Value(v) => String::from_utf8_lossy(v).into_owned(),
-            Found::Missing => "missing".to_owned(),
-            Found::NoWay => "no way".to_owned(),
+            LiftedValue::Value(v) => String::from_utf8_lossy(v).into_owned(),
+            LiftedValue::Missing => "missing".to_owned(),
+            LiftedValue::NoWay => "no way".to_owned(),
         };
         spans.iter().map(text).collect()
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::error::SelectorError;
 use crate::json::{Elements, Kind, member};
-use crate::lift::Found;
+use crate::lift::LiftedValue;
 
 /// Maximum number of parts of a field's name.
 pub const PATH_PARTS_MAX: usize = 256;
@@ -73,20 +73,20 @@ impl FieldPath {
 
     /// Returns the value at the end of the path. A part that is a number is also an array position,
     /// from 0.
-    pub(crate) fn find<'a>(&self, text: &'a [u8]) -> Found<'a> {
+    pub(crate) fn find<'a>(&self, text: &'a [u8]) -> LiftedValue<'a> {
         let mut value = text;
         for part in self.parts() {
             let (next, otherwise) = match Kind::of(value) {
-                Kind::Object => (member(value, part), Found::Missing),
-                Kind::Array => (element(value, part), Found::NoWay),
-                _ => (None, Found::NoWay),
+                Kind::Object => (member(value, part), LiftedValue::Missing),
+                Kind::Array => (element(value, part), LiftedValue::NoWay),
+                _ => (None, LiftedValue::NoWay),
             };
             match next {
                 Some(next) => value = next,
                 None => return otherwise,
             }
         }
-        Found::Value(value)
+        LiftedValue::Value(value)
     }
 
     /// Returns whether this is the field of the document's id, whose values compare byte by byte.
@@ -142,11 +142,11 @@ mod tests {
     fn a_way_through_a_scalar_is_not_a_missing_field() {
         let document = br#"{"s":"x","list":[{"k":1}]}"#;
         let find = |name: &str| FieldPath::parse(name).unwrap().find(document);
-        assert_eq!(find("list.0.k"), Found::Value(b"1"));
-        assert_eq!(find("list.0.z"), Found::Missing);
-        assert_eq!(find("list.1"), Found::NoWay);
-        assert_eq!(find("list.-1"), Found::NoWay);
-        assert_eq!(find("s.x"), Found::NoWay);
-        assert_eq!(find("zzz.x"), Found::Missing);
+        assert_eq!(find("list.0.k"), LiftedValue::Value(b"1"));
+        assert_eq!(find("list.0.z"), LiftedValue::Missing);
+        assert_eq!(find("list.1"), LiftedValue::NoWay);
+        assert_eq!(find("list.-1"), LiftedValue::NoWay);
+        assert_eq!(find("s.x"), LiftedValue::NoWay);
+        assert_eq!(find("zzz.x"), LiftedValue::Missing);
     }
 }

@@ -8,7 +8,7 @@ use crate::compare::Order;
 use crate::condition::{Condition, Relation};
 use crate::error::SelectorError;
 use crate::json::{Kind, member, shown, text_of};
-use crate::lift::{Doc, Found, FoundSpan, Lifter};
+use crate::lift::{Doc, FoundSpan, LiftedValue, Lifter};
 use crate::limits::Limits;
 use crate::parse;
 use crate::path::FieldPath;
@@ -86,10 +86,10 @@ pub(crate) struct Field {
 
 /// The subject of a node.
 #[derive(Clone, Copy)]
-pub(crate) enum At<'a> {
+pub(crate) enum Subject<'a> {
     /// A document: its found fields by span, the document itself, and its `$text` hits.
-    Slots(
-        &'a dyn Fn(usize) -> Found<'a>,
+    Document(
+        &'a dyn Fn(usize) -> LiftedValue<'a>,
         Option<&'a Doc<'a>>,
         TextHits,
     ),
@@ -178,7 +178,7 @@ impl Selector {
             root => SPANS.with_borrow_mut(|spans| {
                 self.lifter.lift(doc, spans);
                 let found = |span: usize| spans[span].of(doc);
-                let at = At::Slots(&found, Some(doc), texts);
+                let at = Subject::Document(&found, Some(doc), texts);
                 work::bounded(|| root.matches(at, Order::Collated))
             }),
         }
@@ -191,9 +191,9 @@ impl Selector {
     /// [`TookTooLong`].
     pub fn matches_found<'a>(
         &self,
-        found: &'a dyn Fn(usize) -> Found<'a>,
+        found: &'a dyn Fn(usize) -> LiftedValue<'a>,
     ) -> Result<bool, TookTooLong> {
-        let at = At::Slots(found, None, TextHits::ALL);
+        let at = Subject::Document(found, None, TextHits::ALL);
         work::bounded(|| self.root.matches(at, Order::Collated))
     }
 
@@ -217,7 +217,7 @@ impl Selector {
 
     /// Returns the `$text` operators below an `$or`: matching documents may lack their words. All
     /// others are in all matching documents.
-    pub(crate) fn texts_in_or(&self) -> Vec<&TextNode> {
+    pub(crate) fn text_nodes_in_or(&self) -> Vec<&TextNode> {
         fn collect<'a>(node: &'a SelectorNode, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
             match node {
                 SelectorNode::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
@@ -276,7 +276,7 @@ impl Selector {
 const LIGHT_CONDITIONS_MAX: usize = 64;
 
 impl SelectorNode {
-    pub(crate) fn matches(&self, at: At<'_>, order: Order) -> bool {
+    pub(crate) fn matches(&self, at: Subject<'_>, order: Order) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
             Self::Any(nodes) => {
@@ -285,27 +285,29 @@ impl SelectorNode {
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
                 let found = match (at, field.span) {
-                    (At::Slots(found, ..), Some(span)) => found(span),
-                    (At::Value(value), _) => field.path.find(value),
-                    (At::Slots(..), None) => Found::NoWay,
+                    (Subject::Document(found, ..), Some(span)) => found(span),
+                    (Subject::Value(value), _) => field.path.find(value),
+                    (Subject::Document(..), None) => LiftedValue::NoWay,
                 };
                 match found {
-                    Found::Value(value) if field.path.is_id() => {
+                    LiftedValue::Value(value) if field.path.is_id() => {
                         condition.matches(value, Order::Raw)
                     }
-                    Found::Value(value) => condition.matches(value, order),
-                    Found::Missing => condition.matches_missing(),
-                    Found::NoWay => false,
+                    LiftedValue::Value(value) => condition.matches(value, order),
+                    LiftedValue::Missing => condition.matches_missing(),
+                    LiftedValue::NoWay => false,
                 }
             }
             Self::Here(condition) => match at {
-                At::Value(value) => condition.matches(value, order),
-                At::Slots(_, Some(doc), _) => doc.with_whole(|doc| condition.matches(doc, order)),
-                At::Slots(_, None, _) => false,
+                Subject::Value(value) => condition.matches(value, order),
+                Subject::Document(_, Some(doc), _) => {
+                    doc.with_whole(|doc| condition.matches(doc, order))
+                }
+                Subject::Document(_, None, _) => false,
             },
             Self::Text(text) => match at {
-                At::Slots(_, _, texts) => texts.has(text.number),
-                At::Value(_) => true,
+                Subject::Document(_, _, texts) => texts.has(text.number),
+                Subject::Value(_) => true,
             },
             Self::Everything => true,
         }

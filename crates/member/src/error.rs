@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use cluster::record::RecordVersion;
+
 /// The reason why a node cannot be a member, or cannot do something.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,6 +34,21 @@ pub enum Error {
     /// An invalid token.
     #[error(transparent)]
     Token(#[from] peers::TokenError),
+    /// This machine does not have the address that a joining node is to listen at.
+    #[error(
+        "this machine cannot listen at {0} ({1}). If the other nodes reach it at an address that is not its own, pass that as --address, and its own as --listen; later it listens at [cluster] node_address"
+    )]
+    Listen(String, String),
+    /// The cluster's records have a later version than this program reads.
+    #[error(
+        "the cluster writes records of version {in_force}, and this program reads version {known} and older ones: start a newer Settee on this node. An older one cannot return, since all nodes announced that they read the later version"
+    )]
+    OldProgram {
+        /// The version in force.
+        in_force: RecordVersion,
+        /// The latest version that this program reads.
+        known: RecordVersion,
+    },
     /// Joining failed.
     #[error(transparent)]
     Join(#[from] peers::JoinError),

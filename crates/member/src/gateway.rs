@@ -9,21 +9,22 @@ use std::time::{Duration, Instant};
 use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, Request, Work};
 use cluster::{CONTROL, Generation, SlotNumber};
 use database::{
-    Database, DatabaseUuid, Databases, Later, NewDatabase, Order, Property, WriteTiming,
+    Database, DatabaseUuid, Databases, NewDatabase, Property, Sequencer, SequencerFuture,
+    WriteTiming,
 };
 use document::Rev;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use parking_lot::Mutex;
 use storage::{Change, Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::hold::{HELD, Hold};
 use crate::members::Members;
 use crate::membership::random;
 use crate::placement::slot_of;
-use crate::propose::{Done, Proposer};
+use crate::propose::{ProposalResult, Proposer};
 use crate::replicas::{Replica, Replicas};
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
@@ -33,8 +34,7 @@ pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
 const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
 /// Read timeout while this node's disk is full: it is up to date already, or will not be.
 const READ_FULL_TIME_MAX: Duration = Duration::from_millis(100);
-/// Time after which cluster-wide state is read again.
-const CONTROL_HELD: Duration = Duration::from_secs(2);
+const NO_REPLICA: &str = "this node has no replica of it";
 /// Maximum number of restarts of a read whose slot is copied meanwhile.
 const FRESH_ATTEMPTS_MAX: u32 = 3;
 /// Join timeout.
@@ -51,7 +51,7 @@ const ONE_BYTES_MAX: usize = 200 << 20;
 
 /// Slots that were read, each with its generation and state.
 #[derive(Clone, Debug)]
-pub struct Seen(Vec<(SlotNumber, State)>);
+pub struct ReadSlots(Vec<(SlotNumber, State)>);
 
 /// A slot's generation, and the number of its state.
 type State = (Generation, Option<u64>);
@@ -63,10 +63,6 @@ pub struct Gateway {
     pub(crate) members: Arc<Members>,
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
-    /// When all cluster-wide state was last known to be current here.
-    controlled: Mutex<Option<Instant>>,
-    /// When that could last not be determined.
-    uncontrolled: Mutex<Option<Instant>>,
     /// The catalogue up to this version is stable.
     stays: AtomicU64,
 }
@@ -90,8 +86,6 @@ impl Gateway {
             members: members.clone(),
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
-            controlled: Mutex::new(None),
-            uncontrolled: Mutex::new(None),
             stays: AtomicU64::new(0),
         }))
     }
@@ -99,8 +93,9 @@ impl Gateway {
     /// Proposes a control entry and waits until it is applied locally.
     ///
     /// # Errors
-    /// [`Error::NotNow`].
+    /// [`Error::NotNow`], also if the record version that it needs is not in force yet.
     pub async fn enter(&self, entry: Entry) -> Result<EntryOutcome, Error> {
+        self.wait_for_version(entry.needs()).await?;
         let shuts_out = entry.shuts_out();
         let is_me = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let leaves = is_me && !self.members.has_left();
@@ -132,7 +127,7 @@ impl Gateway {
         }
         if shuts_out && done.copies < all {
             // Nodes that have not answered use the previous state for at most this long.
-            tokio::time::sleep(CONTROL_HELD).await;
+            tokio::time::sleep(HELD).await;
         }
         // Another node may have done it. A node that was removed is not notified any more.
         if !leaves {
@@ -157,29 +152,57 @@ impl Gateway {
         self.fresh_slots([CONTROL]).await.map(drop)
     }
 
-    /// Waits until the cluster-wide state here was current at most [`CONTROL_HELD`] ago: a node
-    /// that waits this time after a change knows that no node uses the previous state.
+    /// Waits until the cluster-wide state here was current at most 2 s ago: a node that waits this
+    /// time after a change knows that no node uses the previous state.
     ///
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn hold_control(&self) -> Result<(), Error> {
-        let began = Instant::now();
-        let is_held = |at: Instant| began.duration_since(at) < CONTROL_HELD;
-        if self.controlled.lock().is_some_and(is_held) {
-            return Ok(());
-        }
-        let failed = |at: Instant| began.duration_since(at) < CONTROL_HELD;
-        if self.uncontrolled.lock().is_some_and(failed) {
-            return Err(Error::NotNow(
-                "the cluster-wide state is not available now".into(),
-            ));
-        }
-        let known = self.fresh_control().await;
-        match known.is_ok() {
-            true => *self.controlled.lock() = Some(began),
-            false => *self.uncontrolled.lock() = Some(Instant::now()),
-        }
-        known
+        self.hold_slot(CONTROL).await
+    }
+
+    /// Waits until a slot here was current at most 2 s ago.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn hold_slot(&self, slot: SlotNumber) -> Result<(), Error> {
+        let (hold, state, fresh) = self.hold_of(slot)?;
+        hold.current(state, fresh).await
+    }
+
+    /// Waits until a slot here is current. Requests that wait at the same time share the work.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn refresh_slot(&self, slot: SlotNumber) -> Result<(), Error> {
+        let (hold, state, fresh) = self.hold_of(slot)?;
+        hold.fresh(state, fresh).await
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn hold_of(
+        &self,
+        slot: SlotNumber,
+    ) -> Result<
+        (
+            &Arc<Hold>,
+            impl Fn() -> Option<u64> + Send + use<>,
+            impl Future<Output = Result<(), Error>> + Send + use<>,
+        ),
+        Error,
+    > {
+        let replica = self.replicas.get(slot);
+        let replica = replica.ok_or_else(|| Error::NotNow(NO_REPLICA.into()))?;
+        let replicas = self.replicas.clone();
+        let state = move || replicas.get(slot).and_then(Replica::replaced);
+        let replicas = self.replicas.clone();
+        let fresh = async move { fresh(&replicas, [slot]).await.map(drop) };
+        Ok((&replica.hold, state, fresh))
+    }
+
+    /// Returns the version of the cluster-wide state here.
+    pub fn control_version(&self) -> u64 {
+        self.catalogue.version()
     }
 
     /// Waits as [`Gateway::hold_control`] does, with retries for a node that may be too new.
@@ -203,36 +226,21 @@ impl Gateway {
     pub async fn fresh_slots(
         &self,
         slots: impl IntoIterator<Item = SlotNumber>,
-    ) -> Result<Seen, Error> {
-        let now = tokio::time::Instant::now();
-        let fresh = |slot| async move {
-            let replica = self.replicas.get(slot);
-            let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            for _ in 0..FRESH_ATTEMPTS_MAX {
-                let replaced = replica.replaced();
-                replica.fresh(now + read_time(replica)).await?;
-                let state = (replica.generation(), replaced);
-                if replaced.is_some() && replica.replaced() == replaced {
-                    return Ok((slot, state));
-                }
-            }
-            Err("it is being copied from another node".to_owned())
-        };
-        let done = try_join_all(slots.into_iter().map(fresh)).await;
-        done.map(Seen).map_err(Error::NotNow)
+    ) -> Result<ReadSlots, Error> {
+        fresh(&self.replicas, slots).await
     }
 
     /// Waits until everything that was seen in these slots is stable.
     ///
     /// # Errors
     /// [`Error::NotNow`], also when it is not: it may have been seen before the slot was reset.
-    pub async fn settle(&self, seen: &Seen) -> Result<(), Error> {
+    pub async fn settle(&self, seen: &ReadSlots) -> Result<(), Error> {
         let now = tokio::time::Instant::now();
         let settle = |(slot, state): &(SlotNumber, State)| {
             let (slot, (generation, replaced)) = (*slot, *state);
             async move {
                 let replica = self.replicas.get(slot);
-                let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
+                let replica = replica.ok_or_else(|| NO_REPLICA.to_owned())?;
                 replica.settle(now + read_time(replica)).await?;
                 let is_same = replaced.is_some() && replica.replaced() == replaced;
                 match is_same && replica.generation() == generation {
@@ -305,16 +313,21 @@ impl Gateway {
             return Ok(());
         }
         let here = self.catalogue.version();
-        let none = || Error::NotNow("this node has no replica of it".into());
-        let control = self.replicas.get(CONTROL).ok_or_else(none)?;
-        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
-        control.settle(deadline).await.map_err(Error::NotNow)?;
+        self.settle_control().await?;
         let here = here.min(self.catalogue.version());
         if here < version {
             return Err(Error::NotNow("the catalogue went back meanwhile".into()));
         }
         self.stays.fetch_max(here, AcqRel);
         Ok(())
+    }
+
+    /// Waits until the cluster-wide state that is seen here is stable.
+    pub(crate) async fn settle_control(&self) -> Result<(), Error> {
+        let none = || Error::NotNow(NO_REPLICA.into());
+        let control = self.replicas.get(CONTROL).ok_or_else(none)?;
+        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        control.settle(deadline).await.map_err(Error::NotNow)
     }
 
     fn known_target(&self, db: &Database) -> Result<Target, database::Error> {
@@ -355,7 +368,7 @@ impl Gateway {
         slot: SlotNumber,
         edits: Vec<EditRecord>,
         copies: Option<usize>,
-    ) -> Result<Done, database::Error> {
+    ) -> Result<ProposalResult, database::Error> {
         let work = self.work(target, Work::Edits(edits));
         let (done, request) = self.proposer.propose(slot, vec![work], copies).await?;
         if target.designs == 0 || !is_barred(&done) || db.designs_hash()? != target.designs {
@@ -505,14 +518,14 @@ async fn to_records(edits: Vec<ShardEdit>) -> Result<Vec<EditRecord>, database::
     Ok(records?)
 }
 
-fn edited(done: Done) -> Result<Vec<Outcome>, database::Error> {
+fn edited(done: ProposalResult) -> Result<Vec<Outcome>, database::Error> {
     match work(done)? {
         WorkOutcome::Edits(outcomes) => Ok(outcomes),
         WorkOutcome::Purges(_) | WorkOutcome::Refused(_) => Err(odd()),
     }
 }
 
-fn work(done: Done) -> Result<WorkOutcome, database::Error> {
+fn work(done: ProposalResult) -> Result<WorkOutcome, database::Error> {
     let forgotten = || {
         database::Error::Unavailable(
             "the outcome of the write is unknown: it may have been written".into(),
@@ -531,7 +544,7 @@ fn work(done: Done) -> Result<WorkOutcome, database::Error> {
     }
 }
 
-fn is_barred(done: &Done) -> bool {
+fn is_barred(done: &ProposalResult) -> bool {
     let SlotOutcome::Done(work) = &done.outcome else {
         return false;
     };
@@ -544,16 +557,16 @@ fn odd() -> database::Error {
 
 /// A shared gateway.
 #[derive(Clone)]
-pub struct Ordering(pub Arc<Gateway>);
+pub struct ClusterSequencer(pub Arc<Gateway>);
 
-impl Order for Ordering {
+impl Sequencer for ClusterSequencer {
     fn edit(
         &self,
         db: &Arc<Database>,
         edits: Vec<ShardEdit>,
         copies: Option<usize>,
         designs: Option<u64>,
-    ) -> Later<(Vec<Outcome>, WriteTiming)> {
+    ) -> SequencerFuture<(Vec<Outcome>, WriteTiming)> {
         let (me, db, count) = (self.0.clone(), db.clone(), edits.len());
         let has_designs = edits.iter().any(|e| e.edit.id.is_design());
         let parts = divide(edits, |e| me.slot(&db, e.edit.id.as_str()), edit_bytes);
@@ -570,7 +583,11 @@ impl Order for Ordering {
         })
     }
 
-    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<(Vec<Vec<Rev>>, bool)> {
+    fn purge(
+        &self,
+        db: &Arc<Database>,
+        purges: Vec<ShardPurge>,
+    ) -> SequencerFuture<(Vec<Vec<Rev>>, bool)> {
         let (me, db, count) = (self.0.clone(), db.clone(), purges.len());
         let parts = divide(
             purges,
@@ -597,17 +614,17 @@ impl Order for Ordering {
         })
     }
 
-    fn create(&self, name: String, new: NewDatabase) -> Later<()> {
+    fn create(&self, name: String, new: NewDatabase) -> SequencerFuture<()> {
         let me = self.0.clone();
         Box::pin(async move { me.create_now(name, new).await })
     }
 
-    fn delete(&self, name: String) -> Later<()> {
+    fn delete(&self, name: String) -> SequencerFuture<()> {
         let me = self.0.clone();
         Box::pin(async move { me.delete_now(&name).await })
     }
 
-    fn change(&self, db: &Database, property: Property) -> Later<()> {
+    fn change(&self, db: &Database, property: Property) -> SequencerFuture<()> {
         let me = self.0.clone();
         let entry = Entry::Change {
             uuid: db.uuid(),
@@ -620,7 +637,7 @@ impl Order for Ordering {
         u32::try_from(self.0.members.count().max(1)).unwrap_or(u32::MAX)
     }
 
-    fn fresh(&self, db: &Database) -> Later<()> {
+    fn fresh(&self, db: &Database) -> SequencerFuture<()> {
         let me = self.0.clone();
         let slots = me.slots(db);
         Box::pin(async move {
@@ -628,4 +645,27 @@ impl Order for Ordering {
             fresh.map_err(|e| database::Error::Unavailable(e.to_string()))
         })
     }
+}
+
+/// See [`Gateway::fresh_slots`].
+async fn fresh(
+    replicas: &Replicas,
+    slots: impl IntoIterator<Item = SlotNumber>,
+) -> Result<ReadSlots, Error> {
+    let now = tokio::time::Instant::now();
+    let fresh = |slot| async move {
+        let replica = replicas.get(slot);
+        let replica = replica.ok_or_else(|| NO_REPLICA.to_owned())?;
+        for _ in 0..FRESH_ATTEMPTS_MAX {
+            let replaced = replica.replaced();
+            replica.fresh(now + read_time(replica)).await?;
+            let state = (replica.generation(), replaced);
+            if replaced.is_some() && replica.replaced() == replaced {
+                return Ok((slot, state));
+            }
+        }
+        Err("it is being copied from another node".to_owned())
+    };
+    let done = try_join_all(slots.into_iter().map(fresh)).await;
+    done.map(ReadSlots).map_err(Error::NotNow)
 }

@@ -14,10 +14,15 @@ use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use crate::copy::Giver;
+use crate::copy::CopySender;
+use crate::jobs::Jobs;
 use crate::join::Issuer;
-use crate::members::{APPEND, BEHIND, COPY, CopyWanted, FULL, ForwardedRequest, Members, PROPOSE};
-use crate::propose::{Cause, NotDone};
+use crate::members::{
+    APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, Members,
+    PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
+};
+use crate::network_bench::{self, BENCH};
+use crate::propose::{Cause, NoOutcome};
 use crate::replicas::{Replica, Replicas};
 
 /// Maximum size of a forwarded request, in bytes.
@@ -38,17 +43,18 @@ pub trait Clients: Send + Sync + 'static {
 }
 
 /// This node's handler for other nodes.
-pub struct Answering {
+pub struct NodeHandler {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) members: Arc<Members>,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) issuer: Arc<Issuer>,
     /// Nodes with two live processes, and when that was last seen.
     pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
-    pub(crate) giver: Giver,
+    pub(crate) sender: CopySender,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
-impl Handler for Answering {
+impl Handler for NodeHandler {
     fn admits(&self, node: NodeId) -> bool {
         // Before the first entries arrive no node is known, not even this one.
         self.members.knows(node) || !self.members.knows(self.members.me)
@@ -88,13 +94,27 @@ impl Handler for Answering {
                 self.append(asked, call).await
             }
             COPY => {
-                let wanted = CopyWanted::from_query(query);
+                let wanted = CopyRequest::from_query(query);
                 let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a slot and a version");
-                let CopyWanted { slot, catalogue } = wanted.ok_or_else(odd)?;
-                let given = self.giver.give(slot, catalogue).await;
+                let CopyRequest { slot, catalogue } = wanted.ok_or_else(odd)?;
+                let given = self.sender.send(slot, catalogue).await;
                 let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
                 given.map(Reply::ok).map_err(none)
             }
+            BENCH => {
+                let query = query.to_owned();
+                network_bench::answer(&query, call).await
+            }
+            LOG => Ok(Reply::ok(match self.replicas.reach.check().await {
+                true => Bytes::from_static(LOG_IN_REACH),
+                false => Bytes::new(),
+            })),
+            JOBS => Ok(Reply::ok(match self.jobs.is_held() {
+                true => Bytes::from_static(RUNS_JOBS),
+                false => Bytes::new(),
+            })),
+            PROGRESS => json(&self.replicas.progress()),
+            VERSIONS => json(&self.members.versions()),
             _ => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
         }
     }
@@ -119,8 +139,12 @@ impl Handler for Answering {
 
 /// The header of forwarded clients' requests, with their host.
 pub const CLIENT: &str = "x-settee-client";
+/// The header of requests that a node sends to all others, each for its own part of a response.
+pub const GATHERED: &str = "x-settee-gathered";
+/// The header of forwarded requests with the address of their client.
+pub const CLIENT_ADDRESS: &str = "x-settee-client-address";
 
-impl Answering {
+impl NodeHandler {
     /// Messages of two processes of one node are not those of that node.
     fn is_double(&self, node: NodeId) -> bool {
         let mut doubles = self.doubles.lock();
@@ -166,13 +190,20 @@ impl Answering {
     }
 }
 
-fn refusal(e: NotDone) -> Refusal {
+fn refusal(e: NoOutcome) -> Refusal {
     let status = match e.cause {
         Cause::NotNow => StatusCode::SERVICE_UNAVAILABLE,
         Cause::Behind => BEHIND,
         Cause::Full => FULL,
     };
     Refusal::new(status, e.text)
+}
+
+fn json(answer: &impl serde::Serialize) -> Result<Reply, Refusal> {
+    let failed =
+        |e: serde_json::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
+    let text = serde_json::to_vec(answer);
+    text.map(Bytes::from).map(Reply::ok).map_err(failed)
 }
 
 async fn read(call: Call) -> Result<Bytes, Refusal> {

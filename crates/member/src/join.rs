@@ -6,12 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::record::RecordVersion;
 use data_encoding::HEXLOWER;
 use http::StatusCode;
 use peers::{Authority, Identity, JoinRequest, Refusal, Token, TokenRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::address_check::{self, Answering};
 use crate::control::Catalogue;
 use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::gateway::Gateway;
@@ -22,6 +24,20 @@ use crate::membership::{Cluster, Membership, random};
 struct StoredToken {
     hash: String,
     expires: u64,
+}
+
+/// The description of a joining node.
+#[derive(Serialize, Deserialize)]
+struct Facts {
+    #[serde(flatten)]
+    member: MemberInfo,
+    /// The number that its address answers with; absent in nodes of earlier versions.
+    #[serde(default)]
+    proof: Option<String>,
+    /// The latest record version that its program reads; absent in programs that do not know
+    /// announcements.
+    #[serde(default)]
+    version: Option<RecordVersion>,
 }
 
 /// The response to a joining node.
@@ -103,15 +119,27 @@ impl Issuer {
         gateway.control_is_here().await.map_err(unavailable)?;
         let id = HEXLOWER.encode(&request.id);
         self.check(&id, &request)?;
-        let facts = serde_json::from_slice::<MemberInfo>(&request.facts);
+        let facts = serde_json::from_slice::<Facts>(&request.facts);
         let malformed = |e: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, e.to_string());
-        let member = facts.map_err(malformed)?;
+        let Facts {
+            member,
+            proof,
+            version,
+        } = facts.map_err(malformed)?;
+        let version = self.check_version(version)?;
+        if let Some(proof) = &proof {
+            let unreachable = |why| Refusal::new(StatusCode::BAD_REQUEST, why);
+            address_check::check(&member.address, proof)
+                .await
+                .map_err(unreachable)?;
+        }
         let internal = |e: Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
         let node = new_number().map_err(internal)?;
         let entry = Entry::Join {
             node,
             member: member.clone(),
             token: Some(id),
+            version,
         };
         match gateway.enter(entry).await.map_err(unavailable)? {
             EntryOutcome::Done => {}
@@ -121,9 +149,17 @@ impl Issuer {
                     format!("there is a member called {name} already: give it another --name");
                 return Err(Refusal::new(StatusCode::CONFLICT, text));
             }
-            EntryOutcome::Missing | EntryOutcome::Refused => return Err(unknown_token()),
+            EntryOutcome::Missing => return Err(unknown_token()),
+            EntryOutcome::Refused => return Err(unavailable(raised())),
         }
-        let pem = self.identity.authority().to_pem();
+        let welcome = self.welcome(node).map_err(|e| internal(e.into()))?;
+        let text = serde_json::to_vec(&welcome);
+        text.map(Bytes::from).map_err(malformed)
+    }
+
+    /// Describes the cluster to a node that has joined.
+    fn welcome(&self, node: NodeId) -> Result<Welcome, peers::IdentityError> {
+        let authority = self.identity.authority().to_pem()?;
         let settings = self.catalogue.with(|state| {
             let all = state.settings.iter();
             all.map(|((section, key), value)| (section.clone(), key.clone(), value.clone()))
@@ -135,15 +171,31 @@ impl Issuer {
                 .map(|(id, other)| (*id, other.address.clone()))
                 .collect()
         });
-        let welcome = Welcome {
+        Ok(Welcome {
             cluster: self.cluster.clone(),
             node,
             others,
-            authority: pem.map_err(|e| internal(e.into()))?,
+            authority,
             settings,
+        })
+    }
+
+    /// Refuses a joining program that does not read the version in force, or would refuse entries of
+    /// versions. Returns the version for the entry.
+    fn check_version(
+        &self,
+        known: Option<RecordVersion>,
+    ) -> Result<Option<RecordVersion>, Refusal> {
+        let agreement = self.catalogue.agreement();
+        let older = || {
+            let text = "the joining node has an older program than this one: join with the same version of Settee";
+            Refusal::new(StatusCode::CONFLICT, text)
         };
-        let text = serde_json::to_vec(&welcome);
-        text.map(Bytes::from).map_err(malformed)
+        let known = known.ok_or_else(older)?;
+        let refused = |e: Error| Refusal::new(StatusCode::CONFLICT, e.to_string());
+        crate::versions::check(&agreement, known).map_err(refused)?;
+        // Version 1 has no entry that names it. The node announces it once it is started.
+        Ok((agreement.in_force() > RecordVersion::V1).then_some(known))
     }
 
     fn check(&self, id: &str, request: &JoinRequest) -> Result<(), Refusal> {
@@ -163,6 +215,10 @@ impl Issuer {
     }
 }
 
+fn raised() -> Error {
+    Error::NotNow("the record version in force was raised meanwhile: try again".into())
+}
+
 fn unknown_token() -> Refusal {
     Refusal::new(
         StatusCode::FORBIDDEN,
@@ -179,8 +235,9 @@ fn new_mark() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random::<16>()?))
 }
 
-/// Joins a cluster with a token: afterwards the data directory belongs to a member. Returns the
-/// settings to apply.
+/// Joins a cluster with a token: afterwards the data directory belongs to a member. Meanwhile this
+/// process listens at `listen`, an address of this machine, to which the member's address must lead.
+/// `version` is the latest record version that this program reads. Returns the settings to apply.
 ///
 /// # Errors
 /// The reason of the failure: nothing is stored then.
@@ -188,12 +245,20 @@ pub async fn join(
     data: &Path,
     token: &str,
     member: MemberInfo,
+    listen: &str,
+    version: RecordVersion,
 ) -> Result<(Membership, Vec<Setting>), Error> {
     if crate::membership::is_member(data) {
         return Err(Error::AlreadyMember(crate::membership::folder(data)));
     }
     let token: Token = token.trim().parse()?;
-    let facts = serde_json::to_vec(&member).map_err(|e| Error::Membership(e.to_string()))?;
+    let answering = Answering::listen(listen).await?;
+    let facts = Facts {
+        member: member.clone(),
+        proof: Some(answering.proof.clone()),
+        version: Some(version),
+    };
+    let facts = serde_json::to_vec(&facts).map_err(|e| Error::Membership(e.to_string()))?;
     let answer = peers::join(&token, facts.into(), SystemTime::now()).await?;
     let welcome: Welcome =
         serde_json::from_slice(&answer).map_err(|e| Error::Membership(e.to_string()))?;

@@ -4,22 +4,34 @@
 //! [`Member::start`] is the entry point, on top of the node's [`Databases`](database::Databases).
 //! `slot/` applies records to documents, `control/` keeps cluster-wide state, `gateway.rs` proposes
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
-//! that validated them), `handler.rs` handles requests from other nodes, `join.rs` adds nodes.
+//! that validated them), `handler.rs` handles requests from other nodes, `join.rs` adds nodes,
+//! `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
 
 #![forbid(unsafe_code)]
 
+mod address_check;
 pub mod control;
 mod copy;
+pub mod counters;
 mod database_lifecycle;
 mod error;
+mod figures;
+mod forward;
 mod gateway;
 mod handler;
+mod hold;
+mod jobs;
 mod join;
+mod log_reach;
+mod log_watch;
 mod member;
 mod members;
 mod membership;
+mod network_bench;
+mod newest_log;
 mod placement;
 mod planner;
+mod progress;
 mod propose;
 mod replicas;
 mod slot;
@@ -27,11 +39,16 @@ mod slot_starter;
 #[cfg(test)]
 mod tests;
 mod validation;
+mod versions;
 
+pub use cluster::record::RecordVersion;
 pub use control::entry::MemberInfo;
 pub use error::Error;
-pub use gateway::{GOING, Gateway, Seen};
-pub use handler::{CLIENT, Clients};
+pub use figures::{ClusterFigures, PeerFigures, SlotFigures};
+pub use gateway::{GOING, Gateway, ReadSlots};
+pub use handler::{CLIENT, CLIENT_ADDRESS, Clients, GATHERED};
+pub use jobs::Jobs;
 pub use join::{init, join};
-pub use member::{Member, MemberOptions, NodeStatus, SlotSummary};
+pub use member::{ClusterVersions, Member, MemberOptions, NodeStatus, SlotSummary};
 pub use membership::{Membership, folder, is_member};
+pub use network_bench::{NetworkFigures, NodeNetwork};

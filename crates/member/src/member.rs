@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use cluster::replica::Cursor;
+use cluster::record::{RecordVersion, RecordVersions, Stamp};
 use cluster::{CONTROL, NodeId};
 use database::{Database, Databases};
-use kafka_log::{KafkaLog, OpenError};
+use kafka_log::KafkaLog;
 use parking_lot::Mutex;
 use peers::{Identity, Peers, Server};
 use serde::Serialize;
@@ -16,24 +16,24 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
-use crate::control::{Catalogue, OnSetting};
-use crate::copy::Giver;
+use crate::control::{Catalogue, OnSetting, stored_agreement};
+use crate::copy::CopySender;
 use crate::database_lifecycle::finish_drops;
-use crate::gateway::{Gateway, Ordering};
-use crate::handler::{Answering, Clients};
+use crate::figures::ClusterFigures;
+use crate::forward::{self, ForwardedClientRequest};
+use crate::gateway::{ClusterSequencer, Gateway};
+use crate::handler::{Clients, NodeHandler};
+use crate::jobs::{self, Jobs};
 use crate::join::Issuer;
 use crate::members::Members;
 use crate::membership::{self, Membership};
-use crate::planner;
+use crate::network_bench::{self, NodeNetwork};
+use crate::newest_log::newest_log;
 use crate::replicas::Replicas;
-use crate::slot::failed;
 use crate::slot_starter::SlotStarter;
+use crate::versions::{self, VersionKeeper};
+use crate::{log_watch, planner};
 
-/// Time limit of a forwarded client request.
-const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Time limit to wait for unreachable brokers at the start.
-const BROKERS_TIME_MAX: Duration = Duration::from_secs(60);
 /// Time limit of the start of a generation, and maximum number of attempts.
 const RESEED_TIME: Duration = Duration::from_secs(12);
 const RESEEDS_MAX: u32 = 10;
@@ -56,6 +56,11 @@ pub struct MemberOptions {
     pub store: PathBuf,
     /// Restarts the server: the log was replaced.
     pub restart: Box<dyn Fn() + Send + Sync>,
+    /// Ends the server, with the reason: this program cannot be a member any more.
+    pub give_up: Box<dyn Fn(String) + Send + Sync>,
+    /// The latest record version that this program reads: [`RecordVersion::LATEST`], except in
+    /// tests of upgrades.
+    pub record_version: RecordVersion,
 }
 
 /// This node as a member of its cluster.
@@ -66,11 +71,15 @@ pub struct Member {
     replicas: Arc<Replicas>,
     catalogue: Arc<Catalogue>,
     gateway: Arc<Gateway>,
+    jobs: Arc<Jobs>,
+    versions: Arc<VersionKeeper>,
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
     kafka: kafka_log::Options,
     data: PathBuf,
     tasks: Vec<JoinHandle<()>>,
+    /// Held by a measurement of the network.
+    benches: tokio::sync::Mutex<()>,
     _server: Server,
 }
 
@@ -87,6 +96,19 @@ pub struct NodeStatus {
     pub is_live: bool,
     /// It is this node.
     pub is_me: bool,
+    /// The latest record version that its program is known to read.
+    pub record_version: RecordVersion,
+}
+
+/// The record versions of the cluster, as one of its nodes knows them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ClusterVersions {
+    /// The version in force.
+    pub in_force: RecordVersion,
+    /// The version that this node writes: the one in force, once it is known to stay so.
+    pub written: RecordVersion,
+    /// The latest version that this node's program reads.
+    pub known: RecordVersion,
 }
 
 /// The status of a slot on this node.
@@ -127,27 +149,32 @@ impl Member {
         if let Some(address) = &options.address {
             home.member.address.clone_from(address);
         }
+        // The rest of the state may have a form that this program does not know.
+        let agreement = stored_agreement(databases)?;
+        versions::check(&agreement, options.record_version)?;
         refuse_own(databases).await?;
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
-        let kafka = newest_log(&home, databases, &options).await?;
+        let kafka = newest_log(&home, databases, first_log(&home, &options)).await?;
         let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
-        let ground = Ground::lay(&home, &identity, databases, &options.on_setting).await?;
+        let of_program = RecordVersions::new(options.record_version);
+        let stamp = home.cluster.stamp(CONTROL, &of_program)?;
+        let ground = Ground::lay(&home, &identity, databases, &options.on_setting, stamp).await?;
         let server = ground.listen(&home, &identity, databases).await?;
-        let parts = SlotStarter {
-            node: home.node,
-            cluster: &home.cluster,
-            databases,
-            catalogue: &ground.catalogue,
-            log: log.clone(),
-            network: ground.members.clone(),
-            source: ground.members.clone(),
-        };
+        versions::check_older(&ground.members, &agreement).await?;
+        let parts = ground.slot_starter(&home, &of_program, databases, log.clone());
         parts.start_slots(&ground.replicas, options.on_setting)?;
         let gateway = ground.gateway(databases)?;
-        databases.be_ordered(Arc::new(Ordering(gateway.clone())));
+        databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
+        let versions = VersionKeeper::new(gateway.clone());
+        tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
+        let (reach, members) = (ground.replicas.reach.clone(), ground.members.clone());
+        reach.set_log(log.clone());
+        tasks.push(tokio::spawn(log_watch::watch(reach, members)));
+        let jobs = ground.jobs.clone();
+        tasks.extend(jobs::start(&jobs, &ground.members, &gateway));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if membership::take_reseed(data) {
             tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));
@@ -158,6 +185,7 @@ impl Member {
             catalogue,
             issuer,
             clients,
+            jobs: _,
         } = ground;
         Ok(Arc::new(Member {
             home,
@@ -166,11 +194,14 @@ impl Member {
             replicas,
             catalogue,
             gateway,
+            jobs,
+            versions,
             issuer,
             clients,
             kafka,
             data: data.to_owned(),
             tasks,
+            benches: tokio::sync::Mutex::default(),
             _server: server,
         }))
     }
@@ -198,9 +229,12 @@ impl Member {
                 node: self.home.node,
                 member: self.home.member.clone(),
                 token: None,
+                version: None,
             };
             self.gateway.enter(entry).await?;
         }
+        // A new cluster has the latest version from its beginning. What fails is repeated later.
+        while let Ok(true) = self.versions.step().await {}
         self.members.connect(&self.home.others);
         Ok(())
     }
@@ -226,37 +260,17 @@ impl Member {
         to: Option<NodeId>,
         method: &str,
         target: &str,
-        mut headers: http::HeaderMap,
+        headers: http::HeaderMap,
         body: bytes::Bytes,
         repeatable: bool,
     ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
-        let method: http::Method = method.parse().ok()?;
-        // Between nodes the header has another value.
-        let host = headers.remove(http::header::HOST);
-        let host = host.unwrap_or(http::HeaderValue::from_static("localhost"));
-        headers.insert(crate::CLIENT, host);
-        let peers = self.members.peers()?;
-        for node in to.map_or_else(|| self.members.live_others(), |to| vec![to]) {
-            let call = peers::Call {
-                method: method.clone(),
-                path: target.to_owned(),
-                headers: headers.clone(),
-                body: body.clone().into(),
-            };
-            match peers.call(node, call, PASSED_TIME_MAX).await {
-                // Another node may be able to.
-                Ok(reply)
-                    if repeatable && reply.status == http::StatusCode::SERVICE_UNAVAILABLE => {}
-                Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
-                Err(e) => {
-                    tracing::debug!(error = %e, "a client's request was not forwarded");
-                    if !repeatable && !matches!(e, peers::CallError::Unreachable { .. }) {
-                        return None;
-                    }
-                }
-            }
-        }
-        None
+        let request = ForwardedClientRequest {
+            method,
+            target,
+            headers,
+            body,
+        };
+        forward::pass_on(&self.members, to, request, repeatable).await
     }
 
     /// Returns its number.
@@ -267,6 +281,53 @@ impl Member {
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.home.member.name
+    }
+
+    /// Returns why other nodes serve clients better than this one does; `None` if they do not.
+    pub fn unfit(&self) -> Option<&'static str> {
+        if self.replicas.reach.is_elsewhere() {
+            return Some("This node cannot reach the log of the cluster, and other nodes can.");
+        }
+        if self.members.count() == 0 && !self.home.others.is_empty() {
+            return Some("This node has not read the state of the cluster yet.");
+        }
+        let replicas = self.replicas.get(CONTROL)?.status().members;
+        let peers = self.members.peers()?;
+        // What is heard of a node does not say that it can be called.
+        let reached = |id: &&NodeId| {
+            **id == self.home.node || self.members.is_live(**id) && peers.is_connected(**id)
+        };
+        let live = replicas.iter().filter(reached);
+        (live.count() * 2 <= replicas.len() && !replicas.is_empty())
+            .then_some("This node does not reach a majority of the nodes of the cluster.")
+    }
+
+    /// Returns which jobs it runs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// Returns the id of the cluster, 32 hexadecimal digits.
+    pub fn cluster_id(&self) -> &str {
+        &self.home.cluster.id
+    }
+
+    /// Sends a client's request to all other live nodes, and returns the bodies of their responses.
+    /// Those that refuse, or do not answer in time, are left out.
+    pub async fn ask_others(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &http::HeaderMap,
+        body: bytes::Bytes,
+    ) -> Vec<bytes::Bytes> {
+        let request = ForwardedClientRequest {
+            method,
+            target,
+            headers: headers.clone(),
+            body,
+        };
+        forward::ask_others(&self.members, request).await
     }
 
     /// Returns the gateway of its writes.
@@ -306,7 +367,9 @@ impl Member {
 
     /// Returns all members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
+        let agreement = self.catalogue.agreement();
         let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
+            record_version: agreement.known(id),
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -316,6 +379,16 @@ impl Member {
         let mut all: Vec<_> = self.members.all().into_iter().map(status).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+
+    /// Returns the record versions of the cluster.
+    pub fn record_versions(&self) -> ClusterVersions {
+        let of_program = self.members.record_versions();
+        ClusterVersions {
+            in_force: self.catalogue.agreement().in_force(),
+            written: of_program.written(),
+            known: of_program.known(),
+        }
     }
 
     /// Whether this node does what one node is to do for all: of those that are alive, it is the first. For a moment two nodes, or
@@ -347,6 +420,22 @@ impl Member {
                 }
             })
             .collect()
+    }
+
+    /// Returns figures of this node's part in the cluster.
+    pub fn figures(&self) -> ClusterFigures {
+        ClusterFigures::of(&self.members, &self.replicas, self.unfit().is_none())
+    }
+
+    /// Measures the connections to all other nodes, one after the other; each of the three parts of a
+    /// measurement takes at most about `time`.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] while another measurement runs.
+    pub async fn bench_network(&self, time: Duration) -> Result<Vec<NodeNetwork>, Error> {
+        let running = || Error::NotNow("the network is being measured already".into());
+        let _one = self.benches.try_lock().map_err(|_| running())?;
+        Ok(network_bench::measure_all(&self.members, time).await)
     }
 
     /// Returns the names of the nodes that have a database's shard.
@@ -404,6 +493,7 @@ struct Ground {
     catalogue: Arc<Catalogue>,
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
+    jobs: Arc<Jobs>,
 }
 
 impl Ground {
@@ -412,13 +502,15 @@ impl Ground {
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
         on_setting: &OnSetting,
+        stamp: Stamp,
     ) -> Result<Ground, Error> {
         let catalogue = Catalogue::open(databases, on_setting).await?;
-        let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let of_cluster = home.cluster.clone();
         let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
+        let jobs = Jobs::new(home.node, catalogue.clone());
         Ok(Ground {
+            jobs,
             members,
             replicas: Arc::new(Replicas::new(home.node, home.cluster.slots)),
             catalogue,
@@ -437,15 +529,35 @@ impl Ground {
         let peers = Peers::new(identity.clone())?;
         self.members.reach_by(peers.clone());
         self.members.connect(&home.others);
-        let answering = Arc::new(Answering {
+        let answering = Arc::new(NodeHandler {
             replicas: self.replicas.clone(),
             members: self.members.clone(),
+            jobs: self.jobs.clone(),
             issuer: self.issuer.clone(),
-            giver: Giver::new(databases, &self.catalogue, home.cluster.slots),
+            sender: CopySender::new(databases, &self.catalogue, home.cluster.slots),
             clients: self.clients.clone(),
             doubles: Mutex::default(),
         });
         Ok(Server::bind(home.member.address.as_str(), &peers, answering).await?)
+    }
+
+    fn slot_starter<'a>(
+        &'a self,
+        home: &'a Membership,
+        versions: &'a RecordVersions,
+        databases: &'a Arc<Databases>,
+        log: Arc<KafkaLog>,
+    ) -> SlotStarter<'a> {
+        SlotStarter {
+            node: home.node,
+            cluster: &home.cluster,
+            versions,
+            databases,
+            catalogue: &self.catalogue,
+            log,
+            network: self.members.clone(),
+            source: self.members.clone(),
+        }
     }
 
     fn gateway(&self, databases: &Arc<Databases>) -> Result<Arc<Gateway>, Error> {
@@ -467,13 +579,24 @@ impl Ground {
     }
 }
 
+/// Returns the first log of a cluster, at the configured brokers.
+fn first_log(home: &Membership, options: &MemberOptions) -> kafka_log::Options {
+    kafka_log::Options {
+        brokers: options.brokers.clone(),
+        cluster: home.cluster.name.clone(),
+        slots: home.cluster.slots,
+        log: home.cluster.log,
+        properties: options.properties.clone(),
+    }
+}
+
 /// Refuses databases of this server's own, which would conflict with the cluster's.
 async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
     let all = databases.clone();
     let stored = tokio::task::spawn_blocking(move || all.stored()).await;
     let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
     let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
-    let own = stored.iter().filter(|database| !database.is_ordered);
+    let own = stored.iter().filter(|database| !database.is_sequenced);
     let names: Vec<&str> = own.map(|database| &*database.name).collect();
     match names.len() {
         0 => Ok(()),
@@ -481,75 +604,6 @@ async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
             let more = if count > NAMED_MAX { ", ..." } else { "" };
             let named = names[..count.min(NAMED_MAX)].join(", ");
             Err(Error::OwnDatabases(format!("{named}{more}")))
-        }
-    }
-}
-
-/// Returns the log to open: the newest of the cluster. The first node creates the first one.
-async fn newest_log(
-    home: &Membership,
-    databases: &Databases,
-    options: &MemberOptions,
-) -> Result<kafka_log::Options, Error> {
-    let mut kafka = kafka_log::Options {
-        brokers: options.brokers.clone(),
-        cluster: home.cluster.name.clone(),
-        slots: home.cluster.slots,
-        log: home.cluster.log,
-        properties: options.properties.clone(),
-    };
-    let is_new = databases.store().slots().map_err(failed)?.is_empty();
-    let numbers = patiently(async || kafka_log::log_numbers(&kafka).await).await?;
-    match numbers.iter().max() {
-        Some(newest) => {
-            kafka.log = *newest;
-            if is_new
-                && home.node == home.cluster.first
-                && patiently(async || kafka_log::has_records(&kafka).await).await?
-            {
-                return Err(Error::NoLog(format!(
-                    "the brokers {} have a log of a cluster {} already: another name is needed, `settee cluster init --cluster NAME` with another --data. If that cluster is gone, delete its topics first",
-                    kafka.brokers, kafka.cluster
-                )));
-            }
-        }
-        None if is_new && home.node == home.cluster.first => {
-            kafka_log::create_topics(&kafka, kafka_log::TopicOptions::default()).await?;
-        }
-        None if is_new => {
-            return Err(Error::NoLog(format!(
-                "the brokers {} have no topics of the cluster {}: they are others than those of the other nodes",
-                kafka.brokers, kafka.cluster
-            )));
-        }
-        // They are gone. A recreated log has another number; only an operator recreates it.
-        None => {
-            let known = databases.store().slot_state(CONTROL, b"@cursor");
-            let rows = known.map_err(failed)?;
-            let cursor = rows.first().and_then(|(_, row)| Cursor::decode(row));
-            kafka.log = cursor.map_or(0, |cursor| cursor.log);
-            tracing::error!(
-                brokers = kafka.brokers,
-                "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads continue where possible. If the topics are gone, `settee cluster reseed` creates others and continues from the nodes' state"
-            );
-            return Ok(kafka);
-        }
-    }
-    patiently(async || kafka_log::check_topics(&kafka).await).await?;
-    Ok(kafka)
-}
-
-/// Asks the brokers again until they answer: those that start together with this node, or are busy,
-/// may take a while.
-async fn patiently<T>(ask: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, Error> {
-    let until = std::time::Instant::now() + BROKERS_TIME_MAX;
-    loop {
-        match ask().await {
-            Err(e @ OpenError::Unreachable { .. }) if std::time::Instant::now() < until => {
-                tracing::warn!(error = %e, "waiting for the brokers");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            answer => return Ok(answer?),
         }
     }
 }

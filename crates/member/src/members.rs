@@ -4,19 +4,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::{self, Stamp};
+use cluster::record::{self, RecordVersion, RecordVersions, Stamp};
 use cluster::replica::Message;
 use cluster::slot::Network;
-use cluster::{Generation, Later, NodeId, SlotNumber};
+use cluster::{BoxFuture, Generation, NodeId, SlotNumber};
 use http::StatusCode;
 use peers::{Body, Call, CallError, Peers};
+use serde::{Deserialize, Serialize};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
 use crate::copy::Source;
-use crate::propose::{Cause, Done, NotDone};
+use crate::progress::Progress;
+use crate::propose::{Cause, NoOutcome, ProposalResult};
 
 /// A node without contact for this time counts as down.
 const LIVE_TIME: Duration = Duration::from_secs(3);
@@ -33,10 +35,45 @@ pub const FULL: StatusCode = StatusCode::INSUFFICIENT_STORAGE;
 /// The status of a node with too many pending writes.
 pub const BEHIND: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
+/// The path of the question whether a node reaches the log: its response is [`LOG_IN_REACH`], or
+/// empty.
+pub const LOG: &str = "/log";
+/// See [`LOG`].
+pub const LOG_IN_REACH: &[u8] = b"1";
+/// Time limit of that question.
+const LOG_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The path of the question whether a node can run jobs: its response is [`RUNS_JOBS`], or empty.
+pub const JOBS: &str = "/jobs";
+/// See [`JOBS`].
+pub const RUNS_JOBS: &[u8] = b"1";
+/// Time limit of that question.
+const JOBS_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The path of the question which position a node has reached in each slot.
+pub const PROGRESS: &str = "/progress";
+/// Time limit of that question.
+const PROGRESS_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The path of the question which record versions a node has: its response is a [`NodeVersions`],
+/// as JSON. Programs that do not agree on versions refuse it.
+pub const VERSIONS: &str = "/versions";
+/// Time limit of that question.
+const VERSIONS_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// The path of copies of slots.
 pub const COPY: &str = "/copy";
 /// Time limit for a copy to start; its duration is not limited.
 const COPY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The record versions of a node: the response to a query of another one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeVersions {
+    /// The latest version that its program reads.
+    pub known: RecordVersion,
+    /// The version in force, as far as it knows.
+    pub in_force: RecordVersion,
+}
 
 /// The members of the cluster, as this node sees them.
 pub struct Members {
@@ -68,6 +105,19 @@ impl Members {
     /// Returns the connections to the nodes.
     pub fn peers(&self) -> Option<&Arc<Peers>> {
         self.peers.get()
+    }
+
+    /// Returns the record versions of this program.
+    pub fn record_versions(&self) -> &RecordVersions {
+        &self.stamp.versions
+    }
+
+    /// Returns the record versions that this node reports.
+    pub(crate) fn versions(&self) -> NodeVersions {
+        NodeVersions {
+            known: self.record_versions().known(),
+            in_force: self.catalogue.agreement().in_force(),
+        }
     }
 
     /// Returns all members with their numbers.
@@ -149,7 +199,7 @@ impl Members {
         request: Bytes,
         copies: Option<usize>,
         deadline: Instant,
-    ) -> Result<Done, NotDone> {
+    ) -> Result<ProposalResult, NoOutcome> {
         let path = format!(
             "{PROPOSE}?{}",
             ForwardedRequest {
@@ -160,9 +210,9 @@ impl Members {
             .to_query()
         );
         let answer = self.ask(node, path, request, deadline).await?;
-        let malformed = || NotDone::from("its answer cannot be read");
+        let malformed = || NoOutcome::from("its answer cannot be read");
         let ([is_safe, copies], outcome) = answer.split_first_chunk().ok_or_else(malformed)?;
-        Ok(Done {
+        Ok(ProposalResult {
             outcome: SlotOutcome::decode(outcome).map_err(|_| malformed())?,
             is_safe: *is_safe == 1,
             copies: usize::from(*copies),
@@ -179,7 +229,7 @@ impl Members {
         slot: SlotNumber,
         body: &record::Body,
         deadline: Instant,
-    ) -> Result<(), NotDone> {
+    ) -> Result<(), NoOutcome> {
         let asked = ForwardedRequest {
             slot,
             copies: None,
@@ -190,6 +240,43 @@ impl Members {
         self.ask(node, path, record.into(), deadline)
             .await
             .map(drop)
+    }
+
+    /// Returns whether a live node other than this one reaches the log.
+    pub async fn any_reaches_log(&self) -> bool {
+        let others = self.live_others().into_iter();
+        let answers = others.map(|node| self.reaches_log(node));
+        futures_util::future::join_all(answers)
+            .await
+            .contains(&true)
+    }
+
+    async fn reaches_log(&self, node: NodeId) -> bool {
+        let deadline = Instant::now() + LOG_TIME_MAX;
+        let answer = self.ask(node, LOG.to_owned(), Bytes::new(), deadline).await;
+        answer.is_ok_and(|answer| answer == LOG_IN_REACH)
+    }
+
+    /// Returns whether another node reports that it can run jobs.
+    pub async fn can_run_jobs(&self, node: NodeId) -> bool {
+        let deadline = Instant::now() + JOBS_TIME_MAX;
+        let answer = self.ask(node, JOBS.to_owned(), Bytes::new(), deadline);
+        answer.await.is_ok_and(|answer| answer == RUNS_JOBS)
+    }
+
+    /// Returns the positions that a node has reached; `None` if it does not answer.
+    pub(crate) async fn progress(&self, node: NodeId) -> Option<Progress> {
+        let deadline = Instant::now() + PROGRESS_TIME_MAX;
+        let answer = self.ask(node, PROGRESS.to_owned(), Bytes::new(), deadline);
+        serde_json::from_slice(&answer.await.ok()?).ok()
+    }
+
+    /// Returns the record versions of a node; `None` if it does not answer, or its program does not
+    /// agree on versions.
+    pub(crate) async fn versions_of(&self, node: NodeId) -> Option<NodeVersions> {
+        let deadline = Instant::now() + VERSIONS_TIME_MAX;
+        let answer = self.ask(node, VERSIONS.to_owned(), Bytes::new(), deadline);
+        serde_json::from_slice(&answer.await.ok()?).ok()
     }
 
     /// Decodes a record that another node forwards.
@@ -203,7 +290,7 @@ impl Members {
         path: String,
         body: Bytes,
         deadline: Instant,
-    ) -> Result<Bytes, NotDone> {
+    ) -> Result<Bytes, NoOutcome> {
         let Some(peers) = self.peers.get() else {
             return Err("this node is not connected yet".into());
         };
@@ -212,18 +299,18 @@ impl Members {
             .await;
         let reply = reply.map_err(not_done)?;
         let read = tokio::time::timeout_at(deadline, reply.body.read(ANSWER_BYTES_MAX)).await;
-        let read = read.map_err(|_| NotDone::from("it did not answer in time"))?;
+        let read = read.map_err(|_| NoOutcome::from("it did not answer in time"))?;
         read.map_err(|e| e.to_string().into())
     }
 }
 
-fn not_done(e: CallError) -> NotDone {
+fn not_done(e: CallError) -> NoOutcome {
     let cause = match &e {
         CallError::Refused { refusal, .. } if refusal.status == FULL => Cause::Full,
         CallError::Refused { refusal, .. } if refusal.status == BEHIND => Cause::Behind,
         _ => Cause::NotNow,
     };
-    NotDone {
+    NoOutcome {
         cause,
         is_sure: cause != Cause::NotNow || matches!(e, CallError::Unreachable { .. }),
         text: match e {
@@ -238,21 +325,21 @@ fn left(deadline: Instant) -> Duration {
 }
 
 /// A request for a copy of a slot.
-pub struct CopyWanted {
+pub struct CopyRequest {
     /// The slot.
     pub slot: SlotNumber,
     /// The minimum version of the catalogue.
     pub catalogue: u64,
 }
 
-impl CopyWanted {
+impl CopyRequest {
     fn to_query(&self) -> String {
         format!("slot={}&catalogue={}", self.slot, self.catalogue)
     }
 
     /// Decodes it; `None` for an invalid query.
-    pub fn from_query(query: &str) -> Option<CopyWanted> {
-        Some(CopyWanted {
+    pub fn from_query(query: &str) -> Option<CopyRequest> {
+        Some(CopyRequest {
             slot: value(query, "slot")?.parse().ok()?,
             catalogue: value(query, "catalogue")?.parse().ok()?,
         })
@@ -308,11 +395,11 @@ impl Source for Members {
         from: NodeId,
         slot: SlotNumber,
         catalogue: u64,
-    ) -> Later<'static, Result<Body, String>> {
+    ) -> BoxFuture<'static, Result<Body, String>> {
         let peers = self.peers.get().cloned();
         Box::pin(async move {
             let peers = peers.ok_or("this node is not connected yet")?;
-            let wanted = CopyWanted { slot, catalogue };
+            let wanted = CopyRequest { slot, catalogue };
             let path = format!("{COPY}?{}", wanted.to_query());
             let call = Call::new(path, Bytes::new());
             let reply = peers.call(from, call, COPY_TIME_MAX).await;

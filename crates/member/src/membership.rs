@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use cluster::NodeId;
+use cluster::record::{RecordVersions, Stamp};
 use data_encoding::HEXLOWER;
 use peers::{Authority, Identity};
 use serde::{Deserialize, Serialize};
@@ -80,15 +81,16 @@ impl Cluster {
         bytes(&self.id)
     }
 
-    /// Returns the stamp of records in a slot.
+    /// Returns the stamp of records in a slot, for a program of these versions.
     ///
     /// # Errors
     /// [`Error::Membership`] when the id or the secret is invalid.
-    pub fn stamp(&self, slot: u16) -> Result<cluster::record::Stamp, Error> {
-        Ok(cluster::record::Stamp {
+    pub fn stamp(&self, slot: u16, versions: &RecordVersions) -> Result<Stamp, Error> {
+        Ok(Stamp {
             cluster: self.id_bytes()?,
             key: bytes(&self.record_key)?,
             slot,
+            versions: versions.clone(),
         })
     }
 }

@@ -1,17 +1,25 @@
 //! Changes the replicas of all slots to the current members, one node at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::slot::SlotStatus;
-use cluster::{CONTROL, NodeId};
+use cluster::{CONTROL, NodeId, SlotNumber};
 use tokio::time::Instant;
 
 use crate::members::Members;
+use crate::progress::Progress;
 use crate::replicas::{Replica, Replicas};
 
 /// Interval of checks.
 const EVERY: Duration = Duration::from_millis(500);
+/// Time after which the next replica makes a change that the one before it has not made.
+const LEADER_TIME: Duration = Duration::from_secs(15);
+/// Maximum number of records that a new replica may lack.
+const LACKING_MAX: u64 = 1_000;
+/// Maximum number of slots that are changed at a time.
+const CHANGES_AT_ONCE: usize = 16;
 /// Time limit of a change.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -35,39 +43,132 @@ pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<
 
 /// Keeps the replicas equal to the members, until the future is dropped.
 pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
+    let mut plan = Plan {
+        members,
+        replicas,
+        lacking_since: None,
+        learned: Learned::default(),
+    };
     loop {
         tokio::time::sleep(EVERY).await;
-        for (slot, replica) in replicas.all() {
-            let wanted = || {
-                let status = replica.status();
-                next(&members, &status).filter(|_| leads(&members, &status))
-            };
-            // The members may have changed since this node last heard.
-            if wanted().is_some()
-                && let Some(control) = replicas.get(CONTROL)
-                && control
-                    .fresh(Instant::now() + CHANGE_TIME_MAX)
-                    .await
-                    .is_ok()
-                && let Some(wanted) = wanted()
+        while plan.step().await == CHANGES_AT_ONCE {}
+    }
+}
+
+struct Plan {
+    members: Arc<Members>,
+    replicas: Arc<Replicas>,
+    /// Since when the replicas of some slot have been others than the members.
+    lacking_since: Option<Instant>,
+    learned: Learned,
+}
+
+impl Plan {
+    /// Changes some slots; returns how many.
+    async fn step(&mut self) -> usize {
+        if !self.lacks() {
+            self.lacking_since = None;
+            self.learned = Learned::default();
+            return 0;
+        }
+        let since = *self.lacking_since.get_or_insert_with(Instant::now);
+        // The members may have changed since this node last heard.
+        let deadline = Instant::now() + CHANGE_TIME_MAX;
+        let Some(control) = self.replicas.get(CONTROL) else {
+            return 0;
+        };
+        if control.fresh(deadline).await.is_err() {
+            return 0;
+        }
+        self.learned.ask(&self.members, &self.replicas).await;
+        let mut changed = vec![];
+        for (slot, replica) in self.replicas.all() {
+            let status = replica.status();
+            let has_learned = |node| self.learned.has(node, slot, &status);
+            let wanted = next(&self.members, &status, has_learned);
+            if let Some(wanted) = wanted.filter(|_| leads(&self.members, &status, since.elapsed()))
             {
-                change(slot, replica, wanted).await;
+                changed.push(change(slot, replica, wanted));
+                if changed.len() == CHANGES_AT_ONCE {
+                    break;
+                }
             }
         }
+        futures_util::future::join_all(changed).await.len()
+    }
+
+    /// Returns whether the replicas of a slot are others than the members.
+    fn lacks(&self) -> bool {
+        self.replicas.all().any(|(_, replica)| {
+            let status = replica.status();
+            next(&self.members, &status, |_| true).is_some()
+        })
+    }
+}
+
+/// The positions of the nodes that are not replicas of all slots yet, and that answer.
+#[derive(Default)]
+struct Learned {
+    nodes: BTreeMap<NodeId, Progress>,
+    /// The ends of the slots here at the query before.
+    ends: BTreeMap<SlotNumber, u64>,
+    /// The ends of the slots here at the last query.
+    ends_now: BTreeMap<SlotNumber, u64>,
+}
+
+impl Learned {
+    async fn ask(&mut self, members: &Members, replicas: &Replicas) {
+        let ends = replicas.all().map(|(slot, replica)| {
+            let position = replica.status().position;
+            (slot, position.next_offset)
+        });
+        self.ends = std::mem::replace(&mut self.ends_now, ends.collect());
+        let mut new: Vec<NodeId> = members.live_others();
+        new.retain(|node| {
+            let mut all = replicas.all();
+            all.any(|(_, replica)| !replica.status().members.contains(node))
+        });
+        let mut asked = vec![];
+        for node in new {
+            asked.push(async move { (node, members.progress(node).await) });
+        }
+        let answers = futures_util::future::join_all(asked).await.into_iter();
+        let found = answers.filter_map(|(node, progress)| Some((node, progress?)));
+        self.nodes = found.collect();
+    }
+
+    /// Returns whether a node lacks so little of a slot that it may count among its replicas: one
+    /// that lacks much would be one of a majority that has nothing. It must have reached the end
+    /// that the slot had a moment ago, so that it follows the log.
+    fn has(&self, node: NodeId, slot: SlotNumber, status: &SlotStatus) -> bool {
+        let reached = self.nodes.get(&node).and_then(|progress| progress.at(slot));
+        let (end, end_before) = (status.position.next_offset, self.ends.get(&slot));
+        reached.is_some_and(|(generation, next_offset)| {
+            generation == status.position.generation.number
+                && end_before.is_some_and(|before| *before <= next_offset)
+                && end.saturating_sub(next_offset) < LACKING_MAX
+        })
     }
 }
 
 /// Returns whether this node leads the change: the first of the slot's live replicas that is still
-/// a member.
-fn leads(members: &Members, status: &SlotStatus) -> bool {
-    let replicas = status.members.iter().copied();
-    let able = replicas.filter(|id| members.is_live(*id) && members.knows(*id));
-    able.min() == Some(members.me)
+/// a member. If that one has not made it for some time, perhaps because it cannot reach the log,
+/// the next one does.
+pub(crate) fn leads(members: &Members, status: &SlotStatus, waited: Duration) -> bool {
+    let mut able = status.members.clone();
+    able.retain(|id| members.is_live(*id) && members.knows(*id));
+    able.sort_unstable();
+    let rank = able.iter().position(|id| *id == members.me);
+    rank.is_some_and(|rank| waited >= LEADER_TIME * u32::try_from(rank).unwrap_or(u32::MAX))
 }
 
 /// Returns the next set on the way to that of all members; `None` when there is nothing to do, or
-/// not now.
-fn next(members: &Members, status: &SlotStatus) -> Option<Vec<NodeId>> {
+/// not now. A node is added once it has learned what the slot has.
+fn next(
+    members: &Members,
+    status: &SlotStatus,
+    has_learned: impl Fn(NodeId) -> bool,
+) -> Option<Vec<NodeId>> {
     if !status.proposes {
         return None;
     }
@@ -77,13 +178,14 @@ fn next(members: &Members, status: &SlotStatus) -> Option<Vec<NodeId>> {
         let rest = status.members.iter().filter(|id| *id != gone);
         return Some(rest.copied().collect());
     }
-    let is_new = |id: &&NodeId| !status.members.contains(id) && members.is_live(**id);
+    let is_new =
+        |id: &&NodeId| !status.members.contains(id) && members.is_live(**id) && has_learned(**id);
     let new = all.iter().find(is_new)?;
     let with = status.members.iter().chain([new]);
     Some(with.copied().collect())
 }
 
-async fn change(slot: cluster::SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
+async fn change(slot: SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
     let deadline = Instant::now() + CHANGE_TIME_MAX;
     match replica.change(wanted.clone(), deadline).await {
         Ok(()) => tracing::info!(slot, members = ?wanted, "the slot's replicas were changed"),

@@ -12,6 +12,7 @@ use storage::SlotOutcome;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
+use crate::counters::{FORWARD_FAILURES, FORWARDED_WRITES};
 use crate::members::Members;
 use crate::replicas::Replicas;
 
@@ -35,7 +36,7 @@ const UNIT_BYTES: usize = 1 << 10;
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The result of a request.
-pub struct Done {
+pub struct ProposalResult {
     /// Its outcome.
     pub outcome: SlotOutcome,
     /// The required number of nodes has it.
@@ -47,7 +48,7 @@ pub struct Done {
 /// The reason why there is no outcome.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
-pub struct NotDone {
+pub struct NoOutcome {
     /// A description for people.
     pub text: String,
     /// The kind of error for the client.
@@ -67,9 +68,9 @@ pub enum Cause {
     Full,
 }
 
-impl NotDone {
-    fn behind(text: &str) -> NotDone {
-        NotDone {
+impl NoOutcome {
+    fn behind(text: &str) -> NoOutcome {
+        NoOutcome {
             text: text.to_owned(),
             cause: Cause::Behind,
             is_sure: true,
@@ -77,9 +78,9 @@ impl NotDone {
     }
 }
 
-impl From<String> for NotDone {
-    fn from(text: String) -> NotDone {
-        NotDone {
+impl From<String> for NoOutcome {
+    fn from(text: String) -> NoOutcome {
+        NoOutcome {
             text,
             cause: Cause::NotNow,
             is_sure: false,
@@ -87,14 +88,14 @@ impl From<String> for NotDone {
     }
 }
 
-impl From<&str> for NotDone {
-    fn from(text: &str) -> NotDone {
+impl From<&str> for NoOutcome {
+    fn from(text: &str) -> NoOutcome {
         text.to_owned().into()
     }
 }
 
-impl From<NotDone> for database::Error {
-    fn from(e: NotDone) -> database::Error {
+impl From<NoOutcome> for database::Error {
+    fn from(e: NoOutcome) -> database::Error {
         match e.cause {
             Cause::Full => database::Error::InsufficientStorage(e.text),
             Cause::NotNow | Cause::Behind => database::Error::Unavailable(e.text),
@@ -103,12 +104,12 @@ impl From<NotDone> for database::Error {
 }
 
 /// Combines the refusals of all nodes that were tried. `members` is the number of nodes.
-fn together(refusals: &[NotDone], members: usize) -> NotDone {
+fn together(refusals: &[NoOutcome], members: usize) -> NoOutcome {
     let count = |cause| refusals.iter().filter(|r| r.cause == cause).count();
     let (full, behind) = (count(Cause::Full), count(Cause::Behind));
     let texts: Vec<&str> = refusals.iter().map(|r| r.text.as_str()).collect();
     let is_sure = refusals.iter().all(|r| r.is_sure);
-    NotDone {
+    NoOutcome {
         text: texts.join("; "),
         cause: match refusals.len() {
             _ if !is_sure => Cause::NotNow,
@@ -138,7 +139,7 @@ struct Lane {
 
 impl Lane {
     /// Waits until a request may be sent.
-    async fn enter(&self, bytes: usize) -> Result<[SemaphorePermit<'_>; 2], NotDone> {
+    async fn enter(&self, bytes: usize) -> Result<[SemaphorePermit<'_>; 2], NoOutcome> {
         let units = (bytes / UNIT_BYTES + 1).min(UNDER_WAY_BYTES_MAX / UNIT_BYTES);
         let enter = async {
             let room = self.room.acquire().await?;
@@ -146,7 +147,7 @@ impl Lane {
         };
         let entered: Result<_, AcquireError> = match timeout(ROOM_TIME_MAX, enter).await {
             Ok(entered) => entered,
-            Err(_) => return Err(NotDone::behind("too many writes wait for this slot")),
+            Err(_) => return Err(NoOutcome::behind("too many writes wait for this slot")),
         };
         entered.map_err(|_| "the server is shutting down".into())
     }
@@ -193,7 +194,7 @@ impl Proposer {
         slot: SlotNumber,
         work: Vec<DatabaseWork>,
         copies: Option<usize>,
-    ) -> Result<(Done, Bytes), NotDone> {
+    ) -> Result<(ProposalResult, Bytes), NoOutcome> {
         if self.members.has_left() {
             return Err("this node has left the cluster".into());
         }
@@ -243,7 +244,7 @@ impl Proposer {
         (key, request): ((u64, u64), Bytes),
         copies: Option<usize>,
         deadline: Instant,
-    ) -> Result<Done, NotDone> {
+    ) -> Result<ProposalResult, NoOutcome> {
         let longer = Duration::from_millis((request.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
         let others = self.members.live_others();
@@ -271,9 +272,13 @@ impl Proposer {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX + longer);
             let request = request.clone();
             let asked = self.members.propose(node, slot, request, copies, until);
+            FORWARDED_WRITES.count();
             match asked.await {
                 Ok(done) => return Ok(done),
-                Err(e) => refused.push(of_node(node, e)),
+                Err(e) => {
+                    FORWARD_FAILURES.count();
+                    refused.push(of_node(node, e));
+                }
             }
         }
         Err(together(&refused, self.members.count()))
@@ -283,7 +288,7 @@ impl Proposer {
     ///
     /// # Errors
     /// That is not known.
-    pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NotDone> {
+    pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NoOutcome> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
         let Some(own) = self.replicas.get(slot) else {
             return Err("this node has no replica of it".into());
@@ -298,17 +303,21 @@ impl Proposer {
         }
         for node in self.members.live_others() {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
+            FORWARDED_WRITES.count();
             match self.members.append(node, slot, &body, until).await {
                 Ok(()) => return Ok(()),
-                Err(e) => refused.push(of_node(node, e)),
+                Err(e) => {
+                    FORWARD_FAILURES.count();
+                    refused.push(of_node(node, e));
+                }
             }
         }
         Err(together(&refused, self.members.count()))
     }
 }
 
-fn of_node(node: NodeId, e: NotDone) -> NotDone {
-    NotDone {
+fn of_node(node: NodeId, e: NoOutcome) -> NoOutcome {
+    NoOutcome {
         text: format!("node {node:x}: {}", e.text),
         ..e
     }

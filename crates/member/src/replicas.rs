@@ -13,17 +13,25 @@ use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::ControlSlot;
-use crate::propose::{Cause, Done, NotDone};
+use crate::hold::Hold;
+use crate::log_reach::LogReach;
+use crate::progress::Progress;
+use crate::propose::{Cause, NoOutcome, ProposalResult};
 use crate::slot::DataSlot;
 use crate::validation::Validators;
 
 /// A replica that failed where others succeeded is not retried for this time.
 const UNABLE_TIME: Duration = Duration::from_secs(3);
 
+/// The reason of a node that other nodes answer for.
+const NO_LOG: &str = "this node cannot reach the log, other nodes can";
+
 /// The replicas of this node.
 pub struct Replicas {
     me: NodeId,
     count: SlotNumber,
+    /// Whether this node reaches the log.
+    pub(crate) reach: Arc<LogReach>,
     started: OnceLock<Started>,
 }
 
@@ -42,6 +50,9 @@ pub struct Replica {
     no_writes_until: Mutex<Option<Instant>>,
     /// Until then other nodes are tried first for reads.
     no_reads_until: Mutex<Option<Instant>>,
+    /// When it was last known to be current.
+    pub(crate) hold: Arc<Hold>,
+    reach: Arc<LogReach>,
 }
 
 enum AnySlot {
@@ -65,6 +76,7 @@ impl Replicas {
         Replicas {
             me,
             count,
+            reach: Arc::default(),
             started: OnceLock::new(),
         }
     }
@@ -76,7 +88,7 @@ impl Replicas {
 
     /// Sets the started slots, once.
     pub fn start(&self, control: Slot<ControlSlot>, data: Vec<(Slot<DataSlot>, Arc<Validators>)>) {
-        let new = |slot, validators| Replica::new(self.me, slot, validators);
+        let new = |slot, validators| Replica::new(self.me, slot, validators, &self.reach);
         let data = data.into_iter();
         let data = data.map(|(slot, validators)| new(AnySlot::Data(slot), validators));
         let started = Started {
@@ -105,6 +117,17 @@ impl Replicas {
         })
     }
 
+    /// Returns the positions that they have reached, without those that cannot continue.
+    pub(crate) fn progress(&self) -> Progress {
+        let at = |(slot, replica): (SlotNumber, &Replica)| {
+            let status = replica.status();
+            let is_healthy = status.halted.is_none() && !status.is_full && !status.store_fails;
+            let position = status.position;
+            is_healthy.then_some((slot, position.generation.number, position.next_offset))
+        };
+        Progress(self.all().filter_map(at).collect())
+    }
+
     /// Stops all.
     pub async fn stop(&self) {
         for (_, replica) in self.all() {
@@ -114,19 +137,29 @@ impl Replicas {
 }
 
 impl Replica {
-    fn new(me: NodeId, slot: AnySlot, validators: Arc<Validators>) -> Replica {
+    fn new(
+        me: NodeId,
+        slot: AnySlot,
+        validators: Arc<Validators>,
+        reach: &Arc<LogReach>,
+    ) -> Replica {
         Replica {
             me,
             slot,
             validators,
             no_writes_until: Mutex::new(None),
             no_reads_until: Mutex::new(None),
+            hold: Arc::default(),
+            reach: reach.clone(),
         }
     }
 
     /// Returns whether it is worth trying for a write before others.
     pub fn is_able(&self) -> bool {
-        self.counts() && !self.status().is_full && !rests(&self.no_writes_until)
+        self.counts()
+            && !self.status().is_full
+            && !rests(&self.no_writes_until)
+            && !self.reach.is_elsewhere()
     }
 
     /// Returns whether it follows its log, and is one of the slot's replicas.
@@ -146,9 +179,10 @@ impl Replica {
     }
 
     /// Returns why it should not be tried.
-    pub fn why_unable(&self) -> NotDone {
+    pub fn why_unable(&self) -> NoOutcome {
         let status = self.status();
         let text = match self.is_among(&status) {
+            true if self.reach.is_elsewhere() => NO_LOG.to_owned(),
             true => status.reason(),
             false => "this node is not one of the slot's replicas yet".into(),
         };
@@ -157,7 +191,7 @@ impl Replica {
             false => Cause::NotNow,
         };
         let is_sure = true;
-        NotDone {
+        NoOutcome {
             text,
             cause,
             is_sure,
@@ -203,7 +237,7 @@ impl Replica {
         key: (u64, u64),
         request: Bytes,
         wait: Wait,
-    ) -> Result<Done, NotDone> {
+    ) -> Result<ProposalResult, NoOutcome> {
         with!(self, slot => done(slot.propose_encoded(key, request, wait).await))
     }
 
@@ -211,7 +245,7 @@ impl Replica {
     ///
     /// # Errors
     /// The reason why its outcome is unknown.
-    pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), NotDone> {
+    pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), NoOutcome> {
         let done = with!(self, slot => slot.append(body, deadline).await.map(drop));
         done.map_err(not_done)
     }
@@ -221,6 +255,9 @@ impl Replica {
     /// # Errors
     /// The reason why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
+        if self.reach.is_elsewhere() {
+            return Err(NO_LOG.to_owned());
+        }
         // A replica with a full disk stays behind.
         if !self.counts() || self.status().is_full && self.read_failed_lately() {
             return Err(self.why_unable().text);
@@ -272,15 +309,15 @@ fn rests(until: &Mutex<Option<Instant>>) -> bool {
 }
 
 fn done(
-    proposed: Result<cluster::slot::Proposed<SlotOutcome>, ProposeError<SlotOutcome>>,
-) -> Result<Done, NotDone> {
+    proposed: Result<cluster::slot::ProposalOutcome<SlotOutcome>, ProposeError<SlotOutcome>>,
+) -> Result<ProposalResult, NoOutcome> {
     match proposed {
-        Ok(proposed) => Ok(Done {
+        Ok(proposed) => Ok(ProposalResult {
             outcome: proposed.outcome,
             is_safe: true,
             copies: proposed.copies,
         }),
-        Err(ProposeError::TooFew { outcome, copies }) => Ok(Done {
+        Err(ProposeError::TooFew { outcome, copies }) => Ok(ProposalResult {
             outcome,
             is_safe: false,
             copies,
@@ -289,7 +326,7 @@ fn done(
     }
 }
 
-fn not_done<O>(e: ProposeError<O>) -> NotDone
+fn not_done<O>(e: ProposeError<O>) -> NoOutcome
 where
     ProposeError<O>: std::fmt::Display,
 {
@@ -298,7 +335,7 @@ where
         ProposeError::Behind => Cause::Behind,
         _ => Cause::NotNow,
     };
-    NotDone {
+    NoOutcome {
         text: e.to_string(),
         is_sure: cause != Cause::NotNow || matches!(e, ProposeError::NotNow(_)),
         cause,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cluster::record::RecordVersions;
 use cluster::slot::{Network, Slot, SlotOptions};
 use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use database::Databases;
@@ -18,6 +19,7 @@ use crate::validation::Validators;
 pub(crate) struct SlotStarter<'a> {
     pub node: NodeId,
     pub cluster: &'a Cluster,
+    pub versions: &'a RecordVersions,
     pub databases: &'a Arc<Databases>,
     pub catalogue: &'a Arc<Catalogue>,
     pub log: Arc<dyn Log>,
@@ -51,7 +53,7 @@ impl SlotStarter<'_> {
     ) -> Result<Slot<S>, Error> {
         let start = u64::from_be_bytes(random()?);
         let genesis = vec![self.cluster.first];
-        let stamp = self.cluster.stamp(slot)?;
+        let stamp = self.cluster.stamp(slot, self.versions)?;
         let options = SlotOptions::new(stamp, self.node, start, genesis);
         let (log, network) = (self.log.clone(), self.network.clone());
         Ok(Slot::start(options, Arc::new(store), log, network)?)

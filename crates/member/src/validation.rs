@@ -20,21 +20,21 @@ const ATTEMPTS_MAX: u32 = 8;
 
 /// The design documents in force for a database in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InForce {
+pub struct ActiveDesigns {
     /// The number of the barrier that set them; 0 for none.
     pub number: u64,
     /// Hash over the design documents.
     pub designs: u64,
 }
 
-impl InForce {
+impl ActiveDesigns {
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         [self.number.to_be_bytes(), self.designs.to_be_bytes()].concat()
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<InForce> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<ActiveDesigns> {
         let (number, designs) = bytes.split_first_chunk::<8>()?;
-        Some(InForce {
+        Some(ActiveDesigns {
             number: u64::from_be_bytes(*number),
             designs: u64::from_be_bytes(designs.try_into().ok()?),
         })
@@ -49,7 +49,7 @@ pub struct Validators(Mutex<FxHashMap<[u8; 16], BarrierHistory>>);
 /// The design documents in force, and the numbers of recent barriers, the last one first.
 #[derive(Default)]
 struct BarrierHistory {
-    now: InForce,
+    now: ActiveDesigns,
     counted: VecDeque<u64>,
 }
 
@@ -59,7 +59,7 @@ const COUNTED_MAX: usize = 32;
 
 impl Validators {
     /// Returns those of a database.
-    pub fn get(&self, database: &[u8; 16]) -> InForce {
+    pub fn get(&self, database: &[u8; 16]) -> ActiveDesigns {
         let all = self.0.lock();
         all.get(database).map(|known| known.now).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ impl Validators {
     }
 
     /// Replaces all by the stored ones.
-    pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], InForce>) {
+    pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], ActiveDesigns>) {
         let known = |now| BarrierHistory {
             now,
             counted: VecDeque::new(),
@@ -82,7 +82,7 @@ impl Validators {
     }
 
     /// Applies a barrier. Returns whether it counts: its author knew the one in force.
-    pub(crate) fn bar(&self, database: [u8; 16], new: InForce, follows: u64) -> bool {
+    pub(crate) fn bar(&self, database: [u8; 16], new: ActiveDesigns, follows: u64) -> bool {
         let mut all = self.0.lock();
         let known = all.entry(database).or_default();
         let counts = known.now.number == follows;
@@ -121,9 +121,9 @@ impl Gateway {
         for _ in 0..ATTEMPTS_MAX {
             let in_force = |slot: &SlotNumber| {
                 let replica = self.replicas.get(*slot);
-                replica.map_or_else(InForce::default, |r| r.validators().get(&database))
+                replica.map_or_else(ActiveDesigns::default, |r| r.validators().get(&database))
             };
-            let before: Vec<InForce> = left.iter().map(in_force).collect();
+            let before: Vec<ActiveDesigns> = left.iter().map(in_force).collect();
             let seen = self.fresh_slots(self.slots(db)).await;
             let seen = seen.map_err(unavailable)?;
             let designs = db.designs_hash()?;
@@ -131,7 +131,7 @@ impl Gateway {
             let stored = left
                 .iter()
                 .map(|slot| stored_in_force(store, *slot, &database));
-            let stored: Vec<InForce> = stored.collect::<Result<_, _>>().map_err(failed)?;
+            let stored: Vec<ActiveDesigns> = stored.collect::<Result<_, _>>().map_err(failed)?;
             // A change that other nodes do not know yet is not in force.
             self.settle(&seen).await.map_err(unavailable)?;
             let mut bars = vec![];

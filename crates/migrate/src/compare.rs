@@ -197,8 +197,8 @@ async fn name_differing(
     if count > NAMED_MAX || unseen {
         let least = if unseen { "at least " } else { "" };
         comparison.differences.push(format!(
-            "{least}{} documents more differ",
-            count.saturating_sub(NAMED_MAX)
+            "{least}{} more",
+            command_line::counted(count.saturating_sub(NAMED_MAX), "differing documents")
         ));
     }
     Ok(())

@@ -139,7 +139,8 @@ impl Migration<'_> {
             && !self.db.starts_with('_')
         {
             outcome.notes.push(format!(
-                "it has {a} shards at the source, {b} at the target"
+                "it has {} at the source, {b} at the target",
+                command_line::counted(a, "shards")
             ));
         }
     }
@@ -214,7 +215,8 @@ impl Migration<'_> {
         let failures = done["history"][0]["doc_write_failures"].as_u64();
         if let Some(failures) = failures.filter(|n| *n > 0) {
             outcome.notes.push(format!(
-                "{failures} revisions were refused, by limits or by validate_doc_update functions"
+                "refused, by limits or by validate_doc_update functions: {}",
+                command_line::counted(failures, "revisions")
             ));
         }
         Ok(())

@@ -23,7 +23,7 @@ impl Access {
     /// # Errors
     /// [`Error::AnonymousNoMember`], [`Error::NoMember`], and [`Error::Security`].
     pub fn open(db: Arc<Database>, user: &UserCtx) -> Result<Access> {
-        let is_alone = !db.is_ordered();
+        let is_alone = !db.has_sequencer();
         if user.is_admin() {
             return Ok(Access {
                 is_alone,

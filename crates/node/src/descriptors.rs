@@ -24,7 +24,7 @@ const METRICS: u64 = 16;
 const CONNECTIONS_MIN: u64 = 16;
 /// Of those, this part is for requests that other nodes of a cluster forward, each of which uses a
 /// connection to the own port.
-const PASSED_ON_PART: u64 = 4;
+const FORWARDED_CLIENTS_PART: u64 = 4;
 /// Each process has a pipe for its input, its output and its errors.
 const DESCRIPTORS_PER_QUERY_SERVER: usize = 3;
 /// A replication has two ends, each with a feed and a request at least.
@@ -40,7 +40,7 @@ pub struct DescriptorPlan {
     /// Connections of replications to other servers.
     pub outgoing: usize,
     /// Requests of other nodes' clients that are answered at a time.
-    pub passed_on: usize,
+    pub forwarded_clients: usize,
     /// Text indexes, workers, query servers, backups.
     pub work: usize,
     /// Connections of clients, over all ports for them.
@@ -63,16 +63,16 @@ impl DescriptorPlan {
         let cluster = if is_member { CLUSTER } else { 0 };
         let others = store_files + STORE_WORK + work + outgoing + cluster + METRICS;
         let connections = limit.saturating_sub(others).max(CONNECTIONS_MIN);
-        let passed_on = if is_member {
-            outgoing / PASSED_ON_PART
+        let forwarded_clients = if is_member {
+            outgoing / FORWARDED_CLIENTS_PART
         } else {
             0
         };
         DescriptorPlan {
             limit,
             store_files: store_files as i32,
-            outgoing: (outgoing - passed_on) as usize,
-            passed_on: passed_on as usize,
+            outgoing: (outgoing - forwarded_clients) as usize,
+            forwarded_clients: forwarded_clients as usize,
             work: work as usize,
             connections: connections as usize,
         }
@@ -107,7 +107,7 @@ mod tests {
                 let plan = DescriptorPlan::of(limit, is_member);
                 let parts = plan.store_files as usize
                     + plan.outgoing
-                    + plan.passed_on
+                    + plan.forwarded_clients
                     + plan.work
                     + plan.connections;
                 assert!(parts as u64 + STORE_WORK < plan.limit, "{plan:?}");
@@ -118,10 +118,10 @@ mod tests {
         assert_eq!((usual.store_files, usual.connections), (256, 432));
         assert_eq!((usual.query_servers(1), usual.query_servers(3)), (21, 7));
         assert_eq!(usual.query_servers(100), 1);
-        assert_eq!(usual.passed_on, 0);
+        assert_eq!(usual.forwarded_clients, 0);
         let member = DescriptorPlan::of(65_536, true);
         assert!(member.connections > 40_000);
-        assert_eq!((member.outgoing, member.passed_on), (6144, 2048));
+        assert_eq!((member.outgoing, member.forwarded_clients), (6144, 2048));
         assert!(DescriptorPlan::of(200, false).is_too_much());
     }
 }

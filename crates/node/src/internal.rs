@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 /// A request that a rewrite led elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rewritten {
+pub struct RewrittenRequest {
     /// The database whose design document has the rewrite.
     pub db: String,
     /// `[chttpd] secure_rewrites`: whether it stays in its database.
@@ -27,7 +27,7 @@ pub struct Rewritten {
     pub changed: bool,
 }
 
-impl Rewritten {
+impl RewrittenRequest {
     /// Refuses a request to where a rewrite may not lead. `db` is the first segment of the path, when it is UTF-8. Where the route
     /// is read-only for rewrites, only the client itself may change something.
     ///

@@ -14,7 +14,7 @@ pub struct MemoryPlan {
     /// The limit of the server's memory.
     pub limit: u64,
     /// The source of the limit.
-    pub said_by: SaidBy,
+    pub said_by: LimitSource,
     /// Blocks of the store that were read.
     pub block_cache: usize,
     /// Recently read documents, whole.
@@ -37,13 +37,13 @@ pub struct MemoryPlan {
     pub aggregates: usize,
     /// Searches in text indexes.
     pub searches: usize,
-    /// Ids and selectors of replications.
+    /// Ids, selectors and batches of replications.
     pub replications: usize,
 }
 
 /// Where a limit of memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum LimitSource {
     /// `[memory] limit`.
     Setting,
     /// The control group that the server runs in.
@@ -54,14 +54,14 @@ pub enum SaidBy {
     Machine,
 }
 
-impl SaidBy {
+impl LimitSource {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            SaidBy::Setting => "setting",
-            SaidBy::ControlGroup => "control group",
-            SaidBy::AddressSpace => "address space",
-            SaidBy::Machine => "machine",
+            LimitSource::Setting => "setting",
+            LimitSource::ControlGroup => "control group",
+            LimitSource::AddressSpace => "address space",
+            LimitSource::Machine => "machine",
         }
     }
 }
@@ -109,13 +109,13 @@ impl MemoryPlan {
     pub fn new(settings: &Settings) -> MemoryPlan {
         let (limit, said_by) = match settings.memory.limit {
             0 => found(),
-            bytes => (bytes as u64, SaidBy::Setting),
+            bytes => (bytes as u64, LimitSource::Setting),
         };
         MemoryPlan::within(limit, said_by, settings)
     }
 
     /// The plan for a limit in bytes.
-    pub fn within(limit: u64, said_by: SaidBy, settings: &Settings) -> MemoryPlan {
+    pub fn within(limit: u64, said_by: LimitSource, settings: &Settings) -> MemoryPlan {
         let (rocksdb, memory) = (&settings.rocksdb, &settings.memory);
         MemoryPlan {
             limit,
@@ -156,7 +156,7 @@ impl MemoryPlan {
 }
 
 /// The smallest limit of all sources.
-fn found() -> (u64, SaidBy) {
+fn found() -> (u64, LimitSource) {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine
         .and_then(|text| mem_total(&text))
@@ -166,14 +166,14 @@ fn found() -> (u64, SaidBy) {
     let of_group = std::fs::read_to_string("/proc/self/cgroup").ok();
     let group = of_group.and_then(|text| group_limit(&text, Path::new("/sys/fs/cgroup")));
     let all = [
-        (Some(machine), SaidBy::Machine),
-        (group, SaidBy::ControlGroup),
-        (space, SaidBy::AddressSpace),
+        (Some(machine), LimitSource::Machine),
+        (group, LimitSource::ControlGroup),
+        (space, LimitSource::AddressSpace),
     ];
     let known = all.into_iter().filter_map(|(limit, by)| Some((limit?, by)));
     known
         .min_by_key(|(limit, _)| *limit)
-        .unwrap_or((u64::MAX, SaidBy::Machine))
+        .unwrap_or((u64::MAX, LimitSource::Machine))
 }
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
@@ -231,7 +231,7 @@ mod tests {
     fn the_parts_add_up_to_less_than_the_limit() {
         let settings = Settings::default();
         for mib in [128, 256, 512, 1024, 4096, 65536] {
-            let plan = MemoryPlan::within(mib * MIB, SaidBy::Machine, &settings);
+            let plan = MemoryPlan::within(mib * MIB, LimitSource::Machine, &settings);
             assert!(plan.planned() * 6 <= plan.limit * 5, "{mib} MiB: {plan:?}");
         }
     }
@@ -241,11 +241,11 @@ mod tests {
         let mut settings = Settings::default();
         settings.memory.bodies = 5 << 20;
         settings.rocksdb.block_cache_size = 1 << 30;
-        let plan = MemoryPlan::within(512 * MIB, SaidBy::Machine, &settings);
+        let plan = MemoryPlan::within(512 * MIB, LimitSource::Machine, &settings);
         assert_eq!((plan.bodies, plan.block_cache), (5 << 20, 1 << 30));
         settings.memory.limit = 99 << 20;
         let plan = MemoryPlan::new(&settings);
-        assert_eq!((plan.limit, plan.said_by), (99 * MIB, SaidBy::Setting));
+        assert_eq!((plan.limit, plan.said_by), (99 * MIB, LimitSource::Setting));
     }
 
     #[test]

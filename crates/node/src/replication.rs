@@ -9,10 +9,13 @@ use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use http::HeaderMap;
+use member::Jobs;
 use replicator::{
-    Allowed, ConnectTo, Environment, Error, LocalDb, Pending, Selection, Settings, User,
+    AllowedAddresses, BoxFuture, ConnectTo, DocRef, Environment, Error, LocalDb, Placement,
+    Selection, Settings, Settle, SharedReads, User,
 };
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use crate::access::{Access, caller};
 use crate::descriptors::DescriptorPlan;
@@ -21,7 +24,7 @@ use crate::filters::{NamedFilter, selector_filter};
 use crate::internal::open_for_replication;
 use crate::node::Node;
 use crate::query::{Query, encode_into};
-use crate::request_object::{Said, request_json};
+use crate::request_object::{RequestPart, request_json};
 use crate::settings::new_database;
 
 /// The server behind a replicator.
@@ -30,6 +33,56 @@ pub struct Surroundings(pub Weak<Node>);
 impl Surroundings {
     fn alive(&self) -> Result<Arc<Node>, Error> {
         self.0.upgrade().ok_or(Error::Stopped)
+    }
+
+    fn open_known(
+        &self,
+        node: &Arc<Node>,
+        db: &str,
+        user: &User,
+        selection: Option<&Selection>,
+    ) -> Result<LocalDb, Error> {
+        let found = node.databases.get(db);
+        let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
+        let context = context(user);
+        let access = open_for_replication(&node.auth, found, &context).map_err(|e| told(e, db))?;
+        let filter = selection.map(|s| filter(node, &access, &context, s));
+        let filter = filter.transpose().map_err(|e| {
+            let reason = for_users(&e);
+            Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {reason}"))
+        })?;
+        let check = {
+            let node = self.0.clone();
+            let db = access.db.clone();
+            move |doc: &EditDoc| -> Result<(), (String, String)> {
+                let Some(node) = node.upgrade() else {
+                    return Ok(());
+                };
+                let no = |e: crate::Error| (e.of_document().to_owned(), e.to_string());
+                check_document(doc, &node.settings().couchdb).map_err(no)?;
+                match &doc.id {
+                    Some(id) => db.check_id(id).map_err(|e| no(e.into())),
+                    None => Ok(()),
+                }
+            }
+        };
+        let shared = node.member().map(|_| {
+            let db = access.db.name().to_string();
+            Arc::new(MemberReads {
+                node: self.0.clone(),
+                db,
+            }) as Arc<dyn SharedReads>
+        });
+        Ok(LocalDb {
+            caller: caller(&context),
+            is_admin: access.is_admin,
+            db: access.db,
+            filter: filter.flatten(),
+            check: Arc::new(check),
+            attachment_bytes_max: node.settings().couchdb.max_attachment_size,
+            attachments_max: node.settings().couchdb.max_attachments_per_document,
+            shared,
+        })
     }
 }
 
@@ -63,25 +116,78 @@ fn for_users(e: &crate::Error) -> String {
     }
 }
 
+/// The jobs of a node of a cluster.
+struct MemberJobs(Arc<Jobs>);
+
+impl Placement for MemberJobs {
+    fn runs(&self, doc: &DocRef) -> bool {
+        self.0.runs(&format!("{}/{}", doc.db, doc.id))
+    }
+
+    fn end_time(&self) -> Duration {
+        self.0.end_time()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes()
+    }
+}
+
+/// The reads of a database of a cluster.
+struct MemberReads {
+    node: Weak<Node>,
+    db: String,
+}
+
+impl SharedReads for MemberReads {
+    fn current(&self) -> BoxFuture<'_, Result<Settle, Error>> {
+        Box::pin(async move {
+            let (gateway, slots) = {
+                let node = self.node.upgrade().ok_or(Error::Stopped)?;
+                let gateway = node.member().ok_or(Error::Stopped)?.gateway().clone();
+                let db = node.databases.get(&self.db);
+                let db = db.map_err(|_| Error::NoDatabase(self.db.clone()))?;
+                let slots = gateway.slots(&db);
+                (gateway, slots)
+            };
+            let seen = gateway.fresh_slots(slots).await;
+            let seen = Arc::new(seen.map_err(unavailable)?);
+            Ok(Box::new(move || {
+                let (gateway, seen) = (gateway.clone(), seen.clone());
+                Box::pin(async move { gateway.settle(&seen).await.map_err(unavailable) })
+                    as BoxFuture<'static, _>
+            }) as Settle)
+        })
+    }
+}
+
+fn unavailable(e: member::Error) -> Error {
+    database::Error::Unavailable(e.to_string()).into()
+}
+
 impl Environment for Surroundings {
     fn settings(&self) -> Settings {
         let node = self.0.upgrade();
         node.map_or_else(Settings::default, |node| {
-            let said = node.settings();
+            let current = node.settings();
             let selection_bytes_max = node.memory.replications as u64;
             let descriptors = DescriptorPlan::new(node.member().is_some());
             Settings {
                 selection_bytes_max,
-                ..settings(&said.replicator, &descriptors)
+                ..settings(&current.replicator, &descriptors)
             }
         })
     }
 
     fn uuid(&self) -> String {
-        self.0
-            .upgrade()
-            .map(|node| node.uuid.clone())
-            .unwrap_or_default()
+        let Some(node) = self.0.upgrade() else {
+            return String::new();
+        };
+        // The replication that another node continues has the same id.
+        match node.member() {
+            Some(member) => member.cluster_id().to_owned(),
+            None => node.uuid.clone(),
+        }
     }
 
     fn is_admin(&self, name: &str) -> bool {
@@ -99,44 +205,30 @@ impl Environment for Surroundings {
         Some(self.0.upgrade()?.auth.token_of_replication(owner))
     }
 
+    fn placement(&self) -> Option<Arc<dyn Placement>> {
+        let node = self.0.upgrade()?;
+        Some(Arc::new(MemberJobs(node.member()?.jobs().clone())))
+    }
+
     fn node(&self) -> String {
         let node = self.0.upgrade();
         node.map(|node| node.name.clone()).unwrap_or_default()
     }
 
-    fn open(&self, db: &str, user: &User, selection: Option<&Selection>) -> Result<LocalDb, Error> {
-        let node = self.alive()?;
-        let found = node.databases.get(db);
-        let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
-        let context = context(user);
-        let access = open_for_replication(&node.auth, found, &context).map_err(|e| told(e, db))?;
-        let filter = selection.map(|s| filter(&node, &access, &context, s));
-        let filter = filter.transpose().map_err(|e| {
-            let reason = for_users(&e);
-            Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {reason}"))
-        })?;
-        let check = {
-            let node = self.0.clone();
-            let db = access.db.clone();
-            move |doc: &EditDoc| -> Result<(), (String, String)> {
-                let Some(node) = node.upgrade() else {
-                    return Ok(());
-                };
-                let no = |e: crate::Error| (e.of_document().to_owned(), e.to_string());
-                check_document(doc, &node.settings().couchdb).map_err(no)?;
-                match &doc.id {
-                    Some(id) => db.check_id(id).map_err(|e| no(e.into())),
-                    None => Ok(()),
-                }
+    fn open<'a>(
+        &'a self,
+        db: &'a str,
+        user: &'a User,
+        selection: Option<&'a Selection>,
+    ) -> BoxFuture<'a, Result<LocalDb, Error>> {
+        Box::pin(async move {
+            let node = self.alive()?;
+            if let (Some(member), false) = (node.member(), node.databases.exists(db)) {
+                // Another node may have created it.
+                let fresh = member.gateway().fresh_control().await;
+                fresh.map_err(unavailable)?;
             }
-        };
-        Ok(LocalDb {
-            caller: caller(&context),
-            is_admin: access.is_admin,
-            db: access.db,
-            filter: filter.flatten(),
-            check: Arc::new(check),
-            attachment_bytes_max: node.settings().couchdb.max_attachment_size,
+            self.open_known(&node, db, user, selection)
         })
     }
 
@@ -145,7 +237,7 @@ impl Environment for Surroundings {
         db: &'a str,
         user: &'a User,
         params: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let node = self.alive()?;
             if node.databases.get(db).is_ok() {
@@ -210,7 +302,7 @@ fn filter(
             let query = Query::parse(Some(&raw_query));
             let (path, headers) = (format!("/{}/_changes", access.db.name()), HeaderMap::new());
             let segments = [access.db.name().as_bytes().to_vec(), b"_changes".to_vec()];
-            let said = Said {
+            let part = RequestPart {
                 method: "GET",
                 path: &path,
                 raw_query: Some(&raw_query),
@@ -218,11 +310,11 @@ fn filter(
                 segments: &segments,
                 query: &query,
                 headers: &headers,
-                peer: None,
+                client_address: None,
                 user,
                 body: None,
             };
-            let request = || request_json(node, &said, access, None);
+            let request = || request_json(node, &part, access, None);
             match NamedFilter::parse(&query, name)? {
                 NamedFilter::Design => Ok(Some(Filter::Design)),
                 NamedFilter::Function(function) => {
@@ -234,13 +326,13 @@ fn filter(
     }
 }
 
-fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
-    let (allowed_addresses, unknown) = Allowed::parse(&said.allowed_addresses);
+fn settings(section: &Replicator, descriptors: &DescriptorPlan) -> Settings {
+    let (allowed_addresses, unknown) = AllowedAddresses::parse(&section.allowed_addresses);
     for word in unknown {
         // Read again and again.
         tracing::debug!("[replicator] allowed_addresses: {word} is not a network");
     }
-    let (connect_to, invalid) = ConnectTo::parse(said.connect_to.as_deref().unwrap_or_default());
+    let (connect_to, invalid) = ConnectTo::parse(section.connect_to.as_deref().unwrap_or_default());
     for entry in invalid {
         tracing::debug!(
             "[replicator] connect_to: {entry} is not host:port:target_host:target_port"
@@ -248,43 +340,43 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
     }
     // Both ends of all jobs of a user, within what there is for replications; for few jobs what is configured, as long as one job
     // leaves others of the user some.
-    let users = said.max_jobs_per_user.max(1);
+    let users = section.max_jobs_per_user.max(1);
     let connections_max = (descriptors.outgoing / 2 / users)
-        .max(said.http_connections)
+        .max(section.http_connections)
         .min(descriptors.outgoing / 8)
         .max(2);
     Settings {
-        max_jobs: said.max_jobs.min(descriptors.jobs()),
-        max_jobs_per_user: said.max_jobs_per_user,
-        max_churn: said.max_churn,
+        max_jobs: section.max_jobs.min(descriptors.jobs()),
+        max_jobs_per_user: section.max_jobs_per_user,
+        max_churn: section.max_churn,
         selection_bytes_max: Settings::default().selection_bytes_max,
-        max_history: said.max_history,
-        interval: said.interval,
-        startup_jitter: said.startup_jitter,
-        health_threshold: said.health_threshold,
-        update_docs: said.update_docs,
-        worker_processes: said.worker_processes.max(1),
-        worker_batch_size: said.worker_batch_size.max(1),
-        http_connections: said.http_connections.clamp(2, connections_max),
+        max_history: section.max_history,
+        interval: section.interval,
+        startup_jitter: section.startup_jitter,
+        health_threshold: section.health_threshold,
+        update_docs: section.update_docs,
+        worker_processes: section.worker_processes.max(1),
+        worker_batch_size: section.worker_batch_size.max(1),
+        http_connections: section.http_connections.clamp(2, connections_max),
         http_connections_max: connections_max,
         sockets_max: descriptors.outgoing,
-        connection_timeout: said.connection_timeout.max(Duration::from_millis(1)),
-        retries_per_request: said.retries_per_request.min(10_000) as u32,
-        use_checkpoints: said.use_checkpoints,
-        use_bulk_get: said.use_bulk_get,
-        checkpoint_interval: said.checkpoint_interval,
-        auth_session: said
+        connection_timeout: section.connection_timeout.max(Duration::from_millis(1)),
+        retries_per_request: section.retries_per_request.min(10_000) as u32,
+        use_checkpoints: section.use_checkpoints,
+        use_bulk_get: section.use_bulk_get,
+        checkpoint_interval: section.checkpoint_interval,
+        auth_session: section
             .auth_plugins
             .iter()
             .any(|plugin| plugin == "couch_replicator_auth_session"),
-        verify_ssl_certificates: said.verify_ssl_certificates,
-        ssl_trusted_certificates_file: said.ssl_trusted_certificates_file.clone(),
-        cert_file: said.cert_file.clone(),
-        key_file: said.key_file.clone(),
+        verify_ssl_certificates: section.verify_ssl_certificates,
+        ssl_trusted_certificates_file: section.ssl_trusted_certificates_file.clone(),
+        cert_file: section.cert_file.clone(),
+        key_file: section.key_file.clone(),
         allowed_addresses,
         connect_to,
-        valid_endpoint_protocols: said.valid_endpoint_protocols.clone(),
-        valid_proxy_protocols: said.valid_proxy_protocols.clone(),
+        valid_endpoint_protocols: section.valid_endpoint_protocols.clone(),
+        valid_proxy_protocols: section.valid_proxy_protocols.clone(),
         ..Settings::default()
     }
 }

@@ -20,7 +20,7 @@ const DISK_FORMAT_VERSION: u32 = 8;
 
 /// The client's part of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct RequestPart<'a> {
     /// In upper case.
     pub method: &'a str,
     /// The path as sent, without the query.
@@ -36,7 +36,7 @@ pub struct Said<'a> {
     /// All headers.
     pub headers: &'a HeaderMap,
     /// Address of the connected client.
-    pub peer: Option<IpAddr>,
+    pub client_address: Option<IpAddr>,
     /// The user.
     pub user: &'a UserCtx,
     /// The body; `None` when the request has none, see [`body_given`].
@@ -45,7 +45,7 @@ pub struct Said<'a> {
 
 /// The database's part of a request object.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct DatabasePart<'a> {
     /// Name of the database.
     pub db: &'a str,
     /// The database's information, as `GET /{db}` answers it.
@@ -98,65 +98,65 @@ pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
 /// As [`request_object`], and errors of the database.
 pub fn request_json(
     node: &Node,
-    said: &Said<'_>,
+    request: &RequestPart<'_>,
     access: &Access,
     id: Option<&str>,
 ) -> Result<Value> {
-    let known = Known {
+    let database = DatabasePart {
         db: access.db.name(),
         info: info_json(&access.db.info()?),
         security: security_json(access),
         id,
         uuid: node.new_uuid(),
     };
-    request_object(said, known)
+    request_object(request, database)
 }
 
 /// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey`
 /// or `descending` that is not JSON.
-pub fn request_object(said: &Said<'_>, known: Known<'_>) -> Result<Value> {
+pub fn request_object(request: &RequestPart<'_>, database: DatabasePart<'_>) -> Result<Value> {
     let mut object = Map::new();
-    object.insert("info".into(), known.info);
-    object.insert("uuid".into(), known.uuid.into());
-    object.insert("id".into(), known.id.map_or(Value::Null, Value::from));
-    object.extend(common(said, known.db)?);
-    object.insert("form".into(), form(said));
-    object.insert("secObj".into(), known.security);
+    object.insert("info".into(), database.info);
+    object.insert("uuid".into(), database.uuid.into());
+    object.insert("id".into(), database.id.map_or(Value::Null, Value::from));
+    object.extend(common(request, database.db)?);
+    object.insert("form".into(), form(request));
+    object.insert("secObj".into(), database.security);
     Ok(Value::Object(object))
 }
 
 /// The request object of rewrite functions, which has no `info`, `uuid`, `id` and `form`.
-pub fn for_rewrite(said: &Said<'_>, db: &str, security: Value) -> Result<Value> {
-    let mut object = common(said, db)?;
+pub fn for_rewrite(request: &RequestPart<'_>, db: &str, security: Value) -> Result<Value> {
+    let mut object = common(request, db)?;
     object.insert("secObj".into(), security);
     Ok(Value::Object(object))
 }
 
-fn common(said: &Said<'_>, db: &str) -> Result<Map<String, Value>> {
-    let path = texts(said.segments);
-    let requested = match said.requested_path {
+fn common(request: &RequestPart<'_>, db: &str) -> Result<Map<String, Value>> {
+    let path = texts(request.segments);
+    let requested = match request.requested_path {
         Some(path) => texts(&query::segments(path)),
         None => path.clone(),
     };
-    let raw_path = match said.raw_query {
-        Some(query) => format!("{}?{query}", said.path),
-        None => said.path.to_owned(),
+    let raw_path = match request.raw_query {
+        Some(query) => format!("{}?{query}", request.path),
+        None => request.path.to_owned(),
     };
-    let body = said
+    let body = request
         .body
         .map_or("undefined".into(), String::from_utf8_lossy);
     let members = json!({
         // To CouchDB's functions HEAD is GET.
-        "method": if said.method == "HEAD" { "GET" } else { said.method },
+        "method": if request.method == "HEAD" { "GET" } else { request.method },
         "requested_path": requested,
         "path": path,
         "raw_path": raw_path,
-        "query": query_object(said.query)?,
-        "headers": headers(said.headers),
+        "query": query_object(request.query)?,
+        "headers": headers(request.headers),
         "body": body,
-        "peer": peer(said),
-        "cookie": cookies(said.headers),
-        "userCtx": {"db": db, "name": said.user.name, "roles": said.user.roles},
+        "peer": client_address(request),
+        "cookie": cookies(request.headers),
+        "userCtx": {"db": db, "name": request.user.name, "roles": request.user.roles},
     });
     match members {
         Value::Object(members) => Ok(members),
@@ -246,12 +246,12 @@ fn title_case(name: &str) -> String {
 }
 
 /// The client's address. CouchDB believes a proxy on its own machine or a private network about the client's.
-fn peer(said: &Said<'_>) -> String {
-    let Some(peer) = said.peer.map(|p| p.to_canonical()) else {
+fn client_address(request: &RequestPart<'_>) -> String {
+    let Some(address) = request.client_address.map(|p| p.to_canonical()) else {
         return String::new();
     };
-    let trusted = matches!(peer, IpAddr::V4(v4) if v4.is_private() || v4.is_loopback());
-    let forwarded = said
+    let trusted = matches!(address, IpAddr::V4(v4) if v4.is_private() || v4.is_loopback());
+    let forwarded = request
         .headers
         .get("x-forwarded-for")
         .filter(|_| trusted)
@@ -259,18 +259,18 @@ fn peer(said: &Said<'_>) -> String {
         .and_then(|hosts| hosts.rsplit(',').find(|h| !h.is_empty()));
     match forwarded {
         Some(host) => host.trim().to_owned(),
-        None => peer.to_string(),
+        None => address.to_string(),
     }
 }
 
-fn form(said: &Said<'_>) -> Value {
-    let encoded = said.headers.get(CONTENT_TYPE).is_some_and(|t| {
+fn form(request: &RequestPart<'_>) -> Value {
+    let encoded = request.headers.get(CONTENT_TYPE).is_some_and(|t| {
         t.as_bytes()
             .starts_with(b"application/x-www-form-urlencoded")
     });
-    let Some(body) = said
+    let Some(body) = request
         .body
-        .filter(|_| encoded && matches!(said.method, "POST" | "PUT"))
+        .filter(|_| encoded && matches!(request.method, "POST" | "PUT"))
     else {
         return json!({});
     };
@@ -336,7 +336,7 @@ mod tests {
         fn object(&self) -> Result<Value> {
             let segments = query::segments(self.path);
             let query = Query::parse(self.raw_query);
-            let said = Said {
+            let request = RequestPart {
                 method: self.method,
                 path: self.path,
                 raw_query: self.raw_query,
@@ -344,18 +344,18 @@ mod tests {
                 segments: &segments,
                 query: &query,
                 headers: &self.headers,
-                peer: self.peer.parse().ok(),
+                client_address: self.peer.parse().ok(),
                 user: &UserCtx::admin("joe"),
                 body: self.body,
             };
-            let known = Known {
+            let database = DatabasePart {
                 db: "db",
                 info: json!({"doc_count": 1}),
                 security: json!({"admins": {}}),
                 id: None,
                 uuid: "u".to_owned(),
             };
-            request_object(&said, known)
+            request_object(&request, database)
         }
     }
 

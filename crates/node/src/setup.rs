@@ -10,7 +10,7 @@ use crate::error::{Error, Result, bad};
 use crate::node::Node;
 use crate::settings::new_database;
 
-/// Databases that a single node has from its first start on.
+/// Databases that a server, or a cluster, has from its first start on.
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 /// The databases that CouchDB 3.5's set-up creates when the client names none.
 const SETUP_DATABASES: [&str; 2] = ["_users", "_replicator"];

@@ -31,7 +31,7 @@ pub struct Authority {
 }
 
 /// A certificate and its key.
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub certificate: CertificateDer<'static>,
     pub key: PrivatePkcs8KeyDer<'static>,
 }
@@ -98,7 +98,11 @@ impl Authority {
     }
 
     /// Returns a new key and certificate of a node, valid for 90 days.
-    pub(crate) fn issue(&self, node: NodeId, now: SystemTime) -> Result<Issued, IdentityError> {
+    pub(crate) fn issue(
+        &self,
+        node: NodeId,
+        now: SystemTime,
+    ) -> Result<IssuedCertificate, IdentityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut facts = CertificateParams::new(vec![node_name(&self.cluster, node)])?;
         let name = &mut facts.distinguished_name;
@@ -116,7 +120,7 @@ impl Authority {
         // back.
         let rules = rules(&self.cluster)?;
         let certificate = facts.signed_by(&key, &Issuer::from_params(&rules, &self.key))?;
-        Ok(Issued {
+        Ok(IssuedCertificate {
             certificate: certificate.der().clone(),
             key: PrivatePkcs8KeyDer::from(key.serialize_der()),
         })

@@ -122,13 +122,16 @@ pub(crate) struct UntilDropped {
 }
 
 /// Held while a client waits for the response or reads it.
-pub(crate) struct Waiting(oneshot::Sender<()>);
+pub(crate) struct PendingCall(oneshot::Sender<()>);
 
 impl UntilDropped {
     /// Returns the body to send, and what keeps it going.
-    pub fn wrap(body: Body) -> (Body, Waiting) {
+    pub fn wrap(body: Body) -> (Body, PendingCall) {
         let (waiting, caller) = oneshot::channel();
-        (Body::of(UntilDropped { body, caller }), Waiting(waiting))
+        (
+            Body::of(UntilDropped { body, caller }),
+            PendingCall(waiting),
+        )
     }
 }
 
@@ -159,11 +162,11 @@ impl http_body::Body for UntilDropped {
 /// An answer's body that keeps the request going.
 pub(crate) struct Read {
     body: Body,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingCall>,
 }
 
 impl Read {
-    pub fn new(body: Body, waiting: Waiting) -> Read {
+    pub fn new(body: Body, waiting: PendingCall) -> Read {
         let waiting = Some(waiting);
         Read { body, waiting }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,11 +11,12 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::call::{Read, UntilDropped, Waiting};
+use crate::call::{PendingCall, Read, UntilDropped};
 use crate::hello::REFUSED;
 use crate::link::{Lane, State, keep, refusal_text, request};
 use crate::queue::Queue;
-use crate::registry::Shared;
+use crate::registry::SharedState;
+use crate::traffic::Traffic;
 use crate::{
     Body, Call, CallError, Identity, IdentityError, NodeId, Options, Refusal, Reply, node_name,
 };
@@ -22,7 +24,7 @@ use crate::{
 /// The other nodes as this one reaches them. Each has two connections, one for messages and one for
 /// calls.
 pub struct Peers {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     peers: RwLock<HashMap<NodeId, Peer>>,
 }
 
@@ -35,7 +37,12 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(shared: &Arc<Shared>, node: NodeId, addresses: Vec<String>, queue: Arc<Queue>) -> Peer {
+    fn new(
+        shared: &Arc<SharedState>,
+        node: NodeId,
+        addresses: Vec<String>,
+        queue: Arc<Queue>,
+    ) -> Peer {
         let (state, calls) = watch::channel(State::Trying);
         let mut lanes = JoinSet::new();
         for lane in [Lane::Messages(queue.clone()), Lane::Calls(state)] {
@@ -65,7 +72,7 @@ impl Peers {
     /// [`IdentityError`].
     pub fn with(identity: Arc<Identity>, options: Options) -> Result<Arc<Peers>, IdentityError> {
         Ok(Arc::new(Peers {
-            shared: Shared::new(identity, options)?,
+            shared: SharedState::new(identity, options)?,
             peers: RwLock::default(),
         }))
     }
@@ -113,6 +120,21 @@ impl Peers {
     pub fn dropped(&self, node: NodeId) -> u64 {
         let peers = self.peers.read();
         peers.get(&node).map_or(0, |peer| peer.queue.dropped())
+    }
+
+    /// Returns the figures of the messages to and from a node.
+    pub fn traffic(&self, node: NodeId) -> Traffic {
+        let sent = self
+            .peers
+            .read()
+            .get(&node)
+            .map(|peer| peer.queue.traffic());
+        let known = self.shared.known(node);
+        Traffic {
+            received: known.received.load(Relaxed),
+            received_bytes: known.received_bytes.load(Relaxed),
+            ..sent.unwrap_or_default()
+        }
     }
 
     /// Returns when a node was last heard from, on any connection, including those that it made. A
@@ -204,7 +226,7 @@ async fn attempt(
     Ok(reply(response, waiting))
 }
 
-fn reply(response: http::Response<hyper::body::Incoming>, waiting: Waiting) -> Reply {
+fn reply(response: http::Response<hyper::body::Incoming>, waiting: PendingCall) -> Reply {
     let (head, body) = response.into_parts();
     Reply {
         status: head.status,

@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use crate::client::without_connection;
 use crate::hello::{Hello, REFUSED};
 use crate::line::Line;
-use crate::registry::{Entered, NodeEntry, Turn};
-use crate::server::{Handler, Serving};
+use crate::registry::{NodeEntry, Registration, Turn};
+use crate::server::{Handler, ServerState};
 use crate::{Body, BodyError, Call, Decoder, Event, JoinRequest, NodeId, Refusal};
 
 /// Maximum size of a request to join, in bytes.
@@ -19,16 +19,16 @@ pub(crate) const JOIN_BYTES_MAX: usize = 64 << 10;
 
 /// One connection.
 pub(crate) struct Connection<H> {
-    serving: Arc<Serving<H>>,
+    serving: Arc<ServerState<H>>,
     /// The node that the certificate names, if any.
     from: Option<NodeId>,
     line: Arc<Line>,
-    greeted: OnceLock<(Hello, Entered)>,
+    greeted: OnceLock<(Hello, Registration)>,
     has_asked_to_join: AtomicBool,
 }
 
 impl<H: Handler> Connection<H> {
-    pub fn new(serving: Arc<Serving<H>>, from: Option<NodeId>, line: Arc<Line>) -> Arc<Self> {
+    pub fn new(serving: Arc<ServerState<H>>, from: Option<NodeId>, line: Arc<Line>) -> Arc<Self> {
         Arc::new(Connection {
             serving,
             from,
@@ -112,6 +112,7 @@ impl<H: Handler> Connection<H> {
             node,
             connection: hello.connection,
             turn: known.turn(hello.instance),
+            known,
             body: Body::of(request.into_body()),
             decoder: Decoder::default(),
         };
@@ -182,6 +183,7 @@ struct Reader<H> {
     node: NodeId,
     connection: u64,
     turn: Arc<Turn>,
+    known: Arc<NodeEntry>,
     body: Body,
     decoder: Decoder,
 }
@@ -198,7 +200,12 @@ impl<H: Handler> Reader<H> {
             *turn = self.connection;
             loop {
                 match self.decoder.take() {
-                    Ok(Some(message)) => self.handler.message(self.node, message).await,
+                    Ok(Some(message)) => {
+                        let bytes = message.len() as u64;
+                        self.known.received.fetch_add(1, Relaxed);
+                        self.known.received_bytes.fetch_add(bytes, Relaxed);
+                        self.handler.message(self.node, message).await;
+                    }
                     Ok(None) => break,
                     Err(e) => return Err(BodyError::Source(e.into())),
                 }
@@ -241,6 +248,7 @@ mod tests {
             Arc::new(RecordingHandler::default()),
             Arc::new(Turn::default()),
         );
+        let known = Arc::new(NodeEntry::default());
         for (connection, message) in [(2, "b"), (1, "a"), (3, "c")] {
             let mut bytes = BytesMut::new();
             encode(message.as_bytes(), &mut bytes);
@@ -249,11 +257,14 @@ mod tests {
                 node: 1,
                 connection,
                 turn: turn.clone(),
+                known: known.clone(),
                 body: Body::stream(stream::iter([Ok(bytes.freeze())])),
                 decoder: Decoder::default(),
             };
             reader.read().await.unwrap();
         }
         assert_eq!(*handler.0.lock(), ["b", "c"]);
+        let received = known.received.load(Relaxed);
+        assert_eq!((received, known.received_bytes.load(Relaxed)), (2, 2));
     }
 }

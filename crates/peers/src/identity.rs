@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::authority::{DAY, Issued, NODE_TIME};
+use crate::authority::{DAY, IssuedCertificate, NODE_TIME};
 use crate::certificate::{Facts, node_of, pem};
 use crate::{Authority, ClusterId, IdentityError, NodeId};
 
@@ -65,14 +65,14 @@ impl Identity {
     /// [`IdentityError`].
     pub fn open(folder: &Path) -> Result<Arc<Identity>, IdentityError> {
         let authority = Authority::from_pem(&read(folder, AUTHORITY_FILE)?)?;
-        let issued = Issued::from_pem(&read(folder, NODE_FILE)?)?;
+        let issued = IssuedCertificate::from_pem(&read(folder, NODE_FILE)?)?;
         Identity::of(folder, authority, issued)
     }
 
     fn of(
         folder: &Path,
         authority: Authority,
-        issued: Issued,
+        issued: IssuedCertificate,
     ) -> Result<Arc<Identity>, IdentityError> {
         let (cluster, node) = node_of(&issued.certificate)?;
         if cluster != authority.cluster() {
@@ -142,7 +142,7 @@ impl Identity {
 }
 
 impl Current {
-    fn of(authority: &Authority, issued: Issued) -> Result<Current, IdentityError> {
+    fn of(authority: &Authority, issued: IssuedCertificate) -> Result<Current, IdentityError> {
         let not_after = Facts::read(&issued.certificate)?.not_after;
         let key = rustls::crypto::ring::sign::any_ecdsa_type(&PrivateKeyDer::Pkcs8(issued.key))?;
         // With the authority's own certificate, which a node that joins knows by its hash.
@@ -156,15 +156,15 @@ impl Current {
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     fn to_pem(&self) -> Result<String, IdentityError> {
         let certificate = pem("CERTIFICATE", &self.certificate)?;
         Ok(certificate + &pem("PRIVATE KEY", self.key.secret_pkcs8_der())?)
     }
 
-    fn from_pem(text: &str) -> Result<Issued, IdentityError> {
+    fn from_pem(text: &str) -> Result<IssuedCertificate, IdentityError> {
         let malformed = |e| IdentityError::malformed("certificate and key of this node", e);
-        Ok(Issued {
+        Ok(IssuedCertificate {
             certificate: CertificateDer::from_pem_slice(text.as_bytes()).map_err(malformed)?,
             key: PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(malformed)?,
         })

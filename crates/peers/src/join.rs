@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::certificate::unix_seconds;
 use crate::line::Line;
-use crate::link::{Raw, refusal_text, request};
+use crate::link::{RawConnection, refusal_text, request};
 use crate::token::{Secret, Token, TokenError, TokenId};
 use crate::{Body, Options, Refusal, tls};
 
@@ -102,19 +102,19 @@ pub async fn join(token: &Token, facts: Bytes, now: SystemTime) -> Result<Bytes,
     Err(JoinError::Unreachable(failures.join("; ")))
 }
 
-async fn open(token: &Token, address: &str) -> Result<Raw, String> {
+async fn open(token: &Token, address: &str) -> Result<RawConnection, String> {
     let tls = tls::joiner(token.fingerprint).map_err(|e| e.to_string())?;
     let options = Options::default();
     let who = format!("the node at {address}");
     let line = Line::new(who.clone());
-    let opening = Raw::open(address, &who, ANY_NAME, tls, &options, line);
+    let opening = RawConnection::open(address, &who, ANY_NAME, tls, &options, line);
     match tokio::time::timeout(options.connect_time_max, opening).await {
         Ok(raw) => raw,
         Err(_) => Err(format!("{who} did not answer")),
     }
 }
 
-async fn ask(mut raw: Raw, body: Bytes) -> Result<Bytes, JoinError> {
+async fn ask(mut raw: RawConnection, body: Bytes) -> Result<Bytes, JoinError> {
     let request = request(Method::POST, "/join", body.into());
     let asking = async {
         let lost = |e: String| JoinError::Lost(raw.line.failure().unwrap_or(e));

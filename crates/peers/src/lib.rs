@@ -29,6 +29,7 @@ mod registry;
 mod server;
 mod tls;
 mod token;
+mod traffic;
 
 pub use authority::Authority;
 pub use body::{Body, BodyError};
@@ -40,6 +41,7 @@ pub use frame::{Decoder, FrameError, MESSAGE_BYTES_MAX, encode};
 pub use hello::PROTOCOL;
 pub use identity::Identity;
 pub use join::{FACTS_BYTES_MAX, JoinError, JoinRequest, join};
-pub use options::Options;
+pub use options::{Options, STREAM_WINDOW_BYTES};
 pub use server::{Event, Handler, Server};
 pub use token::{Secret, Token, TokenError, TokenId, TokenRecord, Tokens, check};
+pub use traffic::Traffic;

@@ -18,9 +18,9 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// When something was heard last; 0 is never.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(AtomicU64);
+pub(crate) struct LastHeard(AtomicU64);
 
-impl Heard {
+impl LastHeard {
     fn now(&self) {
         let since = START.elapsed().as_nanos() as u64;
         self.0.fetch_max(since.max(1), Ordering::Relaxed);
@@ -37,9 +37,9 @@ impl Heard {
 pub(crate) struct Line {
     who: String,
     /// On this connection,
-    heard: Heard,
+    heard: LastHeard,
     /// and on all with that node, once it is known to be that node.
-    of_node: OnceLock<Arc<Heard>>,
+    of_node: OnceLock<Arc<LastHeard>>,
     failure: Mutex<Option<String>>,
     is_cut: AtomicBool,
     reader: AtomicWaker,
@@ -51,7 +51,7 @@ impl Line {
     pub fn new(who: String) -> Arc<Line> {
         let line = Arc::new(Line {
             who,
-            heard: Heard::default(),
+            heard: LastHeard::default(),
             of_node: OnceLock::new(),
             failure: Mutex::new(None),
             is_cut: AtomicBool::new(false),
@@ -70,7 +70,7 @@ impl Line {
     }
 
     /// Assigns the connection to a node.
-    pub fn is_of(&self, node: Arc<Heard>) {
+    pub fn is_of(&self, node: Arc<LastHeard>) {
         node.now();
         // A connection stays with its node.
         let _ = self.of_node.set(node);
@@ -122,18 +122,18 @@ impl Line {
 
 /// A socket whose line is kept up to date.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedSocket<S> {
     stream: S,
     line: Arc<Line>,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedSocket<S> {
     pub fn new(stream: S, line: Arc<Line>) -> Self {
-        Watched { stream, line }
+        WatchedSocket { stream, line }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -150,7 +150,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::hello::Hello;
-use crate::line::{Line, Watched};
+use crate::line::{Line, WatchedSocket};
 use crate::options::{CONNECTION_WINDOW_BYTES, Options, RESETS_MAX, STREAM_WINDOW_BYTES};
 use crate::queue::Queue;
-use crate::registry::{Entered, Shared};
+use crate::registry::{Registration, SharedState};
 use crate::tls::explain;
 use crate::{Body, NodeId, node_name};
 
@@ -46,7 +46,12 @@ pub(crate) enum Lane {
 }
 
 /// Keeps a connection to a node, permanently.
-pub(crate) async fn keep(shared: Arc<Shared>, node: NodeId, addresses: Vec<String>, lane: Lane) {
+pub(crate) async fn keep(
+    shared: Arc<SharedState>,
+    node: NodeId,
+    addresses: Vec<String>,
+    lane: Lane,
+) {
     let options = &shared.options;
     let mut pause = options.retry_min;
     let mut last = String::new();
@@ -100,8 +105,8 @@ async fn use_it(mut connected: Connected, lane: &Lane, options: &Options) -> Str
 
 /// A connection whose sides have greeted each other. It ends when this is dropped.
 struct Connected {
-    raw: Raw,
-    _entered: Entered,
+    raw: RawConnection,
+    _entered: Registration,
 }
 
 impl Connected {
@@ -142,7 +147,7 @@ pub(crate) async fn refusal_text(response: Response<Incoming>) -> String {
 
 /// Tries one address after another.
 async fn connect_any(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     node: NodeId,
     addresses: &[String],
 ) -> Result<Connected, String> {
@@ -163,7 +168,7 @@ async fn connect_any(
 }
 
 async fn connect(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     node: NodeId,
     address: &str,
     who: &str,
@@ -171,7 +176,8 @@ async fn connect(
     let name = node_name(&shared.identity.cluster(), node);
     let line = Line::new(who.into());
     let tls = shared.tls.clone();
-    let mut raw = Raw::open(address, who, &name, tls, &shared.options, line.clone()).await?;
+    let mut raw =
+        RawConnection::open(address, who, &name, tls, &shared.options, line.clone()).await?;
     let mut hello = request(Method::POST, "/hello", Body::empty());
     shared.hello().write(hello.headers_mut());
     let response = raw
@@ -195,21 +201,21 @@ async fn connect(
 }
 
 /// A connection over which nothing was said yet. It ends when this is dropped.
-pub(crate) struct Raw {
+pub(crate) struct RawConnection {
     pub sender: SendRequest<Body>,
     /// Ends with the connection.
     pub driver: JoinSet<()>,
     pub line: Arc<Line>,
 }
 
-impl Drop for Raw {
+impl Drop for RawConnection {
     fn drop(&mut self) {
         // Tasks of hyper hold the socket, too.
         self.line.cut();
     }
 }
 
-impl Raw {
+impl RawConnection {
     pub async fn open(
         address: &str,
         who: &str,
@@ -217,7 +223,7 @@ impl Raw {
         tls: Arc<ClientConfig>,
         options: &Options,
         line: Arc<Line>,
-    ) -> Result<Raw, String> {
+    ) -> Result<RawConnection, String> {
         let stream = connect_tcp(address)
             .await
             .map_err(|e| format!("{who}: {e}"))?;
@@ -226,7 +232,7 @@ impl Raw {
             .connect(name, stream)
             .await
             .map_err(|e| explain(&e, who))?;
-        let stream = TokioIo::new(Watched::new(stream, line.clone()));
+        let stream = TokioIo::new(WatchedSocket::new(stream, line.clone()));
         let (sender, connection) = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -243,7 +249,7 @@ impl Raw {
             // The line knows better what broke it.
             let _ = connection.await;
         });
-        Ok(Raw {
+        Ok(RawConnection {
             sender,
             driver,
             line,

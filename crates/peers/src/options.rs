@@ -43,7 +43,7 @@ impl Default for Options {
 }
 
 /// Maximum number of bytes of one body in flight before its reader takes them.
-pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+pub const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Requests of one peer at a time; others wait.
 pub(crate) const STREAMS_MAX: u32 = 1_024;
 /// Bodies whose readers are slow do not keep others from arriving: each has its window.

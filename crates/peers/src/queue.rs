@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::frame::{LENGTH_BYTES, MESSAGE_BYTES_MAX, encode};
 use crate::options::Options;
+use crate::traffic::Traffic;
 
 /// Messages are sent together up to this size, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
@@ -29,6 +30,8 @@ pub(crate) struct Queue {
 struct State {
     messages: VecDeque<Bytes>,
     bytes: usize,
+    sent: u64,
+    sent_bytes: u64,
     dropped: u64,
     /// The number of the body that may take messages: the latest one.
     reader: u64,
@@ -71,6 +74,19 @@ impl Queue {
     /// Returns the number of messages that were dropped because there was no room.
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
+    }
+
+    /// Returns the figures of messages that wait, were sent, or were dropped.
+    pub fn traffic(&self) -> Traffic {
+        let state = self.state.lock();
+        Traffic {
+            waiting: state.messages.len() as u64,
+            waiting_bytes: state.bytes as u64,
+            sent: state.sent,
+            sent_bytes: state.sent_bytes,
+            dropped: state.dropped,
+            ..Traffic::default()
+        }
     }
 
     /// Returns a body that takes messages from now on. Earlier ones end: their connection is gone.
@@ -122,6 +138,8 @@ impl http_body::Body for Messages {
             bytes += LENGTH_BYTES + message.len();
             taken.push(message);
         }
+        state.sent += taken.len() as u64;
+        state.sent_bytes += bytes as u64;
         drop(state);
         let mut batch = BytesMut::with_capacity(bytes);
         for message in taken {
@@ -150,10 +168,17 @@ mod tests {
             queue.push(Bytes::from_static(message.as_bytes()));
         }
         assert_eq!(queue.dropped(), 1);
+        let traffic = queue.traffic();
+        assert_eq!((traffic.waiting, traffic.waiting_bytes), (3, 3));
         queue.push(Bytes::from_static(b"123456789"));
         assert_eq!(queue.dropped(), 3);
         let mut body = queue.body();
         let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
+        let traffic = queue.traffic();
+        assert_eq!((traffic.waiting, traffic.waiting_bytes), (0, 0));
+        let sent_bytes = (2 * LENGTH_BYTES + 10) as u64;
+        assert_eq!((traffic.sent, traffic.sent_bytes), (2, sent_bytes));
+        assert_eq!(traffic.dropped, 3);
         let mut expected = BytesMut::new();
         encode(b"d", &mut expected);
         encode(b"123456789", &mut expected);

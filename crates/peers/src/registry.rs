@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rustls::ClientConfig;
 
 use crate::hello::Hello;
-use crate::line::{Heard, Line};
+use crate::line::{LastHeard, Line};
 use crate::{Event, Identity, IdentityError, NodeId, Options, tls};
 
 /// Maximum number of processes of a node whose last connection is remembered.
@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 8;
 pub(crate) type Report = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// State shared by clients and servers of this node.
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub identity: Arc<Identity>,
     pub options: Options,
     pub tls: Arc<ClientConfig>,
@@ -32,7 +32,10 @@ pub(crate) struct Shared {
 /// The state of a node.
 #[derive(Default)]
 pub(crate) struct NodeEntry {
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LastHeard>,
+    /// Its messages, and their bytes.
+    pub received: AtomicU64,
+    pub received_bytes: AtomicU64,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
     turns: Mutex<Vec<(u64, Arc<Turn>)>>,
 }
@@ -40,9 +43,12 @@ pub(crate) struct NodeEntry {
 /// The number of the connection whose messages are accepted; locked while one is delivered.
 pub(crate) type Turn = tokio::sync::Mutex<u64>;
 
-impl Shared {
-    pub fn new(identity: Arc<Identity>, options: Options) -> Result<Arc<Shared>, IdentityError> {
-        Ok(Arc::new(Shared {
+impl SharedState {
+    pub fn new(
+        identity: Arc<Identity>,
+        options: Options,
+    ) -> Result<Arc<SharedState>, IdentityError> {
+        Ok(Arc::new(SharedState {
             tls: tls::client(&identity)?,
             identity,
             options,
@@ -79,7 +85,7 @@ impl Shared {
     }
 
     /// Notes that a process of a node has a connection, until the answer is dropped.
-    pub fn enter(self: &Arc<Self>, node: NodeId, instance: u64, line: Arc<Line>) -> Entered {
+    pub fn enter(self: &Arc<Self>, node: NodeId, instance: u64, line: Arc<Line>) -> Registration {
         let known = self.known(node);
         let mut others: Vec<Arc<Line>> = vec![];
         let is_copy = node == self.identity.node() && instance != self.identity.instance();
@@ -94,13 +100,13 @@ impl Shared {
         } else if !others.is_empty() {
             tokio::spawn(watch(self.clone(), node, line.clone(), others));
         }
-        Entered { known, line }
+        Registration { known, line }
     }
 }
 
 /// Reports a node with two live processes. The process before a restart may seem to be alive for a
 /// while, but sends nothing more.
-async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Arc<Line>>) {
+async fn watch(shared: Arc<SharedState>, node: NodeId, new: Arc<Line>, others: Vec<Arc<Line>>) {
     let ping = shared.options.ping_every;
     // Data of the earlier process may still arrive.
     tokio::time::sleep(ping).await;
@@ -113,12 +119,12 @@ async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Ar
 }
 
 /// A registered connection.
-pub(crate) struct Entered {
+pub(crate) struct Registration {
     known: Arc<NodeEntry>,
     line: Arc<Line>,
 }
 
-impl Drop for Entered {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut lines = self.known.lines.lock();
         lines.retain(|(_, line)| !Arc::ptr_eq(line, &self.line));

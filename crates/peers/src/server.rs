@@ -20,9 +20,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certificate::node_of;
 use crate::connection::Connection;
-use crate::line::{Line, Watched};
+use crate::line::{Line, WatchedSocket};
 use crate::options::{CONNECTION_WINDOW_BYTES, RESETS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
-use crate::registry::Shared;
+use crate::registry::SharedState;
 use crate::tls::explain;
 use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls};
 
@@ -125,7 +125,7 @@ impl Server {
             }
         }));
         let acceptor = TlsAcceptor::from(tls::server(&shared.identity)?);
-        let serving = Arc::new(Serving {
+        let serving = Arc::new(ServerState {
             shared,
             handler,
             acceptor,
@@ -149,8 +149,8 @@ impl Server {
 }
 
 /// State shared by all connections.
-pub(crate) struct Serving<H> {
-    pub shared: Arc<Shared>,
+pub(crate) struct ServerState<H> {
+    pub shared: Arc<SharedState>,
     pub handler: Arc<H>,
     acceptor: TlsAcceptor,
     handshakes: Arc<Queue>,
@@ -180,7 +180,7 @@ fn sharer(address: IpAddr) -> Arc<str> {
     }
 }
 
-async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
+async fn accept<H: Handler>(listener: TcpListener, serving: Arc<ServerState<H>>) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -214,7 +214,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
     }
 }
 
-impl<H: Handler> Serving<H> {
+impl<H: Handler> ServerState<H> {
     /// Notes why a connection was refused. Nodes try again and again: once a minute is enough.
     pub fn refused(&self, why: String) {
         let mut last = self.last_refused.lock();
@@ -304,7 +304,7 @@ impl<H: Handler> Serving<H> {
             let connection = connection.clone();
             async move { Ok::<_, Infallible>(connection.answer(request).await) }
         });
-        let stream = TokioIo::new(Watched::new(stream, line.clone()));
+        let stream = TokioIo::new(WatchedSocket::new(stream, line.clone()));
         let is_over = async {
             match from {
                 Some(_) => std::future::pending().await,
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
     use crate::connection::JOIN_BYTES_MAX;
-    use crate::link::{Raw, request};
+    use crate::link::{RawConnection, request};
     use crate::{Authority, Body, Identity, Options};
 
     /// Never admits a node, and never answers.
@@ -379,11 +379,11 @@ mod tests {
         (server.unwrap(), fingerprint)
     }
 
-    async fn open(server: &Server, fingerprint: [u8; 32]) -> Raw {
+    async fn open(server: &Server, fingerprint: [u8; 32]) -> RawConnection {
         let (tls, line) = (tls::joiner(fingerprint).unwrap(), Line::new("x".into()));
         let address = server.address().to_string();
         let options = Options::default();
-        Raw::open(&address, "x", "x.settee.internal", tls, &options, line)
+        RawConnection::open(&address, "x", "x.settee.internal", tls, &options, line)
             .await
             .unwrap()
     }

@@ -23,15 +23,15 @@ const ALPN: &[u8] = b"h2";
 
 /// Shows the certificate that is the identity's at the moment.
 #[derive(Debug)]
-struct Shown(Arc<Identity>);
+struct CertificateResolver(Arc<Identity>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.certified())
     }
 }
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for CertificateResolver {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.0.certified())
     }
@@ -62,7 +62,7 @@ pub(crate) fn server(identity: &Arc<Identity>) -> Result<Arc<ServerConfig>, Iden
     let mut rules = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(Shown(identity.clone())));
+        .with_cert_resolver(Arc::new(CertificateResolver(identity.clone())));
     rules.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would be of a certificate that was checked long ago.
     rules.send_tls13_tickets = 0;
@@ -75,7 +75,7 @@ pub(crate) fn client(identity: &Arc<Identity>) -> Result<Arc<ClientConfig>, Iden
     let mut rules = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_root_certificates(roots)
-        .with_client_cert_resolver(Arc::new(Shown(identity.clone())));
+        .with_client_cert_resolver(Arc::new(CertificateResolver(identity.clone())));
     rules.alpn_protocols = vec![ALPN.to_vec()];
     rules.resumption = Resumption::disabled();
     Ok(Arc::new(rules))

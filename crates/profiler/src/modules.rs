@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::remembered;
+use crate::process_state;
 
 /// A file whose code runs in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub(crate) enum Module {
 pub(crate) type Place = (u32, u64);
 
 #[derive(Debug, PartialEq)]
-struct Mapped {
+struct MappedFile {
     from: u64,
     to: u64,
     offset: u64,
@@ -29,14 +29,14 @@ struct Mapped {
 /// All code that is mapped.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    mapped: Vec<Mapped>,
+    mapped: Vec<MappedFile>,
     pub known: Vec<Module>,
 }
 
 impl Modules {
     /// Reads the present mappings. Modules keep their numbers.
     pub fn read(&mut self) {
-        if let Some(known) = remembered::get() {
+        if let Some(known) = process_state::get() {
             self.take(&known.maps, &known.program);
             return;
         }
@@ -51,7 +51,7 @@ impl Modules {
         for line in maps.lines() {
             if let Some((from, to, offset, path)) = code(line) {
                 let module = self.number(path, program);
-                self.mapped.push(Mapped {
+                self.mapped.push(MappedFile {
                     from,
                     to,
                     offset,

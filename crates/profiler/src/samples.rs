@@ -79,7 +79,7 @@ impl Samples {
 
 /// Samples that are being gathered.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct SampleSet {
     pub modules: Modules,
     stacks: HashMap<Stack, u64>,
     /// The total number of frames of all stacks.
@@ -88,7 +88,7 @@ pub(crate) struct Gathered {
     lost: u64,
 }
 
-impl Gathered {
+impl SampleSet {
     /// Adds a sample of a thread of this name.
     pub fn add(&mut self, sample: &Sample, thread: &str) {
         let stack = self.stack(sample, thread);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::arena::Arena;
-use crate::remembered;
+use crate::process_state;
 use crate::sampler::{self, Timer};
-use crate::samples::{Gathered, Samples};
+use crate::samples::{SampleSet, Samples};
 
 /// Interval at which [`Session::tick`] must be called.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ pub struct Session {
     every: Duration,
     /// By the kernel's thread ids.
     threads: HashMap<u32, Thread>,
-    gathered: Gathered,
+    gathered: SampleSet,
     left_out: u64,
 }
 
@@ -55,7 +55,7 @@ impl Session {
             arena,
             every: Duration::from_secs(1) / hz.clamp(1, HZ_MAX),
             threads: HashMap::new(),
-            gathered: Gathered::default(),
+            gathered: SampleSet::default(),
             left_out: 0,
         };
         // Samples left by an earlier session.
@@ -101,7 +101,7 @@ impl Session {
     /// Starts timers of new threads. One that has ended keeps its name until its last samples are
     /// taken.
     fn find_threads(&mut self) -> Result<(), Error> {
-        let threads = remembered::threads().map_err(Error::Timers)?;
+        let threads = process_state::threads().map_err(Error::Timers)?;
         self.threads
             .retain(|_, thread| std::mem::take(&mut thread.is_alive));
         let mut failed = None;
@@ -157,7 +157,7 @@ fn phase(thread: u32, every: Duration) -> Duration {
 }
 
 fn name_of(thread: u32) -> String {
-    kind(remembered::name_of(thread).trim())
+    kind(process_state::name_of(thread).trim())
 }
 
 /// Returns the name of threads of one kind: without their numbers.

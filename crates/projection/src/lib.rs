@@ -43,7 +43,7 @@ pub use differences::{
 };
 pub use refusal::Refusal;
 pub use required::required;
-pub use stateless::{Arguments, LeftBehind};
+pub use stateless::{Arguments, LastingEffect};
 
 use document::json::skip;
 
@@ -58,15 +58,15 @@ use scan::{Plan, Scan};
 /// environment that nothing else has changed: no module, no other function's compilation or call.
 ///
 /// ```
-/// use projection::{Arguments, LeftBehind, left_behind};
+/// use projection::{Arguments, LastingEffect, lasting_effect};
 ///
 /// let total = "function (keys, values) { var total = 0; values.forEach(function (v) { total += v.n }); return total }";
-/// assert_eq!(left_behind(total, Arguments::Own), LeftBehind::Nothing);
+/// assert_eq!(lasting_effect(total, Arguments::Own), LastingEffect::Nothing);
 /// let seen = "function (keys, values) { seen = values[0]; return values.length }";
-/// assert_eq!(left_behind(seen, Arguments::Own), LeftBehind::ByCalls);
+/// assert_eq!(lasting_effect(seen, Arguments::Own), LastingEffect::ByCalls);
 /// ```
-pub fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
-    source::left_behind(source, arguments)
+pub fn lasting_effect(source: &str, arguments: Arguments) -> LastingEffect {
+    source::lasting_effect(source, arguments)
 }
 
 /// The members of a document that map functions can touch.

@@ -13,7 +13,7 @@ use super::{
     need::Need,
     refusal::Refusal,
     stateless,
-    stateless::{Arguments, LeftBehind},
+    stateless::{Arguments, LastingEffect},
 };
 
 /// Longer sources are not read, bytes.
@@ -65,14 +65,14 @@ pub(crate) fn need_of_map(source: &str) -> Result<Need, Refusal> {
     })
 }
 
-/// Longest source of [`left_behind`], in bytes: it is called where a function is compiled, on a
+/// Longest source of [`lasting_effect`], in bytes: it is called where a function is compiled, on a
 /// stack of its caller's process.
 const STATELESS_SOURCE_MAX: usize = 16 << 10;
 
 /// Returns what the function may leave behind.
-pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
+pub(crate) fn lasting_effect(source: &str, arguments: Arguments) -> LastingEffect {
     if source.len() > STATELESS_SOURCE_MAX || source.contains("<!--") || source.contains("-->") {
-        return LeftBehind::ByCompilation;
+        return LastingEffect::ByCompilation;
     }
     let source = source.trim_end_matches(is_cut_off);
     let script = format!("({source}\n)");
@@ -83,11 +83,11 @@ pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
                 Expression::FunctionExpression(_) | Expression::ArrowFunctionExpression(_) => {
                     stateless::check(semantic, function_expression(program)?, arguments)
                 }
-                _ => LeftBehind::ByCompilation,
+                _ => LastingEffect::ByCompilation,
             })
         })
     });
-    checked.unwrap_or(LeftBehind::ByCompilation)
+    checked.unwrap_or(LastingEffect::ByCompilation)
 }
 
 /// Returns whether the prelude cuts the character off the end of a function: the same text must be

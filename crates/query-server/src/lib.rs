@@ -78,6 +78,12 @@ impl Pools {
             .contains_key(&language.to_ascii_lowercase())
     }
 
+    /// Returns the time limit of one answer, in milliseconds.
+    pub fn answer_time_ms(&self) -> u64 {
+        let timeout = self.pool.settings().timeout;
+        u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Returns the numbers of processes of `language`: in use, and idle.
     pub fn counts(&self, language: &str) -> (usize, usize) {
         self.pool.counts(&language.to_ascii_lowercase())

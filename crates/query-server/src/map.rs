@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{add_fun, add_lib, prepare};
 use crate::answer::{Answer, Unreadable, add_emits};
-use crate::language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, Thrown, one_line};
+use crate::language::{Doc, Emits, Error, MapFailure, MapGroup, Mapper, SLICE, one_line};
 use crate::pool::{Lease, Pool};
 use crate::process::{Process, Taught};
 
@@ -84,7 +84,7 @@ impl ExternalMapper {
         if self.group.tells {
             // Which of the functions it was, the protocol does not say.
             let index = u32::try_from(index).unwrap_or(u32::MAX);
-            out.thrown.push(Thrown::new(index, 0, problem, None));
+            out.thrown.push(MapFailure::new(index, 0, problem, None));
             return Ok(());
         }
         let problem = problem.to_string();

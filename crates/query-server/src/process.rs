@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::answer::{Answer, Unreadable};
 use crate::cpu::TrackedProcess;
-use crate::language::{DesignDoc, Error, MapGroup};
+use crate::language::{ANSWER_TIME_LIMIT, DesignDoc, Error, MapGroup};
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;
 
@@ -280,9 +280,9 @@ impl Process {
         self.error_lines.trim();
     }
 
-    /// Returns the error of an unexpected answer.
+    /// Returns the error of an unexpected answer. Its texts are bounded.
     pub fn error_of(&self, answer: Answer) -> Error {
-        match answer {
+        let error = match answer {
             Answer::Failed { name, reason } | Answer::Fatal { name, reason } => {
                 error_of(name, reason)
             }
@@ -292,7 +292,8 @@ impl Process {
                 "the query server for {} answered something unexpected",
                 self.language
             )),
-        }
+        };
+        error.bounded()
     }
 
     /// Waits until something can be read or written, and does it.
@@ -384,7 +385,7 @@ impl Process {
         self.is_spent = true;
         match failure {
             Failure::TimedOut => Error::Limit {
-                limit: "os_process_timeout",
+                limit: ANSWER_TIME_LIMIT,
                 value: self.settings.timeout.as_millis().to_string(),
             },
             Failure::TooLong => Error::Process(format!(

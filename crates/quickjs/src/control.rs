@@ -5,20 +5,21 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rquickjs_sys as qjs;
 
 use crate::allocator::Blocks;
 use crate::host::Host;
 use crate::limits::{Limit, Limits};
+use crate::timer::CallTimer;
 
 /// Shared by callbacks and by the heap that owns it: only cells inside.
 pub(crate) struct Control {
     pub limits: Limits,
     pub blocks: Blocks,
     over: Cell<Option<Limit>>,
-    started: Cell<Option<Instant>>,
+    timer: Cell<Option<CallTimer>>,
     /// Keys and values given to `emit` by the function that runs, as owned values.
     pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
     /// Collects garbage whenever a document's object is created.
@@ -40,7 +41,7 @@ impl Control {
             limits: limits.clamped(),
             blocks: Blocks::new(),
             over: Cell::new(None),
-            started: Cell::new(None),
+            timer: Cell::new(None),
             emitted: RefCell::default(),
             #[cfg(test)]
             stress: Cell::new(false),
@@ -55,14 +56,21 @@ impl Control {
     /// thousand steps of JavaScript later: a short call never reads the clock.
     #[inline]
     pub fn start_clock(&self) {
-        self.started.set(None);
+        self.timer.set(None);
     }
 
-    /// Takes time that was not JavaScript's off the clock.
-    pub fn excuse(&self, time: Duration) {
-        if let Some(started) = self.started.get() {
-            self.started.set(Some(started + time));
+    /// Does work that is not JavaScript's: its time does not count.
+    pub fn excuse<T>(&self, work: impl FnOnce() -> T) -> T {
+        let cpu_time = || self.timer.get().and_then(|timer| timer.cpu_time());
+        let (began, cpu_before) = (Instant::now(), cpu_time());
+        let done = work();
+        let cpu = cpu_time().zip(cpu_before);
+        if let Some(mut timer) = self.timer.get() {
+            let cpu = cpu.map(|(now, before)| now.saturating_sub(before));
+            timer.excuse(began.elapsed(), cpu.unwrap_or_default());
+            self.timer.set(Some(timer));
         }
+        done
     }
 
     /// Returns the limit that was hit. Once one is hit, JavaScript stops at its next step and the
@@ -83,22 +91,28 @@ impl Control {
         if self.over.get().is_some() {
             return true;
         }
-        match self.started.get() {
-            None => self.started.set(Some(Instant::now())),
-            Some(started) if started.elapsed() > self.limits.time => {
-                self.over.set(Some(Limit::Time));
-                return true;
+        let is_late = match self.timer.get() {
+            None => {
+                self.timer.set(Some(CallTimer::start(self.limits.time)));
+                false
             }
-            Some(_) => {}
+            Some(mut timer) => {
+                let is_late = timer.is_late();
+                self.timer.set(Some(timer));
+                is_late
+            }
+        };
+        if is_late {
+            self.over.set(Some(Limit::Time));
         }
-        false
+        is_late
     }
 
     /// Lends a host to JavaScript until the result is dropped.
     ///
     /// # Safety
     /// The result is dropped before `host` is.
-    pub unsafe fn lend<'a>(&'a self, host: &dyn Host) -> Lent<'a> {
+    pub unsafe fn lend<'a>(&'a self, host: &dyn Host) -> HostGuard<'a> {
         // SAFETY: it only lengthens the lifetime of the pointer, which is taken away again before
         // the reference ends, by the caller.
         let host = unsafe {
@@ -107,7 +121,7 @@ impl Control {
             )
         };
         self.host.set(Some(host));
-        Lent(self)
+        HostGuard(self)
     }
 
     /// Returns the host, while the heap is entered.
@@ -119,9 +133,9 @@ impl Control {
 }
 
 /// A host that is lent.
-pub(crate) struct Lent<'a>(&'a Control);
+pub(crate) struct HostGuard<'a>(&'a Control);
 
-impl Drop for Lent<'_> {
+impl Drop for HostGuard<'_> {
     fn drop(&mut self) {
         self.0.host.set(None);
     }

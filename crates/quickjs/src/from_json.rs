@@ -33,7 +33,7 @@ pub enum BuildError {
     /// It nests deeper than 1,000 levels, or is longer than 4 GiB.
     #[error("it nests too deeply")]
     Depth,
-    /// QuickJS could not make a value: an exception is pending, as of [`Failed`](crate::Failed).
+    /// QuickJS could not make a value: an exception is pending, as of [`Interrupted`](crate::Interrupted).
     #[error("there is no memory for it")]
     Exception,
 }

@@ -1,7 +1,6 @@
 //! JavaScript's access to the outside of its heap.
 
 use std::ffi::CStr;
-use std::time::Duration;
 
 use crate::control::Control;
 
@@ -35,9 +34,9 @@ pub enum Reply {
 pub struct Clock<'a>(pub(crate) &'a Control);
 
 impl Clock<'_> {
-    /// Takes time that was not JavaScript's off the clock.
-    pub fn excuse(&self, time: Duration) {
-        self.0.excuse(time);
+    /// Does work that is not JavaScript's: its time does not count.
+    pub fn excuse<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.excuse(work)
     }
 
     /// Restarts it.
@@ -48,9 +47,9 @@ impl Clock<'_> {
 
 /// A host for scripts that have nothing to say.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct SilentHost;
 
-impl Host for Silent {
+impl Host for SilentHost {
     fn call(&self, _: usize, _: &str, _: Clock<'_>) -> Reply {
         Reply::Undefined
     }

@@ -91,7 +91,7 @@ impl Text {
 }
 
 /// A member that was found in the text.
-pub(crate) struct Member {
+pub(crate) struct LazyMember {
     /// Owned.
     pub atom: qjs::JSAtom,
     pub start: u32,
@@ -103,7 +103,7 @@ pub(crate) struct Member {
 }
 
 /// The state of an object.
-pub(crate) struct Node {
+pub(crate) struct LazyNode {
     /// A reference is owned.
     pub text: NonNull<Text>,
     pub start: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Node {
     at: u32,
     count: u32,
     capacity: u32,
-    members: *mut Member,
+    members: *mut LazyMember,
     /// Indexes of all members, in the order of their atoms. Null for few members.
     index: *mut u32,
 }
@@ -170,14 +170,14 @@ pub(crate) unsafe fn object(
         if qjs::JS_IsException(object) {
             return object;
         }
-        let node = qjs::js_malloc(ctx, size_of::<Node>() as _).cast::<Node>();
+        let node = qjs::js_malloc(ctx, size_of::<LazyNode>() as _).cast::<LazyNode>();
         if node.is_null() {
             qjs::JS_FreeValue(ctx, object);
             return qjs::JS_EXCEPTION;
         }
         let references = &text.as_ref().references;
         references.set(references.get() + 1);
-        node.write(Node {
+        node.write(LazyNode {
             text,
             start: start as u32,
             end: end as u32,
@@ -197,14 +197,14 @@ pub(crate) unsafe fn object(
 ///
 /// # Safety
 /// `value` is live, `class` is that of its runtime. The node lives as long as the object.
-pub(crate) unsafe fn node(value: qjs::JSValue, class: qjs::JSClassID) -> Option<NonNull<Node>> {
+pub(crate) unsafe fn node(value: qjs::JSValue, class: qjs::JSClassID) -> Option<NonNull<LazyNode>> {
     // SAFETY: by the caller.
     NonNull::new(unsafe { qjs::JS_GetOpaque(value, class).cast() })
 }
 
-impl Node {
+impl LazyNode {
     /// Returns the members known so far.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[LazyMember] {
         if self.count == 0 {
             return &[];
         }
@@ -221,7 +221,7 @@ impl Node {
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread, of the node's runtime.
-    pub unsafe fn complete(&mut self, ctx: *mut qjs::JSContext) -> Result<(), Thrown> {
+    pub unsafe fn complete(&mut self, ctx: *mut qjs::JSContext) -> Result<(), PendingException> {
         // SAFETY: by the caller.
         unsafe { self.find(ctx, qjs::JS_ATOM_NULL as _) }.map(drop)
     }
@@ -232,7 +232,7 @@ impl Node {
         &mut self,
         ctx: *mut qjs::JSContext,
         atom: qjs::JSAtom,
-    ) -> Result<Option<usize>, Thrown> {
+    ) -> Result<Option<usize>, PendingException> {
         if self.index.is_null() {
             let known = self.members().iter().position(|known| known.atom == atom);
             if known.is_some() || self.at == self.end {
@@ -257,7 +257,11 @@ impl Node {
     }
 
     /// Reads on until this name has come, or to the end.
-    unsafe fn scan(&mut self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<(), Thrown> {
+    unsafe fn scan(
+        &mut self,
+        ctx: *mut qjs::JSContext,
+        atom: qjs::JSAtom,
+    ) -> Result<(), PendingException> {
         let before = self.at;
         // SAFETY: by the caller. The state is borrowed for the time of this function, which calls
         // no JavaScript; texts are not changed.
@@ -294,7 +298,7 @@ impl Node {
             // JavaScript.
             if self.at - before >= LONG_SCAN && control(ctx).must_stop() {
                 stop(ctx);
-                return Err(Thrown);
+                return Err(PendingException);
             }
             if self.count as usize > LINEAR_MAX {
                 self.make_index(ctx)?;
@@ -309,20 +313,20 @@ impl Node {
         atom: qjs::JSAtom,
         index: u32,
         value: std::ops::Range<usize>,
-    ) -> Result<(), Thrown> {
+    ) -> Result<(), PendingException> {
         // SAFETY: by the caller. The table has room for `capacity` members.
         unsafe {
             if self.count == self.capacity {
                 let capacity = (self.capacity * 2).max(8);
-                let size = capacity as usize * size_of::<Member>();
+                let size = capacity as usize * size_of::<LazyMember>();
                 let members = qjs::js_realloc(ctx, self.members.cast(), size as _);
                 if members.is_null() {
-                    return Err(Thrown);
+                    return Err(PendingException);
                 }
                 self.members = members.cast();
                 self.capacity = capacity;
             }
-            self.members.add(self.count as usize).write(Member {
+            self.members.add(self.count as usize).write(LazyMember {
                 atom: qjs::JS_DupAtom(ctx, atom),
                 start: value.start as u32,
                 end: value.end as u32,
@@ -335,13 +339,13 @@ impl Node {
     }
 
     #[cold]
-    unsafe fn make_index(&mut self, ctx: *mut qjs::JSContext) -> Result<(), Thrown> {
+    unsafe fn make_index(&mut self, ctx: *mut qjs::JSContext) -> Result<(), PendingException> {
         let count = self.count as usize;
         // SAFETY: by the caller; the list gets `count` entries before it is used as such.
         unsafe {
             let index = qjs::js_malloc(ctx, (count * size_of::<u32>()) as _).cast::<u32>();
             if index.is_null() {
-                return Err(Thrown);
+                return Err(PendingException);
             }
             for at in 0..count {
                 index.add(at).write(at as u32);
@@ -357,18 +361,18 @@ impl Node {
     /// Returns the value of a member, built if needed; the caller does not own it.
     ///
     /// # Safety
-    /// As for [`Node::complete`]; `node` is live, `at` the index of a known member.
+    /// As for [`LazyNode::complete`]; `node` is live, `at` the index of a known member.
     pub unsafe fn value(
-        node: NonNull<Node>,
+        node: NonNull<LazyNode>,
         ctx: *mut qjs::JSContext,
         at: usize,
-    ) -> Result<qjs::JSValue, Thrown> {
+    ) -> Result<qjs::JSValue, PendingException> {
         // SAFETY: by the caller. Building creates QuickJS's own values, and nodes of their own; it
         // calls no JavaScript, but may trigger a garbage collection, which reads this node: no
         // reference to it is held meanwhile.
         unsafe {
             let member = (*node.as_ptr()).members.add(at);
-            let Member { start, end, .. } = *member;
+            let LazyMember { start, end, .. } = *member;
             if qjs::JS_IsUninitialized((*member).value) {
                 let text = (*node.as_ptr()).text;
                 let Some(mut state) = state(ctx) else {
@@ -391,26 +395,26 @@ impl Node {
 
 /// An exception is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Thrown;
+pub(crate) struct PendingException;
 
 #[cold]
-unsafe fn throw(ctx: *mut qjs::JSContext, error: BuildError) -> Thrown {
+unsafe fn throw(ctx: *mut qjs::JSContext, error: BuildError) -> PendingException {
     let message = match error {
-        BuildError::Exception => return Thrown,
+        BuildError::Exception => return PendingException,
         BuildError::Syntax => c"the document is not JSON",
         BuildError::Depth => c"the document nests too deeply",
     };
     // SAFETY: the context is live, the format has no arguments.
     unsafe { qjs::JS_ThrowTypeError(ctx, message.as_ptr()) };
-    Thrown
+    PendingException
 }
 
 /// A job that a promise left behind in a closed context accesses a document.
 #[cold]
-unsafe fn closed(ctx: *mut qjs::JSContext) -> Thrown {
+unsafe fn closed(ctx: *mut qjs::JSContext) -> PendingException {
     // SAFETY: the context is live, the format has no arguments.
     unsafe { qjs::JS_ThrowTypeError(ctx, c"the context was closed".as_ptr()) };
-    Thrown
+    PendingException
 }
 
 unsafe extern "C" fn get_own_property(
@@ -429,12 +433,12 @@ unsafe extern "C" fn get_own_property(
         let at = match node.as_mut().find(ctx, atom) {
             Ok(Some(at)) => at,
             Ok(None) => return 0,
-            Err(Thrown) => return -1,
+            Err(PendingException) => return -1,
         };
         if descriptor.is_null() {
             return 1;
         }
-        let Ok(value) = Node::value(node, ctx, at) else {
+        let Ok(value) = LazyNode::value(node, ctx, at) else {
             return -1;
         };
         descriptor.write(qjs::JSPropertyDescriptor {
@@ -471,7 +475,7 @@ unsafe extern "C" fn get_own_property_names(
             return -1;
         }
         // Array indexes come first, in order, then the others in the order of the text.
-        let mut order: Vec<&Member> = members.iter().collect();
+        let mut order: Vec<&LazyMember> = members.iter().collect();
         if node.has_numbers() {
             order.sort_by_key(|member| member.index);
         }
@@ -497,7 +501,7 @@ unsafe extern "C" fn delete_property(
         let node = node(object, control(ctx).lazy_class.get());
         match node.map(|mut node| node.as_mut().find(ctx, atom)) {
             Some(Ok(Some(_))) => 0,
-            Some(Err(Thrown)) => -1,
+            Some(Err(PendingException)) => -1,
             _ => 1,
         }
     }
@@ -520,11 +524,11 @@ unsafe extern "C" fn define_own_property(
         let node = node(object, control(ctx).lazy_class.get());
         let found = node.map(|mut node| {
             let at = node.as_mut().find(ctx, atom)?;
-            at.map(|at| Node::value(node, ctx, at)).transpose()
+            at.map(|at| LazyNode::value(node, ctx, at)).transpose()
         });
         let known = match found {
             Some(Ok(known)) => known,
-            Some(Err(Thrown)) => return -1,
+            Some(Err(PendingException)) => return -1,
             None => None,
         };
         let same = known.is_some_and(|known| {

@@ -17,11 +17,11 @@
 //! - A heap is freed block by block, without QuickJS's help. So nothing in it may own anything but memory of the heap.
 //!
 //! ```
-//! use quickjs::{Heap, Limits, Silent};
+//! use quickjs::{Heap, Limits, SilentHost};
 //!
 //! let mut heap = Heap::new(&Limits::default()).unwrap();
 //! let context = heap.new_context().unwrap();
-//! let answer = heap.enter(&context, &Silent, |scope| {
+//! let answer = heap.enter(&context, &SilentHost, |scope| {
 //!     let add = scope.evaluate("(function (a, b) { return [a + b] })", c"add").unwrap();
 //!     let sum = scope.call(&add, [&scope.value(b"1").unwrap(), &scope.value(b"2.5").unwrap()]).unwrap();
 //!     scope.json(&sum).unwrap()
@@ -48,15 +48,17 @@ mod shapes;
 mod skip;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod to_json;
 mod value;
 
 pub use from_json::{BuildError, WHOLE};
 pub use heap::{Context, Enter, Heap};
-pub use host::{Clock, Host, Reply, Silent};
+pub use host::{Clock, Host, Reply, SilentHost};
 pub use limits::{Limit, Limits};
 pub use native::Script;
 pub use rewind::RewindingHeap;
 pub use scope::{Form, RetainedValue, Scope};
-pub use to_json::Failed;
+pub use timer::CallTimer;
+pub use to_json::Interrupted;
 pub use value::Value;

@@ -12,7 +12,8 @@ const STACK_MAX: usize = 64 << 20;
 /// The limits of a heap, and of code that runs in it.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// JavaScript's time after [`Scope::start_clock`](crate::Scope::start_clock). A single long
+    /// JavaScript's time after [`Scope::start_clock`](crate::Scope::start_clock), as
+    /// [`CallTimer`](crate::CallTimer) measures it. A single long
     /// call of a built-in function (`"x".repeat(1e8).split("")`) cannot be stopped by it; the
     /// memory limit bounds that.
     pub time: Duration,

@@ -8,7 +8,7 @@ use rquickjs_sys as qjs;
 use crate::control::control;
 use crate::host::{Clock, Reply};
 use crate::limits::Limit;
-use crate::to_json::Failed;
+use crate::to_json::Interrupted;
 
 type Native = unsafe extern "C" fn(
     *mut qjs::JSContext,
@@ -28,24 +28,28 @@ impl Script {
         ctx: *mut qjs::JSContext,
         source: &str,
         name: &CStr,
-    ) -> Result<Script, Failed> {
+    ) -> Result<Script, Interrupted> {
         // SAFETY: by the caller. The function and the byte code are freed once.
         unsafe {
             let flags = qjs::JS_EVAL_FLAG_COMPILE_ONLY as c_int;
             let function = evaluate(ctx, source, name, flags);
             if qjs::JS_IsException(function) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             let mut len: qjs::size_t = 0;
             let flags = qjs::JS_WRITE_OBJ_BYTECODE as c_int;
             let code = qjs::JS_WriteObject(ctx, &raw mut len, function, flags);
             qjs::JS_FreeValue(ctx, function);
             if code.is_null() {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             let script = Script(std::slice::from_raw_parts(code, len as usize).to_vec());
             qjs::js_free(ctx, code.cast());
-            Ok(script)
+            // QuickJS does not notice that it had no memory for a part of the byte code.
+            match control(ctx).over() {
+                None => Ok(script),
+                Some(_) => Err(Interrupted),
+            }
         }
     }
 
@@ -97,7 +101,7 @@ unsafe fn define(
     object: qjs::JSValue,
     name: &CStr,
     function: qjs::JSValue,
-) -> Result<(), Failed> {
+) -> Result<(), Interrupted> {
     let flags = (qjs::JS_PROP_CONFIGURABLE | qjs::JS_PROP_WRITABLE) as c_int;
     // SAFETY: by the caller; `JS_DefinePropertyValueStr` takes ownership of the function, whatever
     // its result.
@@ -105,7 +109,7 @@ unsafe fn define(
         if qjs::JS_IsException(function)
             || qjs::JS_DefinePropertyValueStr(ctx, object, name.as_ptr(), function, flags) < 0
         {
-            return Err(Failed);
+            return Err(Interrupted);
         }
     }
     Ok(())
@@ -158,7 +162,7 @@ pub(crate) unsafe fn host_object(ctx: *mut qjs::JSContext, functions: &[&CStr]) 
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread.
-pub(crate) unsafe fn define_emit(ctx: *mut qjs::JSContext) -> Result<(), Failed> {
+pub(crate) unsafe fn define_emit(ctx: *mut qjs::JSContext) -> Result<(), Interrupted> {
     // SAFETY: by the caller; the global object is freed once.
     unsafe {
         let global = qjs::JS_GetGlobalObject(ctx);
@@ -172,14 +176,14 @@ pub(crate) unsafe fn define_emit(ctx: *mut qjs::JSContext) -> Result<(), Failed>
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread.
-pub(crate) unsafe fn define_random(ctx: *mut qjs::JSContext) -> Result<(), Failed> {
+pub(crate) unsafe fn define_random(ctx: *mut qjs::JSContext) -> Result<(), Interrupted> {
     // SAFETY: by the caller; both objects are freed once.
     unsafe {
         let global = qjs::JS_GetGlobalObject(ctx);
         let math = qjs::JS_GetPropertyStr(ctx, global, c"Math".as_ptr());
         let done = match qjs::JS_IsObject(math) {
             true => define(ctx, math, c"random", function(ctx, c"random", random, 0)),
-            false => Err(Failed),
+            false => Err(Interrupted),
         };
         qjs::JS_FreeValue(ctx, math);
         qjs::JS_FreeValue(ctx, global);

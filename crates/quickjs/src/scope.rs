@@ -12,12 +12,12 @@ use crate::native;
 use crate::native::Script;
 use crate::realm::Realm;
 use crate::runtime::Runtime;
-use crate::to_json::{Failed, Writer};
+use crate::to_json::{Interrupted, Writer};
 use crate::value::{Brand, Value};
 
 /// A context while it is entered. `'js` is the lifetime of its values.
 ///
-/// When a function fails with [`Failed`], the thrown value is available from
+/// When a function fails with [`Interrupted`], the thrown value is available from
 /// [`Scope::take_exception`], unless [`Scope::over`] reports that a limit was hit.
 pub struct Scope<'js> {
     pub(crate) realm: &'js Realm,
@@ -52,10 +52,10 @@ impl<'js> Scope<'js> {
     /// # Safety
     /// The caller owns a reference of `raw`, a value of this context.
     #[inline]
-    unsafe fn own(&self, raw: qjs::JSValue) -> Result<Value<'js>, Failed> {
+    unsafe fn own(&self, raw: qjs::JSValue) -> Result<Value<'js>, Interrupted> {
         // SAFETY: it reads the tag.
         if unsafe { qjs::JS_IsException(raw) } {
-            return Err(Failed);
+            return Err(Interrupted);
         }
         // SAFETY: by the caller; the context is entered for as long as there is a scope.
         Ok(unsafe { Value::new(self.ctx(), raw) })
@@ -100,7 +100,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn string(&self, text: &str) -> Result<Value<'js>, Failed> {
+    pub fn string(&self, text: &str) -> Result<Value<'js>, Interrupted> {
         let (start, len) = (text.as_ptr().cast(), text.len() as _);
         // SAFETY: the text is live during the call.
         unsafe { self.own(qjs::JS_NewStringLen(self.ctx(), start, len)) }
@@ -110,7 +110,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn strings(&self, texts: &[&str]) -> Result<Value<'js>, Failed> {
+    pub fn strings(&self, texts: &[&str]) -> Result<Value<'js>, Interrupted> {
         let texts = texts.iter().map(|text| self.string(text));
         self.array(texts.collect::<Result<_, _>>()?)
     }
@@ -119,8 +119,8 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn array(&self, values: Vec<Value<'js>>) -> Result<Value<'js>, Failed> {
-        let count = c_int::try_from(values.len()).map_err(|_| Failed)?;
+    pub fn array(&self, values: Vec<Value<'js>>) -> Result<Value<'js>, Interrupted> {
+        let count = c_int::try_from(values.len()).map_err(|_| Interrupted)?;
         let values: Vec<_> = values.into_iter().map(Value::into_raw).collect();
         // SAFETY: `JS_NewArrayFrom` takes the values over, also when it fails.
         unsafe { self.own(qjs::JS_NewArrayFrom(self.ctx(), count, values.as_ptr())) }
@@ -173,7 +173,7 @@ impl<'js> Scope<'js> {
                 Ok(lazy::object(ctx, text, 0, json.len()))
             };
             Text::release(qjs::JS_GetRuntime(ctx), text);
-            self.own(raw?).map_err(|Failed| BuildError::Exception)
+            self.own(raw?).map_err(|Interrupted| BuildError::Exception)
         }
     }
 
@@ -209,7 +209,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// The exception of a getter, or that it has no members.
-    pub fn get(&self, object: &Value<'js>, name: &CStr) -> Result<Value<'js>, Failed> {
+    pub fn get(&self, object: &Value<'js>, name: &CStr) -> Result<Value<'js>, Interrupted> {
         // SAFETY: the object is a live value of this context.
         unsafe {
             self.own(qjs::JS_GetPropertyStr(
@@ -228,7 +228,7 @@ impl<'js> Scope<'js> {
         &self,
         function: &Value<'js>,
         arguments: [&Value<'js>; N],
-    ) -> Result<Value<'js>, Failed> {
+    ) -> Result<Value<'js>, Interrupted> {
         let mut arguments = arguments.map(Value::raw);
         let this = qjs::JS_UNDEFINED;
         // SAFETY: all are live values of this context, and `JS_Call` does not change the arguments.
@@ -253,7 +253,7 @@ impl<'js> Scope<'js> {
         out: &mut Vec<u8>,
         end: usize,
         mut row: impl FnMut(Range<usize>, Range<usize>),
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Interrupted> {
         let control = self.realm.control();
         control.emitting.set(true);
         let threw = self.call(function, [argument]).is_err();
@@ -263,7 +263,7 @@ impl<'js> Scope<'js> {
         control.emitting.set(false);
         let mut emitted = control.emitted.take();
         let mut written = match threw || control.over().is_some() {
-            true => Err(Failed),
+            true => Err(Interrupted),
             false => Ok(()),
         };
         for (key, value) in emitted.drain(..) {
@@ -288,12 +288,12 @@ impl<'js> Scope<'js> {
         value: &Value<'js>,
         out: &mut Vec<u8>,
         end: usize,
-    ) -> Result<Range<usize>, Failed> {
+    ) -> Result<Range<usize>, Interrupted> {
         let start = out.len();
         self.write(value, out, end)?;
         if out.len() > end {
             self.realm.control().set_over(Limit::Bytes);
-            return Err(Failed);
+            return Err(Interrupted);
         }
         Ok(start..out.len())
     }
@@ -318,7 +318,12 @@ impl<'js> Scope<'js> {
     /// # Errors
     /// The exception of a `toJSON`, that the value nests too deeply, or that it hit a limit; `out`
     /// then has a part of the text.
-    pub fn write(&self, value: &Value<'js>, out: &mut Vec<u8>, end: usize) -> Result<(), Failed> {
+    pub fn write(
+        &self,
+        value: &Value<'js>,
+        out: &mut Vec<u8>,
+        end: usize,
+    ) -> Result<(), Interrupted> {
         let mut writer = Writer {
             ctx: self.ctx(),
             control: self.realm.control(),
@@ -340,7 +345,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// Errors of [`Scope::write`].
-    pub fn json(&self, value: &Value<'js>) -> Result<Vec<u8>, Failed> {
+    pub fn json(&self, value: &Value<'js>) -> Result<Vec<u8>, Interrupted> {
         let mut out = Vec::new();
         let end = self.realm.control().limits.emit_bytes_max;
         self.write(value, &mut out, end).map(|()| out)
@@ -350,7 +355,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// The value that it threw.
-    pub fn stringify(&self, value: &Value<'js>) -> Result<Value<'js>, Failed> {
+    pub fn stringify(&self, value: &Value<'js>) -> Result<Value<'js>, Interrupted> {
         let undefined = qjs::JS_UNDEFINED;
         // SAFETY: the value is a live one of this context.
         unsafe {
@@ -367,9 +372,9 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// The value that a `toString` threw, or that symbols have no text.
-    pub fn text(&self, value: &Value<'js>) -> Result<String, Failed> {
+    pub fn text(&self, value: &Value<'js>) -> Result<String, Interrupted> {
         // SAFETY: the context is live and entered, the value is one of its.
-        unsafe { native::text(self.ctx(), value.raw()) }.ok_or(Failed)
+        unsafe { native::text(self.ctx(), value.raw()) }.ok_or(Interrupted)
     }
 
     /// Returns the last thrown value, and clears it.
@@ -382,7 +387,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// It does not compile, or it threw.
-    pub fn evaluate(&self, source: &str, name: &CStr) -> Result<Value<'js>, Failed> {
+    pub fn evaluate(&self, source: &str, name: &CStr) -> Result<Value<'js>, Interrupted> {
         // SAFETY: the context is live and entered; the answer is owned here.
         unsafe { self.own(native::evaluate(self.ctx(), source, name, 0)) }
     }
@@ -391,7 +396,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// It does not compile.
-    pub fn compile(&self, source: &str, name: &CStr) -> Result<Script, Failed> {
+    pub fn compile(&self, source: &str, name: &CStr) -> Result<Script, Interrupted> {
         // SAFETY: the context is live and entered.
         unsafe { Script::compile(self.ctx(), source, name) }
     }
@@ -400,7 +405,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// The exception.
-    pub fn run(&self, script: &Script) -> Result<Value<'js>, Failed> {
+    pub fn run(&self, script: &Script) -> Result<Value<'js>, Interrupted> {
         // SAFETY: the context is live and entered; the answer is owned here.
         unsafe { self.own(script.run(self.ctx())) }
     }
@@ -411,7 +416,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn host_object(&self, functions: &[&CStr]) -> Result<Value<'js>, Failed> {
+    pub fn host_object(&self, functions: &[&CStr]) -> Result<Value<'js>, Interrupted> {
         // SAFETY: the context is live and entered; the answer is owned here.
         unsafe { self.own(native::host_object(self.ctx(), functions)) }
     }
@@ -421,7 +426,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn define_emit(&self) -> Result<(), Failed> {
+    pub fn define_emit(&self) -> Result<(), Interrupted> {
         // SAFETY: the context is live and entered.
         unsafe { native::define_emit(self.ctx()) }
     }
@@ -431,7 +436,7 @@ impl<'js> Scope<'js> {
     ///
     /// # Errors
     /// There is no memory for it, or `Math` no longer exists.
-    pub fn define_random(&self) -> Result<(), Failed> {
+    pub fn define_random(&self) -> Result<(), Interrupted> {
         // SAFETY: the context is live and entered.
         unsafe { native::define_random(self.ctx()) }
     }

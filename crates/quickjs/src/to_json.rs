@@ -9,7 +9,7 @@ use rquickjs_sys as qjs;
 use crate::control::Control;
 use crate::copy::{self, NotCopied};
 use crate::from_json::{MAX_DEPTH, lone_surrogate};
-use crate::lazy::{self, Node, Text};
+use crate::lazy::{self, LazyNode, Text};
 use crate::limits::Limit;
 use crate::realm::State;
 
@@ -18,7 +18,7 @@ use crate::realm::State;
 /// ([`Scope::over`](crate::Scope::over)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("JavaScript threw, or hit a limit")]
-pub struct Failed;
+pub struct Interrupted;
 
 /// Writes values of one context.
 pub(crate) struct Writer<'a> {
@@ -47,7 +47,7 @@ impl Writer<'_> {
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread, `value` a live value of it, `state` its own.
-    pub unsafe fn write(&mut self, value: qjs::JSValue) -> Result<(), Failed> {
+    pub unsafe fn write(&mut self, value: qjs::JSValue) -> Result<(), Interrupted> {
         // SAFETY: by the caller, as for all `unsafe` here.
         if !unsafe { self.value(value, Place::Top, 0) }? {
             self.out.extend_from_slice(b"null");
@@ -55,10 +55,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn check_size(&mut self) -> Result<(), Failed> {
+    fn check_size(&mut self) -> Result<(), Interrupted> {
         if self.out.len() > self.end {
             self.control.set_over(Limit::Bytes);
-            return Err(Failed);
+            return Err(Interrupted);
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Writer<'_> {
         value: qjs::JSValue,
         place: Place,
         depth: usize,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Interrupted> {
         // SAFETY: see `write`. The parts of a value that are read fit its tag.
         unsafe {
             match qjs::JS_VALUE_GET_NORM_TAG(value) {
@@ -118,13 +118,13 @@ impl Writer<'_> {
         }
     }
 
-    unsafe fn string(&mut self, value: qjs::JSValue) -> Result<(), Failed> {
+    unsafe fn string(&mut self, value: qjs::JSValue) -> Result<(), Interrupted> {
         // SAFETY: see `write`; the C string is freed after its last use, and is `len` bytes long.
         unsafe {
             let mut len: qjs::size_t = 0;
             let text = qjs::JS_ToCStringLen2(self.ctx, &raw mut len, value, false);
             if text.is_null() {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             quote(
                 std::slice::from_raw_parts(text.cast(), len as usize),
@@ -140,7 +140,7 @@ impl Writer<'_> {
         object: qjs::JSValue,
         place: Place,
         depth: usize,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Interrupted> {
         // SAFETY: see `write`; the values that come from QuickJS are owned here, and freed once
         // each.
         unsafe {
@@ -160,7 +160,7 @@ impl Writer<'_> {
             }
             qjs::JS_FreeValue(self.ctx, to_json);
             if qjs::JS_IsException(to_json) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             self.plain(object, class, depth)
         }
@@ -177,12 +177,12 @@ impl Writer<'_> {
     }
 
     /// Returns whether an object's `toJSON` has to be called.
-    unsafe fn has_to_json(&mut self, object: qjs::JSValue) -> Result<bool, Failed> {
+    unsafe fn has_to_json(&mut self, object: qjs::JSValue) -> Result<bool, Interrupted> {
         // SAFETY: as in `object`.
         unsafe {
             let to_json = qjs::JS_GetProperty(self.ctx, object, self.to_json);
             if qjs::JS_IsException(to_json) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             let is = qjs::JS_IsObject(to_json) && qjs::JS_IsFunction(self.ctx, to_json);
             qjs::JS_FreeValue(self.ctx, to_json);
@@ -199,7 +199,7 @@ impl Writer<'_> {
         to_json: qjs::JSValue,
         place: Place,
         depth: usize,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Interrupted> {
         // SAFETY: as in `object`.
         unsafe {
             let mut key = match place {
@@ -212,13 +212,13 @@ impl Writer<'_> {
             };
             if qjs::JS_IsException(key) {
                 qjs::JS_FreeValue(self.ctx, to_json);
-                return Err(Failed);
+                return Err(Interrupted);
             }
             let answer = qjs::JS_Call(self.ctx, to_json, object, 1, &raw mut key);
             qjs::JS_FreeValue(self.ctx, key);
             qjs::JS_FreeValue(self.ctx, to_json);
             if qjs::JS_IsException(answer) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             let written = if qjs::JS_IsObject(answer) {
                 let class = qjs::JS_GetClassID(answer);
@@ -242,7 +242,7 @@ impl Writer<'_> {
         object: qjs::JSValue,
         class: qjs::JSClassID,
         depth: usize,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Interrupted> {
         if depth == MAX_DEPTH {
             return Err(self.too_deep());
         }
@@ -259,15 +259,15 @@ impl Writer<'_> {
     }
 
     #[cold]
-    fn too_deep(&self) -> Failed {
+    fn too_deep(&self) -> Interrupted {
         let message = c"a value is circular or nests too deeply";
         // SAFETY: the context is live, the format has no arguments.
         unsafe { qjs::JS_ThrowTypeError(self.ctx, message.as_ptr()) };
-        Failed
+        Interrupted
     }
 
     /// Writes an object of a document, from its text as far as that is known to be right.
-    unsafe fn document(&mut self, object: qjs::JSValue, depth: usize) -> Result<bool, Failed> {
+    unsafe fn document(&mut self, object: qjs::JSValue, depth: usize) -> Result<bool, Interrupted> {
         if depth == MAX_DEPTH {
             return Err(self.too_deep());
         }
@@ -276,16 +276,16 @@ impl Writer<'_> {
         unsafe {
             let class = self.control.lazy_class.get();
             let Some(mut node) = lazy::node(object, class) else {
-                return Err(Failed);
+                return Err(Interrupted);
             };
-            let Node {
+            let LazyNode {
                 text, start, end, ..
             } = *node.as_ref();
             let json = Text::bytes(text);
             if !text.as_ref().exposed.get() && self.copied(&json[start as usize..end as usize])? {
                 return Ok(true);
             }
-            node.as_mut().complete(self.ctx).map_err(|_| Failed)?;
+            node.as_mut().complete(self.ctx).map_err(|_| Interrupted)?;
             if node.as_ref().has_numbers() {
                 return self.plain(object, class, depth);
             }
@@ -301,7 +301,7 @@ impl Writer<'_> {
                 if untouched && self.copied(&json[start as usize..end as usize])? {
                     continue;
                 }
-                let value = Node::value(node, self.ctx, at).map_err(|_| Failed)?;
+                let value = LazyNode::value(node, self.ctx, at).map_err(|_| Interrupted)?;
                 self.value(value, Place::Member(atom), depth + 1)?;
             }
             self.out.push(b'}');
@@ -311,7 +311,7 @@ impl Writer<'_> {
     }
 
     /// Copies JSON text, if it can be.
-    fn copied(&mut self, json: &[u8]) -> Result<bool, Failed> {
+    fn copied(&mut self, json: &[u8]) -> Result<bool, Interrupted> {
         match copy::copy(json, self.out) {
             Ok(()) => self.check_size().map(|()| true),
             Err(NotCopied::Unusual) => Ok(false),
@@ -320,23 +320,23 @@ impl Writer<'_> {
     }
 
     /// Writes a member's name and its colon.
-    unsafe fn name(&mut self, atom: qjs::JSAtom) -> Result<(), Failed> {
+    unsafe fn name(&mut self, atom: qjs::JSAtom) -> Result<(), Interrupted> {
         let ctx = self.ctx;
         // SAFETY: as in `object`; no JavaScript is called while the state is borrowed.
         unsafe {
             let names = &mut self.state.as_mut().names;
             let name = names.json(ctx, atom, |json| member_name(ctx, atom, json));
-            self.out.extend_from_slice(name.ok_or(Failed)?);
+            self.out.extend_from_slice(name.ok_or(Interrupted)?);
         }
         Ok(())
     }
 
-    unsafe fn array(&mut self, array: qjs::JSValue, depth: usize) -> Result<(), Failed> {
+    unsafe fn array(&mut self, array: qjs::JSValue, depth: usize) -> Result<(), Interrupted> {
         // SAFETY: as in `object`.
         unsafe {
             let mut len = 0;
             if qjs::JS_GetLength(self.ctx, array, &raw mut len) < 0 {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             self.out.push(b'[');
             for index in 0..u32::try_from(len).unwrap_or(u32::MAX) {
@@ -345,7 +345,7 @@ impl Writer<'_> {
                 }
                 let value = qjs::JS_GetPropertyUint32(self.ctx, array, index);
                 if qjs::JS_IsException(value) {
-                    return Err(Failed);
+                    return Err(Interrupted);
                 }
                 let written = self.value(value, Place::Index(index), depth);
                 qjs::JS_FreeValue(self.ctx, value);
@@ -363,14 +363,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn check_time(&self) -> Result<(), Failed> {
+    fn check_time(&self) -> Result<(), Interrupted> {
         if self.control.must_stop() {
-            return Err(Failed);
+            return Err(Interrupted);
         }
         Ok(())
     }
 
-    unsafe fn members(&mut self, object: qjs::JSValue, depth: usize) -> Result<(), Failed> {
+    unsafe fn members(&mut self, object: qjs::JSValue, depth: usize) -> Result<(), Interrupted> {
         let flags = qjs::JS_GPN_STRING_MASK | qjs::JS_GPN_ENUM_ONLY;
         let mut names = ptr::null_mut();
         let mut count = 0;
@@ -381,7 +381,7 @@ impl Writer<'_> {
             let done =
                 qjs::JS_GetOwnPropertyNames(self.ctx, names_at, count_at, object, flags as i32);
             if done < 0 {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             self.out.push(b'{');
             let start = self.out.len();
@@ -409,13 +409,13 @@ impl Writer<'_> {
         atom: qjs::JSAtom,
         start: usize,
         depth: usize,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Interrupted> {
         let before = self.out.len();
         // SAFETY: as in `object`.
         unsafe {
             let value = qjs::JS_GetProperty(self.ctx, object, atom);
             if qjs::JS_IsException(value) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             if before > start {
                 self.out.push(b',');
@@ -435,13 +435,13 @@ impl Writer<'_> {
     /// Leaves the value to QuickJS's own `JSON.stringify`: dates, boxed values, proxies, big
     /// integers and the like.
     #[cold]
-    unsafe fn stringify(&mut self, value: qjs::JSValue) -> Result<bool, Failed> {
+    unsafe fn stringify(&mut self, value: qjs::JSValue) -> Result<bool, Interrupted> {
         // SAFETY: as in `object`.
         unsafe {
             let undefined = qjs::JS_UNDEFINED;
             let text = qjs::JS_JSONStringify(self.ctx, value, undefined, undefined);
             if qjs::JS_IsException(text) {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             if qjs::JS_IsUndefined(text) {
                 return Ok(false);
@@ -450,7 +450,7 @@ impl Writer<'_> {
             let json = qjs::JS_ToCStringLen2(self.ctx, &raw mut len, text, false);
             qjs::JS_FreeValue(self.ctx, text);
             if json.is_null() {
-                return Err(Failed);
+                return Err(Interrupted);
             }
             without_lone_escapes(
                 std::slice::from_raw_parts(json.cast(), len as usize),

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::db::bounded;
+use crate::db::json_limits;
+use crate::db::peer_values::{check_seq, short_text};
 use crate::id::VERSION;
 use crate::progress::Counts;
 
@@ -30,10 +31,10 @@ impl Log {
         // The jobs of a user keep theirs as long as they run.
         let text = Value::Object(doc).to_string();
         let kept = text.len() <= BYTES_MAX;
-        let kept = kept.then(|| bounded::parse(text.as_bytes(), VALUES_MAX));
+        let kept = kept.then(|| json_limits::parse(text.as_bytes(), VALUES_MAX));
         let doc: Map<String, Value> = kept.and_then(Result::ok).unwrap_or_default();
         Log {
-            rev: rev.and_then(|r| r.as_str().map(str::to_owned)),
+            rev: rev.and_then(|r| short_text(r.as_str()?)),
             body: doc,
         }
     }
@@ -56,8 +57,8 @@ pub fn common_ancestor(source: &Log, target: &Log) -> (Value, Vec<Value>) {
     if let (Some(s), Some(t)) = (source.session(), target.session())
         && s == t
     {
-        let seq = source.body.get("source_last_seq").cloned();
-        return (seq.unwrap_or(json!(0)), source.history().to_vec());
+        let seq = seq_of(source.body.get("source_last_seq"));
+        return (seq, source.history().to_vec());
     }
     let (mut source, mut target) = (source.history(), target.history());
     while let ([s, source_rest @ ..], [t, target_rest @ ..]) = (source, target) {
@@ -78,7 +79,13 @@ fn has_session(history: &[Value], entry: &Value) -> bool {
 }
 
 fn recorded(entry: &Value) -> Value {
-    entry.get("recorded_seq").cloned().unwrap_or(json!(0))
+    seq_of(entry.get("recorded_seq"))
+}
+
+/// Returns a seq of a checkpoint, which others may have written.
+fn seq_of(seq: Option<&Value>) -> Value {
+    let seq = seq.filter(|seq| check_seq(seq).is_ok());
+    seq.cloned().unwrap_or(json!(0))
 }
 
 /// The session to record in a checkpoint.
@@ -209,6 +216,11 @@ mod tests {
         assert!(long.body.is_empty() && long.rev.is_some());
         let heavy = log(&"x".repeat(BYTES_MAX), &[]);
         assert!(heavy.body.is_empty());
+        let long = |name: &str| (name.to_owned(), json!("1".repeat(100_000)));
+        let members = [long("_rev"), long("source_last_seq"), long("session_id")];
+        let odd = Log::of(Map::from_iter(members));
+        assert!(odd.rev.is_none());
+        assert_eq!(seq(&odd, &odd), (0, 0));
     }
 
     #[test]

@@ -3,23 +3,32 @@
 
 mod update;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use database::{ChangesQuery, Database, Databases, Filter, Framing, Since, Style};
 use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::db::json_limits::{DOC_VALUES_MAX, parse};
 use crate::db::random;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, Selection, User};
 use crate::rows::{Form, Rows};
 use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
+use crate::selections::Room;
 use crate::time::iso8601;
+
+/// Within which time jobs start that another node ran: it does not add much to the time for which
+/// they have been without a node.
+const MOVED_JITTER_MAX: Duration = Duration::from_millis(500);
 
 /// The interval between checks of jobs' filter functions grows with the number of documents, up to
 /// a day. In seconds.
@@ -48,6 +57,19 @@ struct Entry {
     started: SystemTime,
     /// Distinguishes this entry from earlier ones of the document.
     serial: u64,
+    /// Memory of the replication, which the job shares.
+    room: Room,
+}
+
+/// A changed document.
+#[derive(Deserialize)]
+struct Row<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(default)]
+    deleted: bool,
+    #[serde(borrow)]
+    doc: Option<&'a RawValue>,
 }
 
 /// The position up to which a database has been read.
@@ -104,6 +126,19 @@ impl Docs {
         let mut read: HashMap<String, Read> = HashMap::new();
         // Existing documents do not all start at the same time.
         let mut jitter = self.environment.settings().startup_jitter;
+        if let Some(placement) = self.environment.placement() {
+            // Not delayed by the reading of documents.
+            tokio::spawn(leave_to_others(self.me.clone(), placement.changes()));
+        }
+        // A single server's never changes.
+        let (_single, mut placed) = match self.environment.placement() {
+            Some(placement) => (None, placement.changes()),
+            None => {
+                let single = watch::Sender::new(0);
+                let placed = single.subscribe();
+                (Some(single), placed)
+            }
+        };
         loop {
             let dirty = std::mem::take(&mut *self.dirty.lock());
             for db in dirty {
@@ -113,7 +148,15 @@ impl Docs {
             jitter = Duration::ZERO;
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = crate::job::told(&mut stopped) => return,
+                Ok(()) = placed.changed() => {
+                    // The jobs that are this node's own now are among their documents.
+                    for (db, read) in &mut read {
+                        read.since = Since::Start;
+                        self.dirty.lock().insert(db.clone());
+                    }
+                    jitter = self.environment.settings().startup_jitter.min(MOVED_JITTER_MAX);
+                }
+                () = crate::job::stop_requested(&mut stopped) => return,
             }
         }
     }
@@ -179,7 +222,7 @@ impl Docs {
             let more = changes.next_chunk(Framing::Lines, &mut out, CHUNK_BYTES)?;
             rows.push(&out);
             while let Ok(Some(row)) = rows.next_row() {
-                if let Ok(row) = serde_json::from_slice::<Value>(&row) {
+                if let Ok(row) = serde_json::from_slice::<Row<'_>>(&row) {
                     self.changed_doc(db.name(), &row, jitter);
                 }
             }
@@ -189,10 +232,8 @@ impl Docs {
         }
     }
 
-    fn changed_doc(&self, db: &str, row: &Value, jitter: Duration) {
-        let Some(id) = row.get("id").and_then(Value::as_str) else {
-            return;
-        };
+    fn changed_doc(&self, db: &str, row: &Row<'_>, jitter: Duration) {
+        let id = &*row.id;
         if id.starts_with("_design/") {
             return;
         }
@@ -200,10 +241,27 @@ impl Docs {
             db: db.to_owned(),
             id: id.to_owned(),
         };
-        let doc = row.get("doc").and_then(Value::as_object);
-        let deleted = row.get("deleted").and_then(Value::as_bool) == Some(true);
-        let Some(doc) = doc.filter(|_| !deleted) else {
+        // All nodes of a cluster have the document.
+        if let Some(placement) = self.environment.placement()
+            && !placement.runs(&at)
+        {
+            return self.left(&at, placement.end_time());
+        }
+        let Some(doc) = row.doc.filter(|_| !row.deleted) else {
             return self.removed(&at);
+        };
+        let doc: Map<String, Value> = match parse(doc.get().as_bytes(), DOC_VALUES_MAX) {
+            Ok(doc) => doc,
+            Err(told) => {
+                // It was written before there was a limit.
+                tracing::warn!(
+                    db,
+                    doc = id,
+                    error = told,
+                    "a replication document is not read"
+                );
+                return self.removed(&at);
+            }
         };
         match doc.get("_replication_state").and_then(Value::as_str) {
             // Final, until the state is removed from the document.
@@ -213,8 +271,27 @@ impl Docs {
                 if state.is_some() && !self.environment.settings().update_docs {
                     self.spawn_update(at.clone(), update::cleared());
                 }
-                self.updated(at, doc, jitter);
+                self.updated(at, &doc, jitter);
             }
+        }
+    }
+
+    /// Ends the jobs that other nodes run from now on.
+    fn leave_to_others(&self) {
+        let Some(placement) = self.environment.placement() else {
+            return;
+        };
+        let mut left: Vec<DocRef> = self.entries.lock().keys().cloned().collect();
+        left.retain(|at| !placement.runs(at));
+        for at in left {
+            self.left(&at, placement.end_time());
+        }
+    }
+
+    /// Ends the job of a document that another node runs, within a time.
+    fn left(&self, at: &DocRef, time: Duration) {
+        if self.entries.lock().remove(at).is_some() {
+            self.scheduler.leave(&at.db, &at.id, time);
         }
     }
 
@@ -244,8 +321,18 @@ impl Docs {
             if *entry.replication == *replication {
                 return;
             }
+        }
+        // The job, and the memory, of the document's last revision.
+        if entries.remove(&at).is_some() {
             self.scheduler.remove_of(&at.db, Some(&at.id));
         }
+        let room = match self.scheduler.room_for(&replication) {
+            Ok(room) => room,
+            Err(e) => {
+                drop(entries);
+                return self.spawn_update(at, update::failed(&reason(&e)));
+            }
+        };
         let serial = next_serial();
         let now = SystemTime::now();
         entries.insert(
@@ -259,6 +346,7 @@ impl Docs {
                 changed: now,
                 started: now,
                 serial,
+                room,
             },
         );
         drop(entries);
@@ -287,13 +375,9 @@ impl Docs {
     ) -> Option<Duration> {
         let replication = self.with_entry(at, serial, |entry| entry.replication.clone())?;
         let id = self.scheduler.id_of(&replication).await;
-        let free = id.and_then(|id| {
-            self.free(&id, at)?;
-            let selection = self.scheduler.room_for(&replication)?;
-            Ok((id, selection))
-        });
-        let (id, selection) = match free {
-            Ok(free) => free,
+        let free = id.and_then(|id| self.free(&id, at).map(|()| id));
+        let id = match free {
+            Ok(id) => id,
             Err(e) if e.is_permanent() => {
                 self.with_entry(at, serial, |_| ())?;
                 self.removed(at);
@@ -309,7 +393,8 @@ impl Docs {
             entry.info = Value::Null;
             entry.changed = SystemTime::now();
             // The author of the document finds the error in it.
-            let _awaited = (self.scheduler).add(&id, replication.clone(), not_before, selection);
+            let room = entry.room.clone();
+            let _awaited = (self.scheduler).add(&id, replication.clone(), not_before, room);
             old
         })?;
         if let Some(old) = old.filter(|old| *old != id) {
@@ -390,6 +475,16 @@ impl Docs {
         });
     }
 
+    /// Returns the `_scheduler/docs` entries of the documents of a database that have a job here, or
+    /// will get one.
+    pub fn docs_json(&self, db: &str) -> Vec<Value> {
+        let entries = self.entries.lock();
+        let of_db = entries.iter().filter(|(at, _)| at.db == db);
+        of_db
+            .map(|(at, entry)| self.entry_json(at, entry))
+            .collect()
+    }
+
     /// Returns the `_scheduler/docs` entry of a document that has a job, or will get one.
     pub fn doc_json(&self, at: &DocRef) -> Option<Value> {
         let entries = self.entries.lock();
@@ -435,6 +530,14 @@ impl Docs {
             shown["target_proxy"] = json!(r.target.shown_proxy());
         }
         shown
+    }
+}
+
+/// Ends jobs that other nodes run from now on, until the server stops.
+async fn leave_to_others(docs: Weak<Docs>, mut placed: watch::Receiver<u64>) {
+    while placed.changed().await.is_ok() {
+        let Some(docs) = docs.upgrade() else { return };
+        docs.leave_to_others();
     }
 }
 

@@ -114,6 +114,26 @@ impl Endpoint {
         }
     }
 
+    /// Memory of the description, and of the copies that its connections have, about, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let Endpoint::Remote(remote) = self else {
+            return self.shown().len() as u64;
+        };
+        let headers = remote.headers.iter();
+        let headers: usize = headers
+            .map(|(name, value)| name.len() + value.0.len())
+            .sum();
+        let secrets = remote.password.as_ref().map(|password| &password.0);
+        let credentials = remote.user.iter().chain(secrets);
+        let credentials: usize = credentials.map(String::len).sum();
+        let proxy = remote
+            .proxy
+            .as_ref()
+            .map_or(0, |proxy| proxy.0.as_str().len());
+        let urls = remote.url.as_str().len() + remote.given.len() + proxy;
+        2 * (urls + headers + credentials) as u64
+    }
+
     /// Returns the proxy's address without credentials.
     pub fn shown_proxy(&self) -> Option<String> {
         match self {

@@ -1,17 +1,16 @@
 //! The interface to the server that runs the replicator.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::db::LocalDb;
 use crate::error::Error;
 use crate::options::{Selection, User};
+use crate::placement::Placement;
 use crate::settings::Settings;
-
-/// A boxed future.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::shared_reads::BoxFuture;
 
 /// The server, as the replicator sees it.
 pub trait Environment: Send + Sync {
@@ -36,6 +35,12 @@ pub trait Environment: Send + Sync {
         None
     }
 
+    /// Returns which jobs of documents this server runs if it is a node of a cluster, whose nodes
+    /// all have its databases; `None` if it runs all.
+    fn placement(&self) -> Option<Arc<dyn Placement>> {
+        None
+    }
+
     /// Returns the node's name.
     fn node(&self) -> String;
 
@@ -44,7 +49,12 @@ pub trait Environment: Send + Sync {
     ///
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], [`Error::FilterFetch`].
-    fn open(&self, db: &str, user: &User, selection: Option<&Selection>) -> Result<LocalDb, Error>;
+    fn open<'a>(
+        &'a self,
+        db: &'a str,
+        user: &'a User,
+        selection: Option<&'a Selection>,
+    ) -> BoxFuture<'a, Result<LocalDb, Error>>;
 
     /// Creates a database unless it exists.
     ///
@@ -55,5 +65,5 @@ pub trait Environment: Send + Sync {
         db: &'a str,
         user: &'a User,
         params: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<(), Error>>;
+    ) -> BoxFuture<'a, Result<(), Error>>;
 }

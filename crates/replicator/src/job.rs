@@ -19,13 +19,14 @@ use tokio::task::JoinSet;
 
 use self::watermark::Watermark;
 use self::worker::Worker;
+use crate::batch_memory::{Grant, JobMemory};
 use crate::checkpoint::{Log, Session, common_ancestor};
 use crate::db::http::number_of;
-use crate::db::{ChangesQuery, Db, Info, Read, retry_wait};
+use crate::db::{Change, ChangesQuery, Db, Info, Read, retry_wait};
 use crate::error::Error;
 use crate::options::{Replication, Selection};
 use crate::progress::{Counts, Progress};
-use crate::traced;
+use crate::spans;
 
 /// Time limit of the last checkpoint when a job is stopped.
 const LAST_CHECKPOINT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +40,7 @@ const PENDING_EVERY_HTTP: Duration = Duration::from_secs(5);
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
+pub enum RunResult {
     /// Everything was copied: the members of `_replicate`'s response besides `ok`.
     Completed(Map<String, Value>),
     /// It was stopped.
@@ -54,6 +55,7 @@ pub struct Job {
     pub source: Db,
     pub target: Db,
     pub progress: Arc<Progress>,
+    pub memory: JobMemory,
     /// True when the run should end.
     pub stop: watch::Receiver<bool>,
 }
@@ -75,12 +77,12 @@ impl Job {
     ///
     /// # Errors
     /// The reason of the failure; progress until then is recorded.
-    pub async fn run(mut self, running: impl FnOnce()) -> Result<Ended, Error> {
+    pub async fn run(mut self, running: impl FnOnce()) -> Result<RunResult, Error> {
         let mut stop = self.stop.clone();
         let id = self.id.clone();
         let start = tokio::select! {
-            start = traced::told(traced::Work::of("replication start", &id), self.start()) => start?,
-            () = told(&mut stop) => return Ok(Ended::Stopped),
+            start = spans::record(spans::TaskSpan::of("replication start", &id), self.start()) => start?,
+            () = stop_requested(&mut stop) => return Ok(RunResult::Stopped),
         };
         running();
         self.copy(start).await
@@ -137,7 +139,7 @@ impl Job {
         }
     }
 
-    async fn copy(self, start: Start) -> Result<Ended, Error> {
+    async fn copy(self, start: Start) -> Result<RunResult, Error> {
         let query = self.query(&start);
         let job = Arc::new(self);
         let (batches, waiting) = mpsc::channel(BATCHES_WAITING_MAX);
@@ -197,7 +199,7 @@ async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Watermar
 }
 
 /// Waits until a job is stopped.
-pub async fn told(stop: &mut watch::Receiver<bool>) {
+pub async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     // A dropped sender counts as a stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -241,12 +243,12 @@ impl Reader {
         loop {
             let mut feed = self.job.source.changes(&self.query, &self.seq).await?;
             loop {
-                match feed.read().await? {
-                    Read::Changes(changes, seq) => {
+                match feed.read(&self.job.memory.changes).await? {
+                    Read::Changes(changes, seq, memory) => {
                         *failures = 0;
                         self.seq = seq.clone();
                         self.has_changes = true;
-                        self.send(changes, seq).await?;
+                        self.send(changes, seq, memory).await?;
                     }
                     Read::End(seq, pending) => {
                         self.job.progress.set_seqs(|seqs| seqs.pending = pending);
@@ -254,7 +256,8 @@ impl Reader {
                         let is_news = self.query.continuous || self.has_changes;
                         if let Some(seq) = seq.filter(|seq| is_news && *seq != self.seq) {
                             self.seq = seq.clone();
-                            self.send(vec![], seq).await?;
+                            let memory = self.job.memory.changes.empty();
+                            self.send(vec![], seq, memory).await?;
                         }
                         if self.query.continuous {
                             break;
@@ -270,9 +273,13 @@ impl Reader {
         }
     }
 
-    async fn send(&self, changes: Vec<crate::db::Change>, seq: Value) -> Result<(), Error> {
+    async fn send(&self, changes: Vec<Change>, seq: Value, memory: Grant) -> Result<(), Error> {
         let number = self.through.begin(seq);
-        let batch = worker::Batch { number, changes };
+        let batch = worker::Batch {
+            number,
+            changes,
+            memory,
+        };
         self.batches.send(batch).await.map_err(|_| Error::Stopped)
     }
 }
@@ -290,7 +297,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    async fn watch(&mut self, mut tasks: JoinSet<Result<(), Error>>) -> Result<Ended, Error> {
+    async fn watch(&mut self, mut tasks: JoinSet<Result<(), Error>>) -> Result<RunResult, Error> {
         let mut stop = self.job.stop.clone();
         // Aborted when this function returns.
         let mut watching = JoinSet::new();
@@ -308,10 +315,10 @@ impl Recorder {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = told(&mut stop) => {
+                () = stop_requested(&mut stop) => {
                     tasks.abort_all();
                     self.last_checkpoint().await;
-                    return Ok(Ended::Stopped);
+                    return Ok(RunResult::Stopped);
                 }
                 _ = ticks.tick() => self.checkpoint().await?,
                 done = tasks.join_next() => match done {
@@ -327,7 +334,7 @@ impl Recorder {
             }
         }
         self.checkpoint().await?;
-        Ok(Ended::Completed(self.completed()))
+        Ok(RunResult::Completed(self.completed()))
     }
 
     /// Records the progress if possible; nothing depends on it.

@@ -7,10 +7,12 @@
 //! | `db` | How is a database read and written, on this server or behind HTTP? |
 //! | `rows` | How is a JSON stream split into rows? |
 //! | `job`, `checkpoint`, `progress` | How does one run copy everything, and what does it record? |
+//! | `batch_memory`, `selections` | How much memory do jobs take, and who gets it next? |
 //! | `scheduler` | Which jobs run when? |
 //! | `docs` | How do documents of replicator databases become jobs, and how are their states written back? |
 #![forbid(unsafe_code)]
 
+mod batch_memory;
 mod checkpoint;
 pub mod counters;
 mod db;
@@ -21,6 +23,7 @@ mod error;
 pub mod id;
 mod job;
 mod options;
+mod placement;
 mod progress;
 mod replicator;
 mod rows;
@@ -28,16 +31,19 @@ mod rules;
 mod scheduler;
 mod selections;
 mod settings;
+mod shared_reads;
+mod spans;
 mod time;
-mod traced;
 
-pub use db::{Allowed, ConnectTo, LocalDb, TOKEN};
+pub use db::{AllowedAddresses, ConnectTo, LocalDb, TOKEN};
 pub use endpoint::{Endpoint, without_user_info};
-pub use environment::{Environment, Pending};
+pub use environment::Environment;
 pub use error::Error;
 pub use options::{DocRef, Replication, Request, Selection, User};
-pub use replicator::{Replicated, Replicator};
+pub use placement::Placement;
+pub use replicator::{ReplicateResult, Replicator};
 pub use rules::is_replicator_db;
 pub use scheduler::{JobCounts, local_id_json};
 pub use settings::Settings;
+pub use shared_reads::{BoxFuture, Settle, SharedReads};
 pub use time::iso8601;

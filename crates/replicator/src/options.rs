@@ -6,6 +6,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
+use crate::db::peer_values::check_seq;
 use crate::endpoint::{self, Endpoint};
 use crate::error::Error;
 use crate::settings::Settings;
@@ -110,6 +111,8 @@ pub enum Request {
 /// Upper limit of the numbers of workers, connections and changes in a document: greater numbers
 /// count as this.
 const COUNT_MAX: u64 = 10_000;
+/// Maximum number of workers of a replication, unless the setting is higher: each has a batch.
+const WORKERS_MAX: usize = 32;
 
 impl Request {
     /// Parses the body of `_replicate`.
@@ -175,12 +178,13 @@ impl Replication {
             create_target_params: create_target_params.unwrap_or_default(),
             winning_revs_only: boolean(body, "winning_revs_only")?.unwrap_or(false),
             selection,
-            since_seq: body.get("since_seq").filter(|v| !v.is_null()).cloned(),
+            since_seq: since_seq(body)?,
             use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(settings.use_checkpoints),
             use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(settings.use_bulk_get),
             checkpoint_interval: ms("checkpoint_interval", settings.checkpoint_interval)?,
             worker_batch_size: count("worker_batch_size", settings.worker_batch_size)?,
-            worker_processes: count("worker_processes", settings.worker_processes)?,
+            worker_processes: count("worker_processes", settings.worker_processes)?
+                .min(settings.worker_processes.max(WORKERS_MAX)),
             http_connections: count("http_connections", settings.http_connections)?
                 .min(settings.http_connections_max),
             connection_timeout: ms("connection_timeout", settings.connection_timeout)?
@@ -271,6 +275,19 @@ fn selection(body: &Map<String, Value>) -> Result<Selection, Error> {
             check_filter(&name, &params)?;
             Ok(Selection::Filter { name, params })
         }
+    }
+}
+
+/// Parses a seq: a number, a string, or a short list like those of BigCouch.
+fn since_seq(body: &Map<String, Value>) -> Result<Option<Value>, Error> {
+    match body.get("since_seq") {
+        None | Some(Value::Null) => Ok(None),
+        Some(seq @ (Value::Number(_) | Value::String(_) | Value::Array(_))) => {
+            let checked = check_seq(seq);
+            checked.map_err(|told| Error::BadRequest(format!("parameter `since_seq`: {told}")))?;
+            Ok(Some(seq.clone()))
+        }
+        Some(_) => Err(bad("since_seq", "a number, a string or an array")),
     }
 }
 
@@ -412,6 +429,44 @@ mod tests {
                 Err(other) => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn seqs_of_all_servers_are_accepted_and_no_other_values() {
+        for seq in [
+            json!(5),
+            json!("5-g1AAAACbeJzLYWBgYM"),
+            json!([5, "g1AAAACbeJzLYWBgYM"]),
+        ] {
+            assert_eq!(with("since_seq", seq.clone()).unwrap().since_seq, Some(seq));
+        }
+        assert_eq!(with("since_seq", Value::Null).unwrap().since_seq, None);
+        for odd in [
+            json!(true),
+            json!({"seq": 5}),
+            json!("5".repeat(100_000)),
+            json!(vec![[0]; 1000]),
+        ] {
+            assert!(matches!(with("since_seq", odd), Err(Error::BadRequest(_))));
+        }
+    }
+
+    #[test]
+    fn a_document_has_a_limited_number_of_workers() {
+        let workers = |number: u64| with("worker_processes", json!(number)).unwrap();
+        assert_eq!(workers(20).worker_processes, 20);
+        assert_eq!(workers(10_000).worker_processes, WORKERS_MAX);
+        let settings = Settings {
+            worker_processes: 50,
+            ..Settings::default()
+        };
+        let Value::Object(body) = json!({
+            "source": "http://h/a", "target": "http://h/b", "worker_processes": 10_000
+        }) else {
+            panic!("an object")
+        };
+        let parsed = Replication::parse(&body, User::default(), None, &settings);
+        assert_eq!(parsed.unwrap().worker_processes, 50);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use database::{Databases, Listing, Read, ReadOptions, RowsQuery, SystemRules};
 use document::DocId;
 use serde_json::{Map, Value, json};
 
+use crate::db::json_limits::{DOC_VALUES_MAX, parse};
 use crate::docs::Docs;
 use crate::environment::Environment;
 use crate::error::Error;
@@ -15,7 +16,7 @@ use crate::scheduler::{JobCounts, Outcome, Scheduler};
 
 /// The result of a `_replicate` request.
 #[derive(Debug)]
-pub enum Replicated {
+pub enum ReplicateResult {
     /// A continuous replication was started: its id.
     Continuous(String),
     /// The job with this id was stopped.
@@ -80,18 +81,22 @@ impl Replicator {
         self.scheduler.stop().await;
     }
 
-    /// Executes a `_replicate` request. Waits for the end of a one-off replication.
+    /// Executes a `_replicate` request. Waits for the end of a one-off replication; of the body
+    /// nothing is kept meanwhile.
     ///
     /// # Errors
     /// The reason why it was refused, or failed.
     pub async fn replicate(
         &self,
-        body: &Map<String, Value>,
+        body: Map<String, Value>,
         user: User,
-    ) -> Result<Replicated, Error> {
-        match Request::parse(body, user.clone(), &self.environment.settings())? {
+    ) -> Result<ReplicateResult, Error> {
+        let request = Request::parse(&body, user.clone(), &self.environment.settings())?;
+        drop(body);
+        match request {
             Request::CancelId(id) => self.cancel(id, &user).await,
             Request::Cancel(replication) => {
+                let _room = self.scheduler.room_for(&replication)?;
                 let id = self.scheduler.id_of(&replication).await?;
                 self.cancel(id, &user).await
             }
@@ -99,45 +104,53 @@ impl Replicator {
         }
     }
 
-    async fn cancel(&self, id: String, user: &User) -> Result<Replicated, Error> {
+    async fn cancel(&self, id: String, user: &User) -> Result<ReplicateResult, Error> {
         self.scheduler.authorize(&id, user)?;
         match self.scheduler.remove_and_wait(&id).await {
-            true => Ok(Replicated::Cancelled(id)),
+            true => Ok(ReplicateResult::Cancelled(id)),
             false => Err(Error::NoJob),
         }
     }
 
-    async fn begin(&self, replication: Replication, user: &User) -> Result<Replicated, Error> {
+    async fn begin(&self, replication: Replication, user: &User) -> Result<ReplicateResult, Error> {
+        // Taken first: the id may have to be read from the source.
+        let room = self.scheduler.room_for(&replication)?;
         let id = self.scheduler.id_of(&replication).await?;
-        let running = self.scheduler.replication(&id);
-        let max = self.environment.settings().max_jobs_per_user;
-        if running.is_none() && !user.is_admin() && self.scheduler.requested_by(user) >= max {
-            return Err(Error::TooManyJobs(max));
-        }
-        if let Some(running) = running {
-            self.scheduler.authorize(&id, user)?;
-            if let Some(doc) = &running.doc {
-                let by = format!("document `{}` from db `{}`", doc.id, doc.db);
-                return Err(Error::Duplicate(id, by));
-            }
-        }
+        self.check_start(&id, user)?;
         let continuous = replication.continuous;
-        let selection = self.scheduler.room_for(&replication)?;
-        let replication = Arc::new(replication);
-        let awaited = self.scheduler.add(&id, replication, None, selection);
+        let awaited = (self.scheduler).add(&id, Arc::new(replication), None, room);
         if continuous {
-            return Ok(Replicated::Continuous(id));
+            return Ok(ReplicateResult::Continuous(id));
         }
         match awaited.outcome().await {
-            Outcome::Completed(result) => Ok(Replicated::Completed(result)),
+            Outcome::Completed(result) => Ok(ReplicateResult::Completed(result)),
             Outcome::Failed(e) => Err(e),
-            Outcome::Cancelled => Ok(Replicated::Stopped),
+            Outcome::Cancelled => Ok(ReplicateResult::Stopped),
         }
     }
 
-    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
-    pub fn selection_bytes(&self) -> (u64, u64) {
-        self.scheduler.selection_bytes()
+    /// Checks that a user may start the job with this id.
+    fn check_start(&self, id: &str, user: &User) -> Result<(), Error> {
+        let Some(running) = self.scheduler.replication(id) else {
+            let max = self.environment.settings().max_jobs_per_user;
+            return match !user.is_admin() && self.scheduler.requested_by(user) >= max {
+                true => Err(Error::TooManyJobs(max)),
+                false => Ok(()),
+            };
+        };
+        self.scheduler.authorize(id, user)?;
+        match &running.doc {
+            None => Ok(()),
+            Some(doc) => {
+                let by = format!("document `{}` from db `{}`", doc.id, doc.db);
+                Err(Error::Duplicate(id.to_owned(), by))
+            }
+        }
+    }
+
+    /// Memory of the ids and selectors, and of the batches, of all jobs, now and at most, in bytes.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        self.scheduler.memory_bytes()
     }
 
     /// Jobs as `_scheduler/jobs` lists them.
@@ -203,6 +216,17 @@ impl Replicator {
         Ok(ids)
     }
 
+    /// Returns the `_scheduler/docs` entries of a database's documents whose jobs are this server's.
+    pub fn own_docs(&self, db: &str) -> Vec<Value> {
+        self.docs.docs_json(db)
+    }
+
+    /// Returns the `_scheduler/docs` entry of a document whose job is this server's.
+    pub fn own_doc(&self, db: &str, id: &str) -> Option<Value> {
+        let (db, id) = (db.to_owned(), id.to_owned());
+        self.docs.doc_json(&DocRef { db, id })
+    }
+
     /// Returns the `_scheduler/docs` entry of a document; `None` if it does not exist.
     ///
     /// # Errors
@@ -222,7 +246,7 @@ impl Replicator {
         let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
             return Ok(None);
         };
-        let doc: Map<String, Value> = serde_json::from_slice(&doc.json).unwrap_or_default();
+        let doc: Map<String, Value> = parse(&doc.json, DOC_VALUES_MAX).unwrap_or_default();
         Ok(Some(self.finished_json(&at, &doc)))
     }
 

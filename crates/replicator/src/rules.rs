@@ -1,12 +1,17 @@
 //! The rules of replicator databases, as in CouchDB: validation of documents, their ownership, and
 //! the visibility of credentials.
 
+use std::fmt;
 use std::sync::Arc;
 
-use database::{Asked, Before, Refusal, Shown, SystemRules};
+use database::{CallerContext, PriorDocument, Refusal, SystemRules, Visibility};
 use document::{EditDoc, normalise};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::db::json_limits::{DOC_VALUES_MAX, parse};
 use crate::endpoint::without_user_info;
 use crate::environment::Environment;
 use crate::error::Error;
@@ -42,29 +47,29 @@ impl SystemRules for ReplicatorRules {
 
     fn before_write(
         &self,
-        asked: &Asked<'_>,
-        before: Before<'_>,
+        context: &CallerContext<'_>,
+        before: PriorDocument<'_>,
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal> {
         let is_plain = |id: &document::DocId| !id.is_design() && !id.is_local();
         let Some(id) = edit.id.as_ref().filter(|id| is_plain(id)) else {
             return Ok(edit);
         };
-        if has_role(asked, "_replicator") {
+        if has_role(context, "_replicator") {
             return Ok(edit);
         }
-        let is_admin = is_admin(asked);
-        let name = asked.caller.name.as_deref();
-        if let Before::Was(old) = before
+        let is_admin = is_admin(context);
+        let name = context.caller.name.as_deref();
+        if let PriorDocument::Was(old) = before
             && !is_admin
             && let Some(owner) = owner(old)
             && owner.as_str() != name
         {
             return Err(refuse(OTHERS));
         }
-        let is_server_admin = has_role(asked, "_admin");
-        let body = serde_json::from_slice::<Map<String, Value>>(&edit.body);
-        let mut body = body.map_err(|e| refuse(e.to_string()))?;
+        let is_server_admin = has_role(context, "_admin");
+        let body = parse(&edit.body, DOC_VALUES_MAX);
+        let mut body: Map<String, Value> = body.map_err(refuse)?;
         let mut changed = false;
         match body.get("owner") {
             None => changed = true,
@@ -79,12 +84,12 @@ impl SystemRules for ReplicatorRules {
             if owner.is_some_and(|owner| self.environment.is_admin(owner)) {
                 return Err(refuse(OTHERS));
             }
-            check_user_ctx(asked, body.get("user_ctx"))?;
+            check_user_ctx(context, body.get("user_ctx"))?;
         }
         if !edit.deleted && body.get("_replication_state").and_then(Value::as_str) != Some("failed")
         {
             let doc = Some(DocRef {
-                db: asked.db.to_owned(),
+                db: context.db.to_owned(),
                 id: id.as_str().to_owned(),
             });
             let settings = self.environment.settings();
@@ -102,21 +107,22 @@ impl SystemRules for ReplicatorRules {
         edit.with_body(&text).map_err(|e| refuse(e.to_string()))
     }
 
-    fn shows_all(&self, asked: &Asked<'_>) -> bool {
-        is_admin(asked)
+    fn shows_all(&self, context: &CallerContext<'_>) -> bool {
+        is_admin(context)
     }
 
-    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown {
+    fn after_read(&self, context: &CallerContext<'_>, id: &str, json: &[u8]) -> Visibility {
         if id.starts_with("_design/") || id.starts_with("_local/") {
-            return Shown::Whole;
+            return Visibility::Whole;
         }
-        let Ok(mut doc) = serde_json::from_slice::<Map<String, Value>>(json) else {
-            return Shown::Hidden;
+        let owner = owner(json);
+        let name = context.caller.name.as_deref();
+        if name.is_some() && owner.as_ref().and_then(Value::as_str) == name {
+            return Visibility::Whole;
+        }
+        let Ok(mut doc) = parse::<Map<String, Value>>(json, DOC_VALUES_MAX) else {
+            return Visibility::Hidden;
         };
-        let owner = doc.get("owner").and_then(Value::as_str);
-        if owner.is_some() && owner == asked.caller.name.as_deref() {
-            return Shown::Whole;
-        }
         for side in ["source", "target"] {
             if let Some(endpoint) = doc.get_mut(side) {
                 censor(endpoint);
@@ -127,7 +133,7 @@ impl SystemRules for ReplicatorRules {
                 *url = without_user_info(url);
             }
         }
-        Shown::Instead(Value::Object(doc).to_string().into_bytes())
+        Visibility::Instead(Value::Object(doc).to_string().into_bytes())
     }
 
     fn changed(&self, db: &str) {
@@ -136,18 +142,18 @@ impl SystemRules for ReplicatorRules {
 }
 
 /// Only a server admin may assign a replication to another user, or give it roles.
-fn check_user_ctx(asked: &Asked<'_>, ctx: Option<&Value>) -> Result<(), Refusal> {
+fn check_user_ctx(context: &CallerContext<'_>, ctx: Option<&Value>) -> Result<(), Refusal> {
     let Some(ctx) = ctx.filter(|ctx| !ctx.is_null()) else {
         return Ok(());
     };
     let name = ctx.get("name").and_then(Value::as_str);
-    if name.is_none() || name != asked.caller.name.as_deref() {
+    if name.is_none() || name != context.caller.name.as_deref() {
         return Err(refuse("The given `user_ctx.name` is not valid"));
     }
     let roles = ctx.get("roles").and_then(Value::as_array);
     let foreign = roles.into_iter().flatten().find(|role| {
         let role = role.as_str();
-        role.is_none_or(|role| !has_role(asked, role))
+        role.is_none_or(|role| !has_role(context, role))
     });
     match foreign {
         None => Ok(()),
@@ -173,32 +179,63 @@ fn censor(endpoint: &mut Value) {
     }
 }
 
+/// Returns the owner of a stored document, of which nothing else is kept.
 fn owner(json: &[u8]) -> Option<Value> {
-    let mut doc = serde_json::from_slice::<Map<String, Value>>(json).ok()?;
-    doc.remove("owner").filter(|owner| !owner.is_null())
+    let Owner(text) = serde_json::from_slice(json).ok()?;
+    // An owner that is no name is nobody's.
+    let owner = parse(text?.get().as_bytes(), 1).unwrap_or(Value::Bool(false));
+    Some(owner).filter(|owner| !owner.is_null())
 }
 
-fn has_role(asked: &Asked<'_>, role: &str) -> bool {
-    asked.caller.roles.iter().any(|r| r == role)
+/// The member of this name: the last one, as in all parsed objects.
+struct Owner<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Owner<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Option<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a document")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut owner = None;
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "owner" => owner = Some(map.next_value()?),
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(owner)
+            }
+        }
+        deserializer.deserialize_map(Members).map(Owner)
+    }
+}
+
+fn has_role(context: &CallerContext<'_>, role: &str) -> bool {
+    context.caller.roles.iter().any(|r| r == role)
 }
 
 /// Returns whether the caller is an admin of the server or of the database.
-fn is_admin(asked: &Asked<'_>) -> bool {
-    if has_role(asked, "_admin") {
+fn is_admin(context: &CallerContext<'_>) -> bool {
+    if has_role(context, "_admin") {
         return true;
     }
-    let security: Value = serde_json::from_str(asked.security).unwrap_or_default();
+    let security: Value = serde_json::from_str(context.security).unwrap_or_default();
     let list = |name: &str| {
         let list = security.get("admins").and_then(|a| a.get(name)?.as_array());
         list.map_or(&[] as &[Value], Vec::as_slice)
     };
     let named = |list: &[Value], text: &str| list.iter().any(|v| v.as_str() == Some(text));
-    asked
+    context
         .caller
         .name
         .as_deref()
         .is_some_and(|name| named(list("names"), name))
-        || asked
+        || context
             .caller
             .roles
             .iter()
@@ -233,5 +270,21 @@ mod tests {
         ] {
             assert_eq!(is_replicator_db(db), is, "{db}");
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_document_is_read_alone() {
+        let many = vec!["[0]"; DOC_VALUES_MAX].join(",");
+        for (owner_json, found) in [
+            (r#""anna""#, Some(json!("anna"))),
+            ("null", None),
+            // It is nobody's.
+            (r#"["anna"]"#, Some(json!(false))),
+            (&format!("[{many}]"), Some(json!(false))),
+        ] {
+            let doc = format!(r#"{{"x":[{many}],"owner":1,"owner":{owner_json}}}"#);
+            assert_eq!(owner(doc.as_bytes()), found);
+        }
+        assert_eq!(owner(br#"{"x":{"owner":"anna"}}"#), None);
     }
 }

@@ -17,18 +17,19 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use self::entry::{Entry, Event, EventKind, Run};
+use self::entry::{Ending, Entry, Event, EventKind, Run};
 use self::shares::{Owner, Owners, Shares};
+use crate::batch_memory::BatchMemory;
 use crate::counters;
 use crate::db::{Clients, Db, HttpDb, Lane, Rights};
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::id::base_id;
-use crate::job::{Ended, Job, told};
+use crate::job::{Job, RunResult, stop_requested};
 use crate::options::{DocRef, Replication, Selection, User};
 use crate::progress::Progress;
-use crate::selections::{Held, Selections};
+use crate::selections::{Room, Selections};
 use crate::settings::Settings;
 
 pub use self::backoff::doc_backoff;
@@ -46,9 +47,9 @@ pub enum Outcome {
 }
 
 /// The result of a job, to wait for.
-pub struct Awaited(watch::Receiver<Option<Outcome>>);
+pub struct JobResult(watch::Receiver<Option<Outcome>>);
 
-impl Awaited {
+impl JobResult {
     /// Waits for the result.
     pub async fn outcome(mut self) -> Outcome {
         let ended = self.0.wait_for(Option::is_some).await;
@@ -70,6 +71,7 @@ pub struct Scheduler {
     clients: Arc<Clients>,
     jobs: Mutex<HashMap<String, Entry>>,
     selections: Arc<Selections>,
+    batch_memory: OnceLock<BatchMemory>,
     wake: Notify,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     stopped: watch::Sender<bool>,
@@ -85,6 +87,7 @@ impl Scheduler {
             clients: Arc::default(),
             jobs: Mutex::default(),
             selections: Arc::default(),
+            batch_memory: OnceLock::new(),
             wake: Notify::new(),
             listener: Mutex::default(),
             stopped: watch::Sender::new(false),
@@ -165,7 +168,8 @@ impl Scheduler {
     ) -> Result<Db, Error> {
         Ok(match endpoint {
             Endpoint::Local(name) => {
-                Db::Local(self.environment.open(name, &replication.user, selection)?)
+                let opened = self.environment.open(name, &replication.user, selection);
+                Db::Local(opened.await?)
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
@@ -177,10 +181,8 @@ impl Scheduler {
         })
     }
 
-    /// Returns the rights of a replication, those of the requesting user or the document's owner,
-    /// whatever else the document contains. Evaluated for each new connection, since the set of
-    /// admins changes.
-    fn rights(&self, replication: &Replication, settings: &Settings) -> Rights {
+    /// Returns the user whose rights a replication has, and whether that is a server admin.
+    fn owner_of(&self, replication: &Replication) -> (String, bool) {
         let (owner, is_admin) = match &replication.doc {
             None => (&replication.user.name, replication.user.is_admin()),
             Some(_) => {
@@ -189,7 +191,14 @@ impl Scheduler {
                 (owner, owner.as_ref().is_some_and(is_admin))
             }
         };
-        let user = owner.clone().unwrap_or_default();
+        (owner.clone().unwrap_or_default(), is_admin)
+    }
+
+    /// Returns the rights of a replication, those of the requesting user or the document's owner,
+    /// whatever else the document contains. Evaluated for each new connection, since the set of
+    /// admins changes.
+    fn rights(&self, replication: &Replication, settings: &Settings) -> Rights {
+        let (user, is_admin) = self.owner_of(replication);
         let token = self.environment.token(&user);
         let token = token.and_then(|token| HeaderValue::try_from(token).ok());
         Rights {
@@ -211,24 +220,29 @@ impl Scheduler {
         jobs.values().filter(own).count()
     }
 
-    /// Takes memory for the ids or the selector of a new job.
+    /// Takes memory for the description of a new job: its ids or selector.
     ///
     /// # Errors
     /// Errors of [`Selections::take`].
-    pub fn room_for(&self, replication: &Replication) -> Result<Option<Held>, Error> {
+    pub fn room_for(&self, replication: &Replication) -> Result<Room, Error> {
         let settings = self.environment.settings();
-        let is_admin = match (&replication.doc, &replication.owner) {
-            (None, _) => replication.user.is_admin(),
-            (Some(_), owner) => owner
-                .as_ref()
-                .is_some_and(|name| self.environment.is_admin(name)),
-        };
+        let (_, is_admin) = self.owner_of(replication);
         (self.selections).take(replication, is_admin, settings.selection_bytes_max)
     }
 
-    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
-    pub fn selection_bytes(&self) -> (u64, u64) {
-        self.selections.used_bytes()
+    /// Memory of the ids and selectors, and of the batches, of all jobs, now and at most, in bytes.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let (used, peak) = self.selections.used_bytes();
+        let (batches, all_peak) = self.batch_memory().used_bytes();
+        (used + batches, peak.max(all_peak))
+    }
+
+    /// The memory of batches, sized by the settings of the first call.
+    fn batch_memory(&self) -> &BatchMemory {
+        self.batch_memory.get_or_init(|| {
+            let budget_bytes = self.environment.settings().selection_bytes_max;
+            BatchMemory::new(&self.selections, budget_bytes)
+        })
     }
 
     /// Adds a job, or lets the same one continue. `not_before` delays its start.
@@ -237,19 +251,19 @@ impl Scheduler {
         id: &str,
         replication: Arc<Replication>,
         not_before: Option<Instant>,
-        selection: Option<Held>,
-    ) -> Awaited {
+        room: Room,
+    ) -> JobResult {
         let mut jobs = self.jobs.lock();
         let mut after = None;
         if let Some(old) = jobs.get(id) {
             if *old.replication == *replication {
-                return Awaited(old.outcome.subscribe());
+                return JobResult(old.outcome.subscribe());
             }
             after = jobs.remove(id).and_then(|old| old.retire());
         }
-        let job = Entry::new(replication, not_before, after, selection);
+        let job = Entry::new(replication, not_before, after, room);
         // Subscribed before it may start: it could end before that.
-        let awaited = Awaited(job.outcome.subscribe());
+        let awaited = JobResult(job.outcome.subscribe());
         jobs.insert(id.to_owned(), job);
         drop(jobs);
         self.wake.notify_one();
@@ -274,8 +288,8 @@ impl Scheduler {
             return false;
         };
         job.outcome.send_replace(Some(Outcome::Cancelled));
-        if let Some(mut ended) = job.retire() {
-            let ended = ended.wait_for(|ended| *ended);
+        if let Some(mut ending) = job.retire() {
+            let ended = ending.ended.wait_for(|ended| *ended);
             // One that exceeds the limit has been stopped, and does no harm.
             let _ = tokio::time::timeout(END_TIME_MAX, ended).await;
         }
@@ -299,6 +313,30 @@ impl Scheduler {
         for id in ids {
             self.remove(&id);
         }
+    }
+
+    /// Stops the job of a document that another node will run: one that has not ended after `time`
+    /// is ended wherever it is.
+    pub fn leave(&self, db: &str, doc: &str, time: Duration) {
+        let mut left = vec![];
+        {
+            let mut jobs = self.jobs.lock();
+            let is_left = |job: &Entry| {
+                let of = job.replication.doc.as_ref();
+                of.is_some_and(|of| of.db == db && of.id == doc)
+            };
+            left.extend(jobs.extract_if(|_, job| is_left(job)).map(|(_, job)| job));
+        }
+        for job in left {
+            job.outcome.send_replace(Some(Outcome::Cancelled));
+            for ending in job.leave() {
+                tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    ending.kill.send_replace(true);
+                });
+            }
+        }
+        self.wake.notify_one();
     }
 
     /// Returns the replication of the job with this id; `None` if it does not exist.
@@ -338,7 +376,7 @@ impl Scheduler {
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep_until(at) => {}
-                () = told(&mut stopped) => return,
+                () = stop_requested(&mut stopped) => return,
             }
         }
     }
@@ -347,7 +385,7 @@ impl Scheduler {
     pub async fn stop(&self) {
         self.stopped.send_replace(true);
         let jobs = std::mem::take(&mut *self.jobs.lock());
-        let ended: Vec<watch::Receiver<bool>> = jobs
+        let ended: Vec<Ending> = jobs
             .into_values()
             .filter_map(|job| {
                 job.outcome.send_replace(Some(Outcome::Cancelled));
@@ -355,8 +393,8 @@ impl Scheduler {
             })
             .collect();
         let all = async {
-            for mut ended in ended {
-                let _ = ended.wait_for(|ended| *ended).await;
+            for mut ending in ended {
+                let _ = ending.ended.wait_for(|ended| *ended).await;
             }
         };
         let _ = tokio::time::timeout(END_TIME_MAX, all).await;
@@ -419,12 +457,14 @@ impl Scheduler {
     fn start(&self, id: &str, job: &mut Entry, history_max: usize) {
         let (stop, stopped) = watch::channel(false);
         let (ended, has_ended) = watch::channel(false);
+        let (kill, mut killed) = watch::channel(false);
         job.note(Event::now(EventKind::Started), history_max);
         job.last_started = Some(Instant::now());
         let serial = job.next_serial();
         let after = job.after.take();
         job.run = Some(Run {
             stop,
+            kill,
             ended: has_ended,
             serial,
         });
@@ -434,15 +474,28 @@ impl Scheduler {
         let runtime = self.runtime();
         tokio::spawn(async move {
             if let Some(mut after) = after {
-                let _ = after.wait_for(|ended| *ended).await;
+                tokio::select! {
+                    _ = after.ended.wait_for(|ended| *ended) => {}
+                    Ok(_) = killed.wait_for(|killed| *killed) => {
+                        after.kill.send_replace(true);
+                    }
+                }
             }
             let result = match me.upgrade() {
-                None => Ok(Ended::Stopped),
+                None => Ok(RunResult::Stopped),
                 // In a task of its own, so that a panic becomes an error.
                 Some(scheduler) => {
                     let run = scheduler.run_job(id.clone(), replication, progress, stopped);
                     let told = |e| Err(Error::Request(format!("the job failed: {e}")));
-                    runtime.spawn(run).await.unwrap_or_else(told)
+                    let run = runtime.spawn(run);
+                    let handle = run.abort_handle();
+                    tokio::select! {
+                        result = run => result.unwrap_or_else(told),
+                        Ok(_) = killed.wait_for(|killed| *killed) => {
+                            handle.abort();
+                            Ok(RunResult::Stopped)
+                        }
+                    }
                 }
             };
             ended.send_replace(true);
@@ -458,18 +511,23 @@ impl Scheduler {
         replication: Arc<Replication>,
         progress: Arc<Progress>,
         mut stop: watch::Receiver<bool>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         let opened = tokio::select! {
-            opened = self.open_peers(&replication) => opened?,
-            () = told(&mut stop) => return Ok(Ended::Stopped),
+            opened = self.open_ends(&replication) => opened?,
+            () = stop_requested(&mut stop) => return Ok(RunResult::Stopped),
         };
         let base = id.split('+').next().unwrap_or(&id).to_owned();
+        let memory = match self.owner_of(&replication) {
+            (_, true) => self.batch_memory().of(""),
+            (user, false) => self.batch_memory().of(&user),
+        };
         let job = Job {
             replication: replication.clone(),
             id: base,
             source: opened.0,
             target: opened.1,
             progress,
+            memory,
             stop,
         };
         tracing::info!(
@@ -486,7 +544,7 @@ impl Scheduler {
         job.run(started).await
     }
 
-    async fn open_peers(&self, replication: &Replication) -> Result<(Db, Db), Error> {
+    async fn open_ends(&self, replication: &Replication) -> Result<(Db, Db), Error> {
         let selection = Some(&replication.selection);
         let source = self.open(&replication.source, Lane::Source, replication, selection);
         let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
@@ -511,7 +569,7 @@ impl Scheduler {
             .await
     }
 
-    fn ended(&self, id: &str, serial: u64, result: Result<Ended, Error>) {
+    fn ended(&self, id: &str, serial: u64, result: Result<RunResult, Error>) {
         let history_max = self.environment.settings().max_history;
         let mut jobs = self.jobs.lock();
         let Some(job) = jobs.get_mut(id).filter(|job| job.serial == serial) else {
@@ -520,8 +578,8 @@ impl Scheduler {
         job.run = None;
         let replication = job.replication.clone();
         match result {
-            Ok(Ended::Stopped) => job.note(Event::now(EventKind::Stopped), history_max),
-            Ok(Ended::Completed(result)) => {
+            Ok(RunResult::Stopped) => job.note(Event::now(EventKind::Stopped), history_max),
+            Ok(RunResult::Completed(result)) => {
                 let stats = job.final_stats();
                 job.outcome.send_replace(Some(Outcome::Completed(result)));
                 jobs.remove(id);

@@ -1,5 +1,5 @@
-//! Memory of the jobs' selections: their ids and selectors, from when a job is added until it is
-//! gone.
+//! Memory of the descriptions of jobs, mostly of their ids and selectors: from when a replication is
+//! requested until its job is gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::options::{Replication, Selection};
 
-/// Selections up to this many bytes take no room.
+/// Descriptions up to this many bytes take no room.
 const FREE_BYTES: u64 = 16 << 10;
 /// A compiled selector takes up to 4 times the memory of its JSON.
 const COMPILED_FACTOR: u64 = 4;
+/// Copies of the first seq that a running job has: of its description, of the start, and of how far it is.
+const SEQ_COPIES: u64 = 8;
 /// Memory of a string or a member of an object without its text, about, in bytes.
 const ALLOCATION_BYTES: u64 = 48;
 
@@ -28,9 +30,12 @@ struct State {
     by_user: HashMap<String, u64>,
 }
 
-/// Room for the selection of one job, until it is dropped.
+/// The room of a job, which its document shares: `None` for a description of ordinary length.
+pub type Room = Option<Arc<SelectionPermit>>;
+
+/// Room for the description of one job, until it is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct SelectionPermit {
     of: Arc<Selections>,
     /// `None` for a server admin, whose share is not limited.
     user: Option<String>,
@@ -44,8 +49,8 @@ impl Selections {
         (state.used, state.peak)
     }
 
-    /// Takes memory for the selection of a job, out of `budget_bytes` for all jobs. A user gets at
-    /// most as much as stays free.
+    /// Takes memory for the description of a job, out of `budget_bytes` for all jobs. A user gets
+    /// at most as much as stays free.
     ///
     /// # Errors
     /// [`Error::LargeSelection`] when it is more than a user can get, [`Error::NoRoom`] when there
@@ -55,8 +60,8 @@ impl Selections {
         replication: &Replication,
         is_admin: bool,
         budget_bytes: u64,
-    ) -> Result<Option<Held>, Error> {
-        let bytes = memory_bytes(&replication.selection);
+    ) -> Result<Room, Error> {
+        let bytes = memory_bytes(replication);
         if bytes <= FREE_BYTES {
             return Ok(None);
         }
@@ -89,15 +94,15 @@ impl Selections {
             *state.by_user.entry(user.clone()).or_default() += bytes;
         }
         drop(state);
-        Ok(Some(Held {
+        Ok(Some(Arc::new(SelectionPermit {
             of: self.clone(),
             user,
             bytes,
-        }))
+        })))
     }
 }
 
-impl Drop for Held {
+impl Drop for SelectionPermit {
     fn drop(&mut self) {
         let mut state = self.of.0.lock();
         state.used -= self.bytes;
@@ -112,18 +117,30 @@ impl Drop for Held {
     }
 }
 
-/// Memory of a selection while its job runs, about, in bytes: as stored, and as the filter of a
-/// feed.
-fn memory_bytes(selection: &Selection) -> u64 {
-    match selection {
+/// Memory of a description while its job runs, about, in bytes: the selection as stored, and as the
+/// filter of a feed.
+fn memory_bytes(replication: &Replication) -> u64 {
+    let selection = match &replication.selection {
         Selection::All => 0,
         Selection::Ids(ids) => ids
             .iter()
             .map(|id| 2 * id.len() as u64 + ALLOCATION_BYTES)
             .sum(),
-        Selection::Filter { params, .. } => members_bytes(params.iter()),
+        Selection::Filter { name, params } => name.len() as u64 + members_bytes(params.iter()),
         Selection::Selector(selector) => COMPILED_FACTOR * members_bytes(selector.iter()),
-    }
+    };
+    let since = replication.since_seq.as_ref().map_or(0, value_bytes);
+    let roles = replication.user.roles.iter();
+    let names = roles
+        .chain(&replication.user.name)
+        .chain(&replication.owner);
+    let names: u64 = names.map(|name| name.len() as u64 + ALLOCATION_BYTES).sum();
+    selection
+        + members_bytes(replication.create_target_params.iter())
+        + SEQ_COPIES * since
+        + names
+        + replication.source.memory_bytes()
+        + replication.target.memory_bytes()
 }
 
 fn members_bytes<'a>(members: impl Iterator<Item = (&'a String, &'a Value)>) -> u64 {
@@ -145,7 +162,7 @@ fn value_bytes(value: &Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
     use crate::options::User;
@@ -179,5 +196,33 @@ mod tests {
         drop((first, second));
         assert_eq!(all.used_bytes().0, 0);
         assert!(all.0.lock().by_user.is_empty());
+    }
+
+    #[test]
+    fn all_that_a_job_keeps_is_counted() {
+        let text = "x".repeat(20_000);
+        let long_url = format!("http://h/{text}");
+        let (source, target) = (json!("http://h/a"), json!("http://h/b"));
+        for (member, value) in [
+            ("since_seq", json!("x".repeat(10_000))),
+            ("create_target_params", json!({"q": text})),
+            ("source", json!(long_url)),
+            (
+                "target",
+                json!({"url": "http://h/b", "headers": {"x": text}}),
+            ),
+            ("filter", json!(format!("d/{text}"))),
+        ] {
+            let mut body = Map::from_iter([
+                ("source".to_owned(), source.clone()),
+                ("target".to_owned(), target.clone()),
+            ]);
+            body.insert(member.to_owned(), value);
+            let settings = Settings::default();
+            let parsed = Replication::parse(&body, User::default(), None, &settings);
+            let parsed = parsed.expect("a replication");
+            let room = Arc::new(Selections::default()).take(&parsed, false, 1 << 20);
+            assert!(matches!(room, Ok(Some(_))), "{member}");
+        }
     }
 }

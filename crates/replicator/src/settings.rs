@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::db::{Allowed, ConnectTo};
+use crate::db::{AllowedAddresses, ConnectTo};
 
 /// The settings of `[replicator]`, under CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Settings {
     /// A PEM file with the key of `cert_file`.
     pub key_file: Option<String>,
     /// The addresses that replications of users other than server admins may connect to.
-    pub allowed_addresses: Allowed,
+    pub allowed_addresses: AllowedAddresses,
     /// Other addresses to connect to than those that URLs name.
     pub connect_to: ConnectTo,
     /// Allowed schemes of `source` and `target`.
@@ -95,7 +95,7 @@ impl Default for Settings {
             ssl_trusted_certificates_file: None,
             cert_file: None,
             key_file: None,
-            allowed_addresses: Allowed::parse("public, self").0,
+            allowed_addresses: AllowedAddresses::parse("public, self").0,
             connect_to: ConnectTo::default(),
             valid_endpoint_protocols: vec!["http".into(), "https".into()],
             valid_proxy_protocols: vec!["http".into(), "https".into(), "socks5".into()],

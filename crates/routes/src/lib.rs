@@ -22,7 +22,7 @@ pub use route::{
 };
 pub use row::{BodyClass, Cluster, Rewrites, Row};
 pub use table::{UNKNOWN, rows};
-pub use tree::{Found, find};
+pub use tree::{RouteMatch, find};
 pub use who::Who;
 
 /// Returns whether requests with this method never change anything.

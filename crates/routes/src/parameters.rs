@@ -201,6 +201,7 @@ groups! {
     INFO "info" [flag("projections", "Adds the layout of stored projections.")]
     PERSIST "persist" [flag("persist", "`false` does not write the value to the file.")]
     SIZE "size" [number("size", "Number of spaces; 100 by default.")]
+    ALL "all" [flag("all", "`true` returns the answers of all nodes of the cluster.")]
     PROFILE "profile" [
         number("seconds", "How long to sample."),
         number("hz", "Samples per second."),

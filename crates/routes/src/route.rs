@@ -46,6 +46,8 @@ pub enum ServerRoute {
     ClusterNode(String),
     /// `/_settee/cluster/reseed`
     ClusterReseed,
+    /// `/_settee/cluster/bench-network`
+    ClusterBenchNetwork,
     /// `/_settee/doctor`
     Doctor,
     /// `/_settee/profile`
@@ -175,6 +177,8 @@ pub enum DatabaseRoute {
     Partition(String),
     /// A path below `_partition/{partition}/`, which is one of the database with the partition as a parameter.
     InPartition(String),
+    /// Any other path below `_partition/{partition}/`.
+    NotInPartition(String),
     /// `_bulk_docs`
     BulkDocs,
     /// `_bulk_get`

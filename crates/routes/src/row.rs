@@ -18,6 +18,8 @@ pub enum Cluster {
     Control,
     /// About what this node has of a database.
     Local,
+    /// About the data of a database on every node: each handles the request.
+    Everywhere,
     /// Reads or writes documents. Reads wait for the acknowledged writes of other nodes.
     Documents {
         /// Writes that need not know earlier ones: they carry the revision that they edit.

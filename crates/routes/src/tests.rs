@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::operation::post;
-use crate::tree::Node;
+use crate::tree::TreeNode;
 
 /// The decoded segments of a path without escapes.
 fn segments(path: &str) -> Vec<Vec<u8>> {
@@ -10,7 +10,7 @@ fn segments(path: &str) -> Vec<Vec<u8>> {
     parts.map(|part| part.as_bytes().to_vec()).collect()
 }
 
-fn found(request: &str) -> Found {
+fn found(request: &str) -> RouteMatch {
     let (method, path) = request.split_once(' ').unwrap();
     find(method, &segments(path))
 }
@@ -35,6 +35,26 @@ fn every_row_is_reached_by_its_path() {
         let found = find(&method, &segments(&path.join("/")));
         assert_eq!((found.row.path, found.row.methods), (row.path, row.methods));
     }
+}
+
+#[test]
+fn a_path_of_a_partition_is_for_those_who_may_use_it_of_the_database() {
+    let of_partitions = rows().filter(|row| row.path.contains("/_partition/{partition_id}/"));
+    let mut compared = 0;
+    for row in of_partitions {
+        let path = row.path.replace("{path...}", "a/b/c/d/e");
+        let mut path = segments(&path.replace("{function...}", "a/b/c/d/e"));
+        path.drain(1..3);
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
+            let of_database = find(method, &path).row;
+            if row.allows(method) && of_database.allows(method) {
+                let who = (row.who(method), of_database.who(method));
+                assert_eq!(who.0, who.1, "{method} {}", row.path);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 20, "{compared}");
 }
 
 #[test]
@@ -240,7 +260,7 @@ static MADE_UP: Row = Row::database("POST", "/{db}/_made_up/{docid}", Class::Fin
 
 #[test]
 fn a_new_route_needs_one_row() {
-    let tree = Node::of(rows().chain([&MADE_UP]));
+    let tree = TreeNode::of(rows().chain([&MADE_UP]));
     let found = tree.find("POST", &segments("/db/_made_up/x"));
     assert_eq!(
         found.route,

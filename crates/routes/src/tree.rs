@@ -9,7 +9,7 @@ use crate::table::{UNKNOWN, rows};
 
 /// The row and the route of a path.
 #[derive(Debug)]
-pub struct Found {
+pub struct RouteMatch {
     /// The properties of the path.
     pub row: &'static Row,
     /// The route of this path.
@@ -18,11 +18,11 @@ pub struct Found {
 
 /// Finds the route of a path's decoded segments. Where several rows have the path, the method
 /// decides.
-pub fn find(method: &str, segments: &[Vec<u8>]) -> Found {
+pub fn find(method: &str, segments: &[Vec<u8>]) -> RouteMatch {
     find_in(&TREE, method, segments)
 }
 
-fn find_in(tree: &Node, method: &str, segments: &[Vec<u8>]) -> Found {
+fn find_in(tree: &TreeNode, method: &str, segments: &[Vec<u8>]) -> RouteMatch {
     let rows = tree.rows(segments).unwrap_or_default();
     let allowed = rows.iter().find(|row| row.allows(method));
     // The last row has the text of a 405 answer.
@@ -36,34 +36,34 @@ fn find_in(tree: &Node, method: &str, segments: &[Vec<u8>]) -> Found {
         }
         Some(_) => Route::Server(ServerRoute::Missing),
     };
-    Found { row, route }
+    RouteMatch { row, route }
 }
 
-static TREE: LazyLock<Node> = LazyLock::new(|| Node::of(rows()));
+static TREE: LazyLock<TreeNode> = LazyLock::new(|| TreeNode::of(rows()));
 
 /// A node of the tree: what the segments before it leave open.
 #[derive(Default)]
-pub(crate) struct Node {
+pub(crate) struct TreeNode {
     /// Sorted by name.
-    literals: Vec<(&'static str, Node)>,
-    parameter: Option<Box<Node>>,
+    literals: Vec<(&'static str, TreeNode)>,
+    parameter: Option<Box<TreeNode>>,
     /// Rows whose paths end here.
     here: Vec<&'static Row>,
     /// Rows whose paths continue with any number of segments.
     rest: Vec<&'static Row>,
 }
 
-impl Node {
+impl TreeNode {
     /// Builds the tree of some rows.
-    pub(crate) fn of(rows: impl Iterator<Item = &'static Row>) -> Node {
-        let mut tree = Node::default();
+    pub(crate) fn of(rows: impl Iterator<Item = &'static Row>) -> TreeNode {
+        let mut tree = TreeNode::default();
         rows.for_each(|row| tree.add(row));
         tree
     }
 
     /// Finds the route of a path, as [`find`] does in the tree of all rows.
     #[cfg(test)]
-    pub(crate) fn find(&self, method: &str, segments: &[Vec<u8>]) -> Found {
+    pub(crate) fn find(&self, method: &str, segments: &[Vec<u8>]) -> RouteMatch {
         find_in(self, method, segments)
     }
 
@@ -85,12 +85,12 @@ impl Node {
         }
     }
 
-    fn literal(&mut self, part: &'static str) -> &mut Node {
+    fn literal(&mut self, part: &'static str) -> &mut TreeNode {
         let found = self
             .literals
             .binary_search_by_key(&part, |(literal, _)| literal);
         let position = found.unwrap_or_else(|position| {
-            self.literals.insert(position, (part, Node::default()));
+            self.literals.insert(position, (part, TreeNode::default()));
             position
         });
         &mut self.literals[position].1
@@ -102,7 +102,7 @@ impl Node {
             return (!self.here.is_empty()).then_some(&self.here);
         };
         let literal = || {
-            let by_name = |(literal, _): &(&str, Node)| literal.as_bytes().cmp(first);
+            let by_name = |(literal, _): &(&str, TreeNode)| literal.as_bytes().cmp(first);
             let position = self.literals.binary_search_by(by_name).ok()?;
             self.literals[position].1.rows(after)
         };

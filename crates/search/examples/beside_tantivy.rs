@@ -32,7 +32,7 @@ use tantivy::schema::{
     Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions, Value as _,
 };
 use tantivy::{Searcher, TantivyDocument, Term};
-use words::Wanted;
+use words::SearchKind;
 
 const ROUNDS: usize = 9;
 const QUERIES: usize = 2_000;
@@ -90,16 +90,18 @@ impl Alone {
         writer.wait_merging_threads().unwrap();
     }
 
-    fn query(&self, wanted: Wanted, words: &[String]) -> Box<dyn tantivy::query::Query> {
+    fn query(&self, wanted: SearchKind, words: &[String]) -> Box<dyn tantivy::query::Query> {
         let term = |word: &String| Term::from_field_text(self.text, word);
         let one = |word| -> Box<dyn tantivy::query::Query> {
             Box::new(TermQuery::new(term(word), IndexRecordOption::WithFreqs))
         };
         match wanted {
-            Wanted::Term => one(&words[0]),
-            Wanted::And => Box::new(BooleanQuery::intersection(words.iter().map(one).collect())),
-            Wanted::Phrase => Box::new(PhraseQuery::new(words.iter().map(term).collect())),
-            Wanted::Prefix => {
+            SearchKind::Term => one(&words[0]),
+            SearchKind::And => {
+                Box::new(BooleanQuery::intersection(words.iter().map(one).collect()))
+            }
+            SearchKind::Phrase => Box::new(PhraseQuery::new(words.iter().map(term).collect())),
+            SearchKind::Prefix => {
                 let pattern = format!("{}.*", words[0]);
                 Box::new(RegexQuery::from_pattern(&pattern, self.text).unwrap())
             }
@@ -107,26 +109,26 @@ impl Alone {
     }
 }
 
-fn query(wanted: Wanted, words: &[String]) -> Query {
+fn query(wanted: SearchKind, words: &[String]) -> Query {
     let field = FIELD.to_owned();
     let term = |word: &String| Query::Term {
         field: FIELD.to_owned(),
         term: word.clone(),
     };
     match wanted {
-        Wanted::Term => term(&words[0]),
-        Wanted::And => Query::Boolean {
+        SearchKind::Term => term(&words[0]),
+        SearchKind::And => Query::Boolean {
             must: words.iter().map(term).collect(),
             should: vec![],
             must_not: vec![],
             should_min: 0,
         },
-        Wanted::Phrase => Query::Phrase {
+        SearchKind::Phrase => Query::Phrase {
             field,
             terms: (0..).zip(words.iter().map(|w| vec![w.clone()])).collect(),
             slop: 0,
         },
-        Wanted::Prefix => Query::Prefix {
+        SearchKind::Prefix => Query::Prefix {
             field,
             prefix: words[0].clone(),
         },
@@ -243,7 +245,7 @@ fn main() {
     alone.build(&texts);
     let reader = index.reader();
     let searcher = alone.index.reader().unwrap().searcher();
-    for wanted in Wanted::ALL {
+    for wanted in SearchKind::ALL {
         let name = format!("{wanted:?}").to_lowercase();
         if !is_wanted(&name) {
             continue;

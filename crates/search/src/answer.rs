@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::collect::{
-    First, Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
+    Request, SortBy, SortKey, SortValue, TopHits, check_counters, collect, compare, order_bytes,
 };
 use crate::reader::Reader;
 use crate::schema::Types;
@@ -112,7 +112,7 @@ pub fn search(
 struct Hits {
     shard: usize,
     segment: u32,
-    first: First,
+    first: TopHits,
 }
 
 impl Hits {

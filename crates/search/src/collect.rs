@@ -125,9 +125,9 @@ pub struct Range {
 }
 
 /// The result of a segment.
-pub(crate) struct Collected {
+pub(crate) struct SegmentHits {
     pub total: u64,
-    pub first: First,
+    pub first: TopHits,
     pub counts: Vec<FxHashMap<String, u64>>,
     pub ranges: Vec<Vec<u64>>,
 }
@@ -333,14 +333,14 @@ fn place_of(column: &Strings, text: &str) -> Result<u64, Error> {
 type Candidate = (Box<[u64]>, u32, u32);
 
 /// The first hits of a segment, in order. Sort values are read only for the hits that are taken.
-pub(crate) struct First {
+pub(crate) struct TopHits {
     keys: Vec<KeyColumn>,
     candidates: std::vec::IntoIter<Candidate>,
     /// The index of the sort key that is the id.
     id: usize,
 }
 
-impl First {
+impl TopHits {
     /// Returns the memory of one hit, in bytes.
     fn bytes_of_one(keys: usize) -> usize {
         size_of::<Candidate>() + keys * size_of::<u64>()
@@ -348,7 +348,7 @@ impl First {
 
     /// Returns roughly how much memory they take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.candidates.len() * First::bytes_of_one(self.keys.len())
+        self.candidates.len() * TopHits::bytes_of_one(self.keys.len())
     }
 
     /// Returns the next hit: its id, its sort values, and its document in the segment.
@@ -374,12 +374,12 @@ pub(crate) fn collect(
     segment: &SegmentFiles,
     (mut matcher, scale): (BoxMatcher, f32),
     effort: &Effort,
-) -> Result<Collected, Error> {
+) -> Result<SegmentHits, Error> {
     let keys = keys_of(request, types, segment)?;
     let after = place_behind(request, &keys)?;
     let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
     let mut counters = Counters::open(request, types, segment, effort)?;
-    let candidate_bytes = First::bytes_of_one(keys.len());
+    let candidate_bytes = TopHits::bytes_of_one(keys.len());
     let alive = segment.reader.alive_bitset();
     let mut total = 0;
     let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
@@ -421,12 +421,12 @@ pub(crate) fn collect(
     let (counts, ranges) = counters.finish(effort)?;
     let is_id = |key: &SortKey| key.by == SortBy::Id;
     let id = request.sort.iter().position(is_id);
-    let first = First {
+    let first = TopHits {
         id: id.unwrap_or(request.sort.len()),
         keys,
         candidates: heap.into_sorted_vec().into_iter(),
     };
-    Ok(Collected {
+    Ok(SegmentHits {
         total,
         first,
         counts,

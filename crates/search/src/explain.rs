@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::schema::split_term;
 use crate::similarity::Weight;
 use crate::statistics::Numbers;
-use crate::weigh::{Segment, Weighed, weigh};
+use crate::weigh::{Segment, WeightedQuery, weigh};
 use crate::{Effort, Error};
 
 /// The contribution of a clause to a score.
@@ -111,16 +111,16 @@ fn scaled_by(scale: f32, inner: Explanation) -> Explanation {
 
 /// A clause of a query, with its cursor over a segment.
 struct Scorer<'w> {
-    weighed: &'w Weighed,
+    weighed: &'w WeightedQuery,
     matcher: Option<BoxMatcher>,
     /// The clauses that add to the score.
     parts: Vec<Scorer<'w>>,
 }
 
 impl<'w> Scorer<'w> {
-    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Scorer<'w>, Error> {
+    fn new(segment: &Segment<'_>, weighed: &'w WeightedQuery) -> Result<Scorer<'w>, Error> {
         let parts = match weighed {
-            Weighed::Boolean { must, should, .. } => {
+            WeightedQuery::Boolean { must, should, .. } => {
                 let parts = must.iter().chain(should);
                 parts.map(|part| Scorer::new(segment, part)).collect()
             }
@@ -148,12 +148,12 @@ impl<'w> Scorer<'w> {
             None => vec![],
         };
         Ok(Some(match self.weighed {
-            Weighed::Term(term) => {
+            WeightedQuery::Term(term) => {
                 let (field, word) = split_term(&term.term);
                 let details = found(&term.weight, matcher);
                 Explanation::of(value, format!("{field}:{word}, product of"), details)
             }
-            Weighed::Phrase {
+            WeightedQuery::Phrase {
                 phrase_positions,
                 weight,
                 field,
@@ -168,7 +168,7 @@ impl<'w> Scorer<'w> {
                 let text = format!("{field}:\"{}\", product of", words.join(" "));
                 Explanation::of(value, text, details)
             }
-            Weighed::Boolean { coordinated, .. } => {
+            WeightedQuery::Boolean { coordinated, .. } => {
                 let matching = matcher.matching_of_parts();
                 let mut details = vec![];
                 for part in &mut self.parts {
@@ -188,14 +188,14 @@ impl<'w> Scorer<'w> {
 }
 
 /// Describes clauses whose score does not depend on terms.
-fn alike(weighed: &Weighed) -> String {
+fn alike(weighed: &WeightedQuery) -> String {
     match weighed {
-        Weighed::Interval { field, .. } => format!("intervals in {field}"),
-        Weighed::Everything(_) => "*:*, the same for all documents".to_owned(),
-        Weighed::Numbers { field, .. } => {
+        WeightedQuery::Interval { field, .. } => format!("intervals in {field}"),
+        WeightedQuery::Everything(_) => "*:*, the same for all documents".to_owned(),
+        WeightedQuery::Numbers { field, .. } => {
             format!("numbers of {field}, constant score")
         }
-        Weighed::Terms { bounds, .. } => match &bounds.0 {
+        WeightedQuery::Terms { bounds, .. } => match &bounds.0 {
             Bound::Included(term) | Bound::Excluded(term) => {
                 let (field, _) = split_term(term);
                 format!("words of {field}, constant score")

@@ -52,15 +52,15 @@ type Place = (Box<[u64]>, u64, u32, u32);
 
 /// The first groups of a segment. Only the requested number is kept: a group that belongs to the
 /// first ones in the end is inserted with its best hit, whenever that comes.
-struct First {
+struct TopGroups {
     limit: usize,
     places: BTreeSet<Place>,
     of_group: FxHashMap<u64, Place>,
 }
 
-impl First {
-    fn new(limit: usize) -> First {
-        First {
+impl TopGroups {
+    fn new(limit: usize) -> TopGroups {
+        TopGroups {
             limit,
             places: BTreeSet::new(),
             of_group: FxHashMap::default(),
@@ -147,7 +147,7 @@ fn groups_of(
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let strings = column::strings_or_ids(files, &request.field)?;
     let alive = files.reader.alive_bitset();
-    let mut first = First::new(request.limit);
+    let mut first = TopGroups::new(request.limit);
     let mut key = vec![0; keys.len()];
     let mut total = 0;
     let mut doc = matcher.doc();

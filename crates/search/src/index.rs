@@ -13,11 +13,11 @@ use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
 use crate::Error;
 use crate::copy::list_files;
-use crate::left_out::LeftOut;
+use crate::omissions::Omissions;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
 use crate::tokens::{Decoder, TOKENIZER};
-use crate::update::Writing;
+use crate::update::WriterState;
 use crate::verify;
 
 /// The state of an index, which is written with the documents, so that a crash leaves both or
@@ -35,8 +35,8 @@ pub struct Commit {
     #[serde(default = "is_unknown")]
     pub has_stored: bool,
     /// The documents that could not be indexed.
-    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
-    pub left_out: LeftOut,
+    #[serde(default, skip_serializing_if = "Omissions::is_empty")]
+    pub left_out: Omissions,
 }
 
 /// Indexes that were written before this flag existed may have stored fields.
@@ -52,15 +52,15 @@ pub(crate) const META: &str = "meta.json";
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
 /// The reason why an index was not opened.
-pub(crate) enum Unopened {
+pub(crate) enum OpenFailure {
     /// The files are damaged.
     Damaged(String),
     /// A failure that may be temporary: no memory, no permission, a disk that does not answer.
     Failed(Error),
 }
 
-impl From<TantivyError> for Unopened {
-    fn from(e: TantivyError) -> Unopened {
+impl From<TantivyError> for OpenFailure {
+    fn from(e: TantivyError) -> OpenFailure {
         let is_damage = match &e {
             TantivyError::DataCorruption(_)
             | TantivyError::SchemaError(_)
@@ -78,23 +78,23 @@ impl From<TantivyError> for Unopened {
             _ => false,
         };
         match is_damage {
-            true => Unopened::Damaged(e.to_string()),
-            false => Unopened::Failed(e.into()),
+            true => OpenFailure::Damaged(e.to_string()),
+            false => OpenFailure::Failed(e.into()),
         }
     }
 }
 
-impl From<std::io::Error> for Unopened {
-    fn from(e: std::io::Error) -> Unopened {
-        Unopened::Failed(e.into())
+impl From<std::io::Error> for OpenFailure {
+    fn from(e: std::io::Error) -> OpenFailure {
+        OpenFailure::Failed(e.into())
     }
 }
 
-impl From<Unopened> for Error {
-    fn from(unopened: Unopened) -> Error {
+impl From<OpenFailure> for Error {
+    fn from(unopened: OpenFailure) -> Error {
         match unopened {
-            Unopened::Damaged(reason) => Error::Engine(reason),
-            Unopened::Failed(e) => e,
+            OpenFailure::Damaged(reason) => Error::Engine(reason),
+            OpenFailure::Failed(e) => e,
         }
     }
 }
@@ -115,7 +115,7 @@ pub struct Index {
     damage: Option<String>,
     /// The size of its files as of the last commit, in bytes.
     mapped_bytes: AtomicU64,
-    pub(crate) writing: Writing,
+    pub(crate) writing: WriterState,
 }
 
 impl Index {
@@ -129,11 +129,11 @@ impl Index {
         let mark = verify::mark_of(folder)?;
         let is_there = mark.is_some() || folder.join(META).exists();
         let opened = match mark {
-            Some(reason) => Err(Unopened::Damaged(reason)),
+            Some(reason) => Err(OpenFailure::Damaged(reason)),
             None => verify::guarded(|| Index::open_undamaged(folder)),
         };
         match opened {
-            Err(Unopened::Damaged(damage)) if is_there => {
+            Err(OpenFailure::Damaged(damage)) if is_there => {
                 // Removed before the mark: the other files are worthless without it.
                 match std::fs::remove_file(folder.join(META)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
@@ -148,13 +148,13 @@ impl Index {
         }
     }
 
-    fn open_undamaged(folder: &Path) -> Result<Index, Unopened> {
+    fn open_undamaged(folder: &Path) -> Result<Index, OpenFailure> {
         let index = Index::open_folder(folder)?;
         if index.file_bytes() > CHECKED_BYTES_MAX {
             return Ok(index);
         }
         match verify::damage(&index.engine)? {
-            Some(reason) => Err(Unopened::Damaged(reason)),
+            Some(reason) => Err(OpenFailure::Damaged(reason)),
             None => Ok(index),
         }
     }
@@ -166,7 +166,7 @@ impl Index {
     /// The files cannot be read.
     pub fn look_for_damage(&self) -> Result<Option<String>, Error> {
         let damage = match verify::guarded(|| verify::damage(&self.engine)) {
-            Err(Unopened::Damaged(reason)) => Some(reason),
+            Err(OpenFailure::Damaged(reason)) => Some(reason),
             looked => looked?,
         };
         if let Some(reason) = &damage {
@@ -175,7 +175,7 @@ impl Index {
         Ok(damage)
     }
 
-    fn open_folder(folder: &Path) -> Result<Index, Unopened> {
+    fn open_folder(folder: &Path) -> Result<Index, OpenFailure> {
         std::fs::create_dir_all(folder)?;
         list_files(folder)?;
         let (schema, layout) = Layout::new();
@@ -206,7 +206,7 @@ impl Index {
             directory,
             damage: None,
             mapped_bytes: AtomicU64::new(folder_bytes(folder)),
-            writing: Writing::default(),
+            writing: WriterState::default(),
         })
     }
 
@@ -260,14 +260,14 @@ const MAPPED_BYTES_MAX: u64 = 1 << 20;
 /// Memory of an open index besides its own members, in bytes.
 const MEMORY_BESIDE_BYTES: usize = 24 << 10;
 
-pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopened> {
+pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, OpenFailure> {
     let payload = engine.load_metas()?.payload;
     let Some(payload) = payload else {
         return Ok(Arc::default());
     };
     let commit = serde_json::from_str(&payload);
     Ok(Arc::new(commit.map_err(|e| {
-        Unopened::Damaged(format!("the commit: {e}"))
+        OpenFailure::Damaged(format!("the commit: {e}"))
     })?))
 }
 

@@ -11,7 +11,7 @@
 //! | `tokens` | How do terms and positions reach tantivy? |
 //! | [`query`] | What is a query? |
 //! | `index` | What is an open index, and which state does its last commit represent? |
-//! | `left_out` | Which documents could not be indexed? |
+//! | `omissions` | Which documents could not be indexed? |
 //! | `verify` | Do the files match their checksums? |
 //! | `update` | How are documents added and removed, and when are segments merged? |
 //! | `similarity` | What is a score? |
@@ -37,9 +37,9 @@ mod explain;
 mod fields;
 mod group;
 mod index;
-mod left_out;
 mod match_hits;
 mod matcher;
+mod omissions;
 pub mod query;
 mod reader;
 mod schema;
@@ -59,8 +59,8 @@ pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index, folder_bytes};
-pub use left_out::LeftOut;
 pub use match_hits::match_hits;
+pub use omissions::Omissions;
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};

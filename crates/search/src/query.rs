@@ -41,7 +41,7 @@ pub enum Query {
         /// The field.
         field: String,
         /// `*`, `?` and literal characters.
-        pattern: Vec<Wild>,
+        pattern: Vec<WildcardToken>,
     },
     /// Documents with a term that matches a regular expression as a whole.
     Regex {
@@ -121,7 +121,7 @@ pub enum Query {
 
 /// A token of a wildcard pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wild {
+pub enum WildcardToken {
     /// A literal character.
     Char(char),
     /// `?`: one character.
@@ -214,15 +214,15 @@ impl Query {
 }
 
 /// Returns the weight of a word for a query, from 0 to 1; `None` when the query does not match it.
-pub type Likeness = Box<dyn Fn(&str) -> Option<f32>>;
+pub type WordWeight = Box<dyn Fn(&str) -> Option<f32>>;
 
 /// Returns the weight function of a multi-term query: a prefix, a pattern, an expression, a range
 /// or a fuzzy one. Only fuzzy queries weigh words less, the less the more edits away they are.
 ///
 /// # Errors
 /// [`Error::Regex`], or [`Error::TooMuch`] for expressions.
-pub fn likeness_of(query: &Query, effort: &Effort) -> Result<Likeness, Error> {
-    fn all(is_wanted: impl Fn(&str) -> bool + 'static) -> Likeness {
+pub fn likeness_of(query: &Query, effort: &Effort) -> Result<WordWeight, Error> {
+    fn all(is_wanted: impl Fn(&str) -> bool + 'static) -> WordWeight {
         Box::new(move |word| is_wanted(word).then_some(1.0))
     }
     Ok(match query.clone() {
@@ -273,23 +273,23 @@ pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
 }
 
 /// Returns whether a pattern matches a whole text.
-pub(crate) fn is_match(pattern: &[Wild], text: &str) -> bool {
+pub(crate) fn is_match(pattern: &[WildcardToken], text: &str) -> bool {
     let chars: Vec<char> = text.chars().collect();
     let (mut p, mut c) = (0, 0);
     // Where to resume after the last `*`, which then takes one more character.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         match pattern.get(p) {
-            Some(Wild::Many) => {
+            Some(WildcardToken::Many) => {
                 retry = Some((p + 1, c));
                 p += 1;
                 continue;
             }
-            Some(Wild::One) if c < chars.len() => {
+            Some(WildcardToken::One) if c < chars.len() => {
                 (p, c) = (p + 1, c + 1);
                 continue;
             }
-            Some(Wild::Char(wanted)) if chars.get(c) == Some(wanted) => {
+            Some(WildcardToken::Char(wanted)) if chars.get(c) == Some(wanted) => {
                 (p, c) = (p + 1, c + 1);
                 continue;
             }
@@ -343,11 +343,11 @@ pub(crate) fn edits(a: &[char], b: &[char], max: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn pattern(text: &str) -> Vec<Wild> {
+    fn pattern(text: &str) -> Vec<WildcardToken> {
         let wild = |c| match c {
-            '*' => Wild::Many,
-            '?' => Wild::One,
-            c => Wild::Char(c),
+            '*' => WildcardToken::Many,
+            '?' => WildcardToken::One,
+            c => WildcardToken::Char(c),
         };
         text.chars().map(wild).collect()
     }

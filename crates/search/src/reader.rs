@@ -168,17 +168,32 @@ impl Reader {
     /// The files cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
         let mut all = vec![];
+        self.visit_ids(|id| {
+            all.push(id.to_owned());
+            Ok::<(), Error>(())
+        })?;
+        Ok(all)
+    }
+
+    /// Calls `visit` with each id, in no particular order.
+    ///
+    /// # Errors
+    /// The files cannot be read, or its first error.
+    pub fn visit_ids<E: From<Error>>(
+        &self,
+        mut visit: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
         for segment in &self.segments {
             let Some(ids) = column::ids(segment)? else {
                 continue;
             };
             for doc in segment.reader.doc_ids_alive() {
                 if let Some(ord) = ids.ords().first(doc) {
-                    all.push(ids.text(ord)?);
+                    visit(&ids.text(ord)?)?;
                 }
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 

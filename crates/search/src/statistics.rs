@@ -37,8 +37,8 @@ impl Statistics {
         let mut numbers = BTreeMap::new();
         while let Some((hash, rest)) = bytes.split_first_chunk() {
             bytes = rest;
-            let counted = (take_number(&mut bytes)?, take_number(&mut bytes)?);
-            numbers.insert(u32::from_le_bytes(*hash), counted);
+            let subject = (take_number(&mut bytes)?, take_number(&mut bytes)?);
+            numbers.insert(u32::from_le_bytes(*hash), subject);
         }
         let is_whole = bytes.is_empty() && numbers.len() <= NUMBERS_MAX;
         is_whole.then_some(Statistics(numbers))
@@ -69,18 +69,18 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 
 /// The thing that a statistic counts.
 #[derive(Clone, Copy)]
-enum Counted<'a> {
+enum Subject<'a> {
     Documents,
     Term(&'a [u8]),
     Field(&'a str),
 }
 
-impl Counted<'_> {
+impl Subject<'_> {
     fn hash(self, shard: usize) -> u32 {
         let (kind, name) = match self {
-            Counted::Documents => (0, &[][..]),
-            Counted::Term(term) => (1, term),
-            Counted::Field(field) => (2, field.as_bytes()),
+            Subject::Documents => (0, &[][..]),
+            Subject::Term(term) => (1, term),
+            Subject::Field(field) => (2, field.as_bytes()),
         };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(shard as u32).to_le_bytes());
@@ -123,10 +123,10 @@ pub(crate) struct ShardNumbers<'a> {
 impl ShardNumbers<'_> {
     fn known_or(
         &self,
-        counted: Counted<'_>,
+        subject: Subject<'_>,
         count: impl FnOnce() -> Result<(u64, u64), Error>,
     ) -> Result<(u64, u64), Error> {
-        let hash = counted.hash(self.shard);
+        let hash = subject.hash(self.shard);
         if let Some(known) = self.all.borrow().0.get(&hash) {
             return Ok(*known);
         }
@@ -141,18 +141,18 @@ impl ShardNumbers<'_> {
     /// Returns the number of documents.
     pub fn docs_max(&self) -> Result<u64, Error> {
         let count = || Ok((self.reader.docs_max(), 0));
-        Ok(self.known_or(Counted::Documents, count)?.0)
+        Ok(self.known_or(Subject::Documents, count)?.0)
     }
 
     /// Returns the number of documents that contain a term.
     pub fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
         let count = || Ok((self.reader.doc_freq(term)?, 0));
-        Ok(self.known_or(Counted::Term(term), count)?.0)
+        Ok(self.known_or(Subject::Term(term), count)?.0)
     }
 
     /// Returns the statistics of a field.
     pub fn of_field(&self, field: &str) -> Result<FieldStatistics, Error> {
-        let (docs, tokens) = self.known_or(Counted::Field(field), || {
+        let (docs, tokens) = self.known_or(Subject::Field(field), || {
             let FieldStatistics { docs, tokens } = self.reader.statistics(field)?;
             Ok((docs, tokens))
         })?;

@@ -137,10 +137,10 @@ fn put_number(n: usize, out: &mut String) {
 pub(crate) struct Decoder;
 
 impl Tokenizer for Decoder {
-    type TokenStream<'a> = Decoded<'a>;
+    type TokenStream<'a> = DecodedToken<'a>;
 
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> Decoded<'a> {
-        Decoded {
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> DecodedToken<'a> {
+        DecodedToken {
             rest: text,
             token: Token::default(),
             prefix: 0,
@@ -148,14 +148,14 @@ impl Tokenizer for Decoder {
     }
 }
 
-pub(crate) struct Decoded<'a> {
+pub(crate) struct DecodedToken<'a> {
     rest: &'a str,
     token: Token,
     /// Length of the field's name with its separator, in bytes.
     prefix: usize,
 }
 
-impl<'a> Decoded<'a> {
+impl<'a> DecodedToken<'a> {
     fn number(&mut self) -> Option<usize> {
         let end = self.rest.bytes().position(|b| !b.is_ascii_digit())?;
         let n = self.rest[..end].parse().ok()?;
@@ -193,7 +193,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-impl TokenStream for Decoded<'_> {
+impl TokenStream for DecodedToken<'_> {
     fn advance(&mut self) -> bool {
         self.next_token().is_some()
     }

@@ -20,7 +20,7 @@ use tantivy::{FutureResult, IndexWriter, TantivyError};
 use crate::Error;
 use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index, read_commit};
-use crate::left_out::LeftOut;
+use crate::omissions::Omissions;
 use crate::schema::Types;
 use crate::tokens::id_term;
 use crate::verify::damage_of_segments;
@@ -51,17 +51,17 @@ const REMOVED_MAX: usize = 100_000;
 struct Places(AtomicUsize);
 
 /// A permit of the semaphore.
-struct Place(&'static Places);
+struct UpdatePermit(&'static Places);
 
 impl Places {
-    fn take(&'static self) -> Option<Place> {
+    fn take(&'static self) -> Option<UpdatePermit> {
         let less = |places: usize| places.checked_sub(1);
         let taken = self.0.fetch_update(Relaxed, Relaxed, less);
-        taken.is_ok().then_some(Place(self))
+        taken.is_ok().then_some(UpdatePermit(self))
     }
 }
 
-impl Drop for Place {
+impl Drop for UpdatePermit {
     fn drop(&mut self) {
         self.0.0.fetch_add(1, Relaxed);
     }
@@ -69,7 +69,7 @@ impl Drop for Place {
 
 /// The writing side of an index. While merges run, the writer is kept for small updates.
 #[derive(Default)]
-pub(crate) struct Writing {
+pub(crate) struct WriterState {
     /// Locked by an update.
     writer: Mutex<Option<IndexWriter>>,
     merges: Mutex<Vec<Arc<Merge>>>,
@@ -90,7 +90,7 @@ struct Merge {
     is_in_vain: AtomicBool,
     /// It has ended, or nothing waits for it any more.
     is_over: AtomicBool,
-    _place: Option<Place>,
+    _place: Option<UpdatePermit>,
 }
 
 /// Marks a merge as over when dropped, whatever its result.
@@ -102,7 +102,7 @@ impl Drop for MergeGuard<'_> {
     }
 }
 
-impl Writing {
+impl WriterState {
     /// Drops the writer, unless a merge needs it.
     fn rest(&self, writer: &mut Option<IndexWriter>) {
         if self.merges.lock().is_empty() {
@@ -144,7 +144,7 @@ pub struct Update<'a> {
     writer: MutexGuard<'a, Option<IndexWriter>>,
     types: Mutex<Types>,
     has_stored: AtomicBool,
-    left_out: Mutex<LeftOut>,
+    left_out: Mutex<Omissions>,
     /// Whether any document is left out, so that threads need not lock otherwise.
     has_left_out: AtomicBool,
     put_bytes: AtomicU64,
@@ -329,11 +329,11 @@ impl Index {
 }
 
 /// The merged segment, unless nothing is left of it.
-type Merged = Option<tantivy::SegmentMeta>;
+type MergedSegment = Option<tantivy::SegmentMeta>;
 /// A merge, and the future of its result.
-type RunningMerge = (Arc<Merge>, FutureResult<Merged>);
+type RunningMerge = (Arc<Merge>, FutureResult<MergedSegment>);
 /// The segments to merge, and a permit if the merge is long.
-type PlannedMerge = (Vec<SegmentId>, Option<Place>);
+type PlannedMerge = (Vec<SegmentId>, Option<UpdatePermit>);
 
 impl Update<'_> {
     fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
@@ -397,6 +397,28 @@ impl Update<'_> {
         }
     }
 
+    /// Stops counting documents that were left out, except those that `visit_ids` passes on.
+    ///
+    /// # Errors
+    /// Those of `visit_ids`.
+    pub fn retain_left_out<E>(
+        &self,
+        visit_ids: impl FnOnce(&mut dyn FnMut(&str)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.has_left_out.load(Relaxed) {
+            return Ok(());
+        }
+        let known = self.left_out.lock().clone();
+        let mut retained = known.without_counted();
+        visit_ids(&mut |id| {
+            if known.contains(id) {
+                retained.insert(id);
+            }
+        })?;
+        *self.left_out.lock() = retained;
+        Ok(())
+    }
+
     fn note_dirty(&self) {
         if !self.is_dirty.load(Relaxed) {
             self.is_dirty.store(true, Relaxed);
@@ -418,7 +440,7 @@ impl Update<'_> {
         *self.writer = Some(writer);
         self.types.lock().clear();
         self.has_stored.store(false, Relaxed);
-        *self.left_out.lock() = LeftOut::default();
+        *self.left_out.lock() = Omissions::default();
         Ok(())
     }
 

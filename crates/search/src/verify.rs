@@ -11,7 +11,7 @@ use tantivy::index::{IndexMeta, SegmentComponent, SegmentId};
 use tantivy::{SegmentReader, TantivyError};
 
 use crate::Error;
-use crate::index::{META, Unopened, read_commit};
+use crate::index::{META, OpenFailure, read_commit};
 
 /// A file next to the index with the description of a damage. An index with it is deleted when it
 /// is opened next.
@@ -41,13 +41,13 @@ pub fn find_damage(folder: &Path) -> Result<Option<String>, Error> {
         damage(&engine)
     });
     match looked {
-        Err(Unopened::Damaged(reason)) => Ok(Some(reason)),
+        Err(OpenFailure::Damaged(reason)) => Ok(Some(reason)),
         looked => Ok(looked?),
     }
 }
 
 /// Returns the damage of an open index, while no update runs. Reads all its files.
-pub(crate) fn damage(engine: &tantivy::Index) -> Result<Option<String>, Unopened> {
+pub(crate) fn damage(engine: &tantivy::Index) -> Result<Option<String>, OpenFailure> {
     damage_of_segments(engine, &engine.searchable_segment_ids()?)
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn damage(engine: &tantivy::Index) -> Result<Option<String>, Unopened
 pub(crate) fn damage_of_segments(
     engine: &tantivy::Index,
     segments: &[SegmentId],
-) -> Result<Option<String>, Unopened> {
+) -> Result<Option<String>, OpenFailure> {
     let directory = engine.directory();
     let of_segments = |meta: &IndexMeta| files_of(meta, |id| segments.contains(id));
     // Not leftovers of a killed process: no commit has them.
@@ -76,8 +76,8 @@ pub(crate) fn damage_of_segments(
                     return Ok(Some(format!("{name} is missing")));
                 }
             }
-            Err(e) => match Unopened::from(TantivyError::from(e)) {
-                Unopened::Damaged(reason) => return Ok(Some(format!("{name}: {reason}"))),
+            Err(e) => match OpenFailure::from(TantivyError::from(e)) {
+                OpenFailure::Damaged(reason) => return Ok(Some(format!("{name}: {reason}"))),
                 failed => return Err(failed),
             },
         }
@@ -109,8 +109,8 @@ pub(crate) fn files_of(meta: &IndexMeta, of: impl Fn(&SegmentId) -> bool) -> Vec
 }
 
 /// Runs code that reads files, and turns panics, which damaged files cause, into errors.
-pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, Unopened>) -> Result<T, Unopened> {
-    let panicked = |_| Err(Unopened::Damaged("reading it panicked".to_owned()));
+pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, OpenFailure>) -> Result<T, OpenFailure> {
+    let panicked = |_| Err(OpenFailure::Damaged("reading it panicked".to_owned()));
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 

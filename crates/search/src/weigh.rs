@@ -17,12 +17,12 @@ use crate::answer::COUNT_BYTES;
 use crate::column::{self, facets_of};
 use crate::fields::of_column;
 use crate::matcher::{
-    BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
-    Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preferring, TermMatcher,
+    AllDocs, BoxMatcher, Coordination, Disjunction, DocList, DocSetBuilder, Exclusion,
+    Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preference, TermMatcher,
 };
 use crate::query::{
-    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, likeness,
-    whole,
+    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, WildcardToken, edits, is_match,
+    likeness, whole,
 };
 use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
@@ -31,7 +31,7 @@ use crate::statistics::ShardNumbers;
 use crate::{Effort, Error};
 
 /// A weighed query.
-pub(crate) enum Weighed {
+pub(crate) enum WeightedQuery {
     Nothing,
     Everything(f32),
     Term(TermWeight),
@@ -54,12 +54,12 @@ pub(crate) enum Weighed {
         score: f32,
     },
     Boolean {
-        must: Vec<Weighed>,
-        should: Vec<Weighed>,
-        must_not: Vec<Weighed>,
+        must: Vec<WeightedQuery>,
+        should: Vec<WeightedQuery>,
+        must_not: Vec<WeightedQuery>,
         should_min: usize,
         /// The number of scoring parts; the score is scaled by the share that match, as in Lucene
-        /// 4.6. See [`Coordinated`].
+        /// 4.6. See [`Coordination`].
         coordinated: Option<usize>,
     },
     Interval {
@@ -78,7 +78,7 @@ pub(crate) enum Weighed {
         field: String,
         values: Vec<String>,
     },
-    Constant(Box<Weighed>, f32),
+    Constant(Box<WeightedQuery>, f32),
 }
 
 /// A weighed term.
@@ -93,8 +93,8 @@ pub(crate) struct TermWeight {
 pub(crate) type TermFilter = Arc<dyn Fn(&str) -> bool>;
 
 /// A query with a common factor of all its scores.
-pub(crate) struct Scaled {
-    pub weighed: Weighed,
+pub(crate) struct ScaledQuery {
+    pub weighed: WeightedQuery,
     pub scale: f32,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn weigh(
     filters: &[Query],
     (similarity, effort): (Similarity, &Effort),
     numbers: &ShardNumbers<'_>,
-) -> Result<Scaled, Error> {
+) -> Result<ScaledQuery, Error> {
     let clauses = filters.iter().map(Query::clauses).sum::<usize>() + query.clauses();
     if clauses > CLAUSES_MAX {
         return Err(Error::TooManyClauses { max: CLAUSES_MAX });
@@ -127,14 +127,14 @@ pub(crate) fn weigh(
     };
     if !filters.is_empty() {
         let filters = filters.iter().map(|filter| {
-            Ok(Weighed::Constant(
+            Ok(WeightedQuery::Constant(
                 Box::new(weigher.weigh(filter, 0.0)?),
                 0.0,
             ))
         });
         let mut must = filters.collect::<Result<Vec<_>, Error>>()?;
         must.push(weighed);
-        weighed = Weighed::Boolean {
+        weighed = WeightedQuery::Boolean {
             must,
             should: vec![],
             must_not: vec![],
@@ -142,7 +142,7 @@ pub(crate) fn weigh(
             coordinated: None,
         };
     }
-    Ok(Scaled { weighed, scale })
+    Ok(ScaledQuery { weighed, scale })
 }
 
 struct Weigher<'a> {
@@ -158,17 +158,17 @@ struct Weigher<'a> {
 const POSTINGS_BYTES: usize = 4 << 10;
 
 impl Weigher<'_> {
-    fn weigh(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
-        let all = |queries: &[Query]| -> Result<Vec<Weighed>, Error> {
+    fn weigh(&self, query: &Query, boost: f32) -> Result<WeightedQuery, Error> {
+        let all = |queries: &[Query]| -> Result<Vec<WeightedQuery>, Error> {
             queries.iter().map(|q| self.weigh(q, boost)).collect()
         };
         Ok(match query {
-            Query::All => Weighed::Everything(self.constant(boost)),
-            Query::None => Weighed::Nothing,
+            Query::All => WeightedQuery::Everything(self.constant(boost)),
+            Query::None => WeightedQuery::Nothing,
             Query::Term { field, term } => {
                 let term = term_bytes(field, term);
                 let doc_freq = self.numbers.doc_freq(&term)?;
-                Weighed::Term(self.term(field, term, doc_freq, boost)?)
+                WeightedQuery::Term(self.term(field, term, doc_freq, boost)?)
             }
             Query::Phrase { field, terms, slop } => self.phrase(field, terms, *slop, boost)?,
             Query::Prefix { .. }
@@ -176,7 +176,7 @@ impl Weigher<'_> {
             | Query::Regex { .. }
             | Query::Fuzzy { .. }
             | Query::Terms { .. } => self.many(query, boost)?,
-            Query::Numbers { field, low, high } => Weighed::Numbers {
+            Query::Numbers { field, low, high } => WeightedQuery::Numbers {
                 field: field.clone(),
                 low: *low,
                 high: *high,
@@ -187,7 +187,7 @@ impl Weigher<'_> {
                 should,
                 must_not,
                 should_min,
-            } => Weighed::Boolean {
+            } => WeightedQuery::Boolean {
                 must: all(must)?,
                 should: all(should)?,
                 must_not: self.unscored(must_not)?,
@@ -202,18 +202,18 @@ impl Weigher<'_> {
                 let before = self.squares.get();
                 let inner = self.weigh(inner, boost)?;
                 self.squares.set(before);
-                Weighed::Constant(Box::new(inner), self.constant(boost * score))
+                WeightedQuery::Constant(Box::new(inner), self.constant(boost * score))
             }
-            Query::Value { field, value } => Weighed::Value {
+            Query::Value { field, value } => WeightedQuery::Value {
                 field: field.clone(),
                 value: value.clone(),
             },
-            Query::Facet { field, values } => Weighed::Facet {
+            Query::Facet { field, values } => WeightedQuery::Facet {
                 kind: facets_of(self.similarity),
                 field: field.clone(),
                 values: values.clone(),
             },
-            Query::Interval { field, source } => Weighed::Interval {
+            Query::Interval { field, source } => WeightedQuery::Interval {
                 field: field.clone(),
                 source: source.clone(),
                 boost,
@@ -222,12 +222,12 @@ impl Weigher<'_> {
     }
 
     /// Weighs a multi-term query.
-    fn many(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
+    fn many(&self, query: &Query, boost: f32) -> Result<WeightedQuery, Error> {
         Ok(match query {
             Query::Prefix { field, prefix } => {
                 let low = term_bytes(field, prefix);
                 let high = after_prefix(&low);
-                Weighed::Terms {
+                WeightedQuery::Terms {
                     bounds: (Bound::Included(low), high),
                     wanted: None,
                     score: self.constant(boost),
@@ -238,7 +238,7 @@ impl Weigher<'_> {
                 self.effort.take(REGEX_BYTES)?;
                 let regex = whole(pattern)?;
                 let (low, high) = field_bounds(field);
-                Weighed::Terms {
+                WeightedQuery::Terms {
                     bounds: (Bound::Included(low), Bound::Excluded(high)),
                     wanted: Some((field.len() + 1, Arc::new(move |term| regex.is_match(term)))),
                     score: self.constant(boost),
@@ -262,13 +262,13 @@ impl Weigher<'_> {
                     Bound::Unbounded => Bound::Excluded(end),
                     high => high,
                 };
-                Weighed::Terms {
+                WeightedQuery::Terms {
                     bounds: (low, high),
                     wanted: None,
                     score: self.constant(boost),
                 }
             }
-            _ => Weighed::Nothing,
+            _ => WeightedQuery::Nothing,
         })
     }
 
@@ -284,7 +284,7 @@ impl Weigher<'_> {
     }
 
     /// Weighs parts that only filter documents.
-    fn unscored(&self, queries: &[Query]) -> Result<Vec<Weighed>, Error> {
+    fn unscored(&self, queries: &[Query]) -> Result<Vec<WeightedQuery>, Error> {
         let before = self.squares.get();
         let weighed = queries.iter().map(|query| self.weigh(query, 1.0)).collect();
         self.squares.set(before);
@@ -335,7 +335,7 @@ impl Weigher<'_> {
         terms: &[(u32, Vec<String>)],
         slop: u32,
         boost: f32,
-    ) -> Result<Weighed, Error> {
+    ) -> Result<WeightedQuery, Error> {
         if self.lengths(field).is_none() && self.reader.types().contains_key(field) {
             return Err(Error::NoPositions(field.to_owned()));
         }
@@ -361,7 +361,7 @@ impl Weigher<'_> {
             Similarity::Bm25 => Weight::Bm25(Bm25::new(boost, idfs as f32, statistics)),
             Similarity::TfIdf => self.tf_idf(boost, idfs as f32),
         });
-        Ok(Weighed::Phrase {
+        Ok(WeightedQuery::Phrase {
             phrase_positions,
             slop,
             weight,
@@ -420,7 +420,7 @@ impl Weigher<'_> {
         edits_max: usize,
         prefix: usize,
         boost: f32,
-    ) -> Result<Weighed, Error> {
+    ) -> Result<WeightedQuery, Error> {
         let wanted: Vec<char> = term.chars().collect();
         let found = self.similar(field, &wanted, edits_max, prefix)?;
         let mut alike: Vec<_> = found
@@ -445,9 +445,9 @@ impl Weigher<'_> {
                 Similarity::TfIdf => *own,
             };
             self.term(field, term, doc_freq, boost * likeness)
-                .map(Weighed::Term)
+                .map(WeightedQuery::Term)
         });
-        Ok(Weighed::Boolean {
+        Ok(WeightedQuery::Boolean {
             must: vec![],
             should: weighed.collect::<Result<_, _>>()?,
             must_not: vec![],
@@ -460,16 +460,16 @@ impl Weigher<'_> {
     }
 }
 
-fn wildcard(field: &str, pattern: &[Wild], score: f32) -> Weighed {
+fn wildcard(field: &str, pattern: &[WildcardToken], score: f32) -> WeightedQuery {
     let chars = pattern.iter().map_while(|wild| match wild {
-        Wild::Char(c) => Some(*c),
+        WildcardToken::Char(c) => Some(*c),
         _ => None,
     });
     let beginning: String = chars.collect();
     let low = term_bytes(field, &beginning);
     let high = after_prefix(&low);
     let pattern = pattern.to_vec();
-    Weighed::Terms {
+    WeightedQuery::Terms {
         bounds: (Bound::Included(low), high),
         wanted: Some((
             field.len() + 1,
@@ -568,30 +568,32 @@ impl Segment<'_> {
 
     /// Returns a cursor over the matching documents of the segment; `None` when no document
     /// matches.
-    pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
+    pub fn matcher(&self, weighed: &WeightedQuery) -> Result<Option<BoxMatcher>, Error> {
         self.effort.step()?;
         Ok(match weighed {
-            Weighed::Nothing => None,
-            Weighed::Everything(score) => Some(Box::new(Everything::new(self.docs_max(), *score))),
-            Weighed::Term(term) => self.term(term)?,
-            Weighed::Phrase {
+            WeightedQuery::Nothing => None,
+            WeightedQuery::Everything(score) => {
+                Some(Box::new(AllDocs::new(self.docs_max(), *score)))
+            }
+            WeightedQuery::Term(term) => self.term(term)?,
+            WeightedQuery::Phrase {
                 phrase_positions,
                 slop,
                 weight,
                 field,
             } => self.phrase(phrase_positions, *slop, weight, field)?,
-            Weighed::Terms {
+            WeightedQuery::Terms {
                 bounds,
                 wanted,
                 score,
             } => Some(self.terms(bounds, wanted.as_ref(), *score)?),
-            Weighed::Numbers {
+            WeightedQuery::Numbers {
                 field,
                 low,
                 high,
                 score,
             } => self.numbers(field, *low, *high, *score)?,
-            Weighed::Boolean {
+            WeightedQuery::Boolean {
                 must,
                 should,
                 must_not,
@@ -600,35 +602,38 @@ impl Segment<'_> {
             } => {
                 let found = self.boolean(must, should, must_not, *should_min)?;
                 match (found, coordinated) {
-                    (Some(inner), Some(parts)) => Some(Box::new(Coordinated::new(inner, *parts))),
+                    (Some(inner), Some(parts)) => Some(Box::new(Coordination::new(inner, *parts))),
                     (found, _) => found,
                 }
             }
-            Weighed::Interval {
+            WeightedQuery::Interval {
                 field,
                 source,
                 boost,
             } => Some(self.interval(field, source, *boost)?),
-            Weighed::Value { field, value } => self.value(field, value.as_deref())?,
-            Weighed::Facet {
+            WeightedQuery::Value { field, value } => self.value(field, value.as_deref())?,
+            WeightedQuery::Facet {
                 kind,
                 field,
                 values,
             } => self.facet(*kind, field, values)?,
-            Weighed::Constant(inner, score) => match self.matcher(inner)? {
-                None => None,
-                Some(mut inner) => {
-                    let mut docs = self.docs()?;
-                    let mut doc = inner.doc();
-                    while doc != crate::matcher::END {
-                        self.effort.step()?;
-                        docs.put(doc);
-                        doc = inner.advance();
-                    }
-                    Some(docs.finish(*score))
-                }
-            },
+            WeightedQuery::Constant(inner, score) => self.constant(inner, *score)?,
         })
+    }
+
+    /// Returns the matching documents of a query, all with one score.
+    fn constant(&self, inner: &WeightedQuery, score: f32) -> Result<Option<BoxMatcher>, Error> {
+        let Some(mut inner) = self.matcher(inner)? else {
+            return Ok(None);
+        };
+        let mut docs = self.docs()?;
+        let mut doc = inner.doc();
+        while doc != crate::matcher::END {
+            self.effort.step()?;
+            docs.put(doc);
+            doc = inner.advance();
+        }
+        Ok(Some(docs.finish(score)))
     }
 
     fn term(&self, term: &TermWeight) -> Result<Option<BoxMatcher>, Error> {
@@ -722,7 +727,7 @@ impl Segment<'_> {
     fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
         let column = column::strings_or_ids(self.files, field)?;
         let wanted = match (&column, value) {
-            (None, None) => return Ok(Some(Box::new(Everything::new(self.docs_max(), 0.0)))),
+            (None, None) => return Ok(Some(Box::new(AllDocs::new(self.docs_max(), 0.0)))),
             (None, Some(_)) => return Ok(None),
             (Some(_), None) => None,
             (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
@@ -788,12 +793,12 @@ impl Segment<'_> {
 
     fn boolean(
         &self,
-        must: &[Weighed],
-        should: &[Weighed],
-        must_not: &[Weighed],
+        must: &[WeightedQuery],
+        should: &[WeightedQuery],
+        must_not: &[WeightedQuery],
         should_min: usize,
     ) -> Result<Option<BoxMatcher>, Error> {
-        let found = |parts: &[Weighed]| -> Result<Vec<BoxMatcher>, Error> {
+        let found = |parts: &[WeightedQuery]| -> Result<Vec<BoxMatcher>, Error> {
             let found = parts.iter().map(|part| self.matcher(part));
             Ok(found
                 .collect::<Result<Vec<_>, _>>()?
@@ -827,11 +832,11 @@ impl Segment<'_> {
             all(needed, &self.effort)
         } else {
             let needed = all(needed, &self.effort);
-            Box::new(Preferring::new(needed, any(optional, 1)))
+            Box::new(Preference::new(needed, any(optional, 1)))
         };
         let not = found(must_not)?;
         if !not.is_empty() {
-            matcher = Box::new(Excluding::new(matcher, any(not, 1)));
+            matcher = Box::new(Exclusion::new(matcher, any(not, 1)));
         }
         Ok(Some(matcher))
     }

@@ -12,7 +12,7 @@ pub const STORE: &str = "store";
 
 /// Directories that were created for this start. Unless they are kept, they are removed with their
 /// contents when this is dropped: a start that is refused leaves nothing behind.
-pub struct Made {
+pub struct CreatedDirectories {
     /// From the outermost inwards.
     directories: Vec<PathBuf>,
     /// A store that was there when this process came to open its own belongs to another process.
@@ -20,10 +20,10 @@ pub struct Made {
     is_kept: Cell<bool>,
 }
 
-impl Made {
+impl CreatedDirectories {
     /// Makes those of the directories that are absent, and the directories around them.
-    pub fn new(wanted: &[&Path]) -> Result<Made, Failure> {
-        let mut made = Made {
+    pub fn new(wanted: &[&Path]) -> Result<CreatedDirectories, Failure> {
+        let mut made = CreatedDirectories {
             directories: Vec::new(),
             store_is_others: Cell::new(false),
             is_kept: Cell::new(false),
@@ -68,7 +68,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedDirectories {
     fn drop(&mut self) {
         if self.is_kept.get() || self.store_is_others.get() {
             return;
@@ -90,20 +90,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (there, data) = (dir.path().join("there"), dir.path().join("there/a/data"));
         fs::create_dir(&there).unwrap();
-        let made = Made::new(&[&data, &there, &data]).unwrap();
+        let made = CreatedDirectories::new(&[&data, &there, &data]).unwrap();
         fs::write(data.join("local.ini"), "x").unwrap();
         made.look_for_store(&data);
         fs::create_dir(data.join(STORE)).unwrap();
         drop(made);
         assert!(there.is_dir() && !there.join("a").exists());
 
-        let made = Made::new(&[&data]).unwrap();
+        let made = CreatedDirectories::new(&[&data]).unwrap();
         made.keep();
         drop(made);
         assert!(data.is_dir());
 
         let other = dir.path().join("other");
-        let made = Made::new(&[&other]).unwrap();
+        let made = CreatedDirectories::new(&[&other]).unwrap();
         fs::create_dir(other.join(STORE)).unwrap();
         made.look_for_store(&other);
         drop(made);
@@ -115,8 +115,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(Made::new(&[&file]).is_err());
-        assert!(Made::new(&[&file.join("below")]).is_err());
+        assert!(CreatedDirectories::new(&[&file]).is_err());
+        assert!(CreatedDirectories::new(&[&file.join("below")]).is_err());
         assert!(file.is_file());
     }
 }

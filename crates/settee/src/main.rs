@@ -7,6 +7,7 @@ mod commands;
 mod data;
 mod owner;
 mod private;
+mod record_version;
 mod serve;
 
 use std::process::ExitCode;

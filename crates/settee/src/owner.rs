@@ -163,7 +163,7 @@ fn work_as((user, group): Owner) -> io::Result<()> {
 }
 
 /// A new directory that only root can enter until it is complete. Then the owner of its parent gets it.
-pub struct Unfinished {
+pub struct NewDirectory {
     parent: File,
     directory: File,
     /// The path for error messages.
@@ -171,12 +171,12 @@ pub struct Unfinished {
     name: &'static str,
 }
 
-impl Unfinished {
+impl NewDirectory {
     /// Creates it in `parent`, which must exist. Removes what an interrupted run left under its name.
     ///
     /// # Errors
     /// When a directory cannot be read or created, or another user replaces it concurrently.
-    pub fn create(parent: &Path, name: &'static str) -> io::Result<Unfinished> {
+    pub fn create(parent: &Path, name: &'static str) -> io::Result<NewDirectory> {
         let path = parent.join(name);
         let foreign = is_root().then(|| owner_of(parent)).transpose()?.flatten();
         let parent = open_directory(parent)?;
@@ -207,7 +207,7 @@ impl Unfinished {
         if !is_empty || foreign.is_some() && !is_private {
             return Err(replaced());
         }
-        Ok(Unfinished {
+        Ok(NewDirectory {
             parent,
             directory,
             path,

@@ -51,7 +51,6 @@ impl Status for DatabaseError {
             | E::Text(search::Error::TooMuch { .. }) => 413,
             E::Text(e) if e.is_of_request() => 400,
             E::Internal(_) | E::Storage(_) | E::Text(_) => 500,
-            E::NotInCluster(_) => 501,
             E::Unavailable(_) | E::ShuttingDown | E::ClientGone => 503,
             E::InsufficientStorage(_) => 507,
             E::Function(e) => e.status(),

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
 use crate::digest::{self, Kind};
-use crate::edit::{self, Applied, Change, Edit, File, Outcome};
+use crate::edit::{self, Change, Edit, EditEffect, File, Outcome};
 use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::Keyspace;
@@ -25,12 +25,12 @@ use crate::record::{Record, RecordHead};
 use crate::row::{self, Delta};
 use crate::shard::Shard;
 use crate::time_seq::TimeSeq;
-use crate::tree::{BULK_EDITS_MIN, Counted, KeptTrees, Tree};
+use crate::tree::{BULK_EDITS_MIN, CounterShare, KeptTrees, Tree};
 use crate::varint::put;
 use crate::winners::Winners;
 
 /// A shard's state after the batch.
-pub struct Touched {
+pub struct ShardChange {
     pub shard: Arc<Shard>,
     pub meta: ShardMeta,
     /// The effect of each change on the counts, by seq.
@@ -53,7 +53,7 @@ enum TimeBins {
     Begun(u64),
 }
 
-impl Touched {
+impl ShardChange {
     /// Publishes the shard's time bins once the batch is written.
     pub fn publish_time_bins(&self) {
         let ends = &self.shard.time_bin_ends;
@@ -80,7 +80,7 @@ struct Doc<'e> {
     /// The row that lists it; 0 if it does not exist.
     seq: u64,
     tree: Tree,
-    counted: Counted,
+    counted: CounterShare,
     /// Number of its edits in this batch.
     edits: u32,
     /// Length of its stored record, in bytes.
@@ -104,7 +104,7 @@ impl Doc<'_> {
             id,
             seq: 0,
             tree: Tree::default(),
-            counted: Counted::default(),
+            counted: CounterShare::default(),
             edits: 0,
             record_bytes: 0,
             unreadable: None,
@@ -133,7 +133,7 @@ impl Doc<'_> {
             None => self.tree = Tree::Plain(Record::decode(record)?.tree),
         }
         self.existed = true;
-        self.counted = Counted::of(&self.tree);
+        self.counted = CounterShare::of(&self.tree);
         Ok(())
     }
 }
@@ -149,7 +149,7 @@ struct NewRow<'e> {
 pub struct Batch<'e> {
     engine: Arc<Engine>,
     pub wb: WriteBatch,
-    touched: Vec<Touched>,
+    touched: Vec<ShardChange>,
     shard_index: FxHashMap<ShardNumber, usize>,
     docs: Vec<Doc<'e>>,
     doc_index: FxHashMap<(ShardNumber, DocId), usize>,
@@ -222,7 +222,7 @@ impl<'e> Batch<'e> {
         drop(state);
         let seq_before = meta.update_seq;
         let i = self.touched.len();
-        self.touched.push(Touched {
+        self.touched.push(ShardChange {
             shard: shard.clone(),
             meta,
             deltas: vec![],
@@ -332,14 +332,14 @@ impl<'e> Batch<'e> {
         doc.tree.prepare_for(doc.edits);
         doc.edits += 1;
         let rev = match edit::apply(&mut doc.tree, edit, seq, &limits.of_trees()) {
-            Applied::Added(rev) => rev,
-            Applied::Joined(rev) => {
+            EditEffect::Added(rev) => rev,
+            EditEffect::Joined(rev) => {
                 self.record_change(i, seq, None);
                 return Ok(Outcome::Written(rev));
             }
-            Applied::Known(rev) => return Ok(Outcome::Written(rev)),
-            Applied::Conflict => return Ok(Outcome::Conflict),
-            Applied::TooManyLeaves => return Ok(Outcome::TooManyLeaves),
+            EditEffect::Known(rev) => return Ok(Outcome::Written(rev)),
+            EditEffect::Conflict => return Ok(Outcome::Conflict),
+            EditEffect::TooManyLeaves => return Ok(Outcome::TooManyLeaves),
         };
         self.bytes += edit.cost_bytes();
         let brought = Brought {
@@ -445,7 +445,7 @@ impl<'e> Batch<'e> {
         let touched = &mut self.touched[doc.touched];
         let number = touched.shard.number;
         let before = doc.counted;
-        let after = Counted::of(&doc.tree);
+        let after = CounterShare::of(&doc.tree);
         doc.counted = after;
         if !doc.changed {
             // The record, and the row with all leaves.
@@ -616,7 +616,7 @@ impl<'e> Batch<'e> {
     /// Begins time bins for changed shards whose last one has ended. Reads nothing as long as it has not.
     fn record_times(&mut self) -> Result<(), Error> {
         let now = self.engine.recording.now();
-        let changed = |t: &&mut Touched| t.meta.update_seq > t.seq_before;
+        let changed = |t: &&mut ShardChange| t.meta.update_seq > t.seq_before;
         for touched in self.touched.iter_mut().filter(changed) {
             let shard = &touched.shard;
             let is_reset = touched.time_bins == TimeBins::Reset;
@@ -700,7 +700,7 @@ impl<'e> Batch<'e> {
         }
     }
 
-    pub fn into_touched(self) -> impl Iterator<Item = Touched> {
+    pub fn into_touched(self) -> impl Iterator<Item = ShardChange> {
         self.touched.into_iter().filter(|t| t.meta_changed)
     }
 }

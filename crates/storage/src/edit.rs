@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use document::rev::GENERATION_MAX;
 use document::{
-    Attachment, DocId, Grafted, Merged, Rev, RevHash, RevPath, Revision, TreeLimits, body_term,
-    revision_id,
+    Attachment, DocId, GraftResult, MergeResult, Rev, RevHash, RevPath, Revision, TreeLimits,
+    body_term, revision_id,
 };
 
 use crate::contents::Content;
@@ -110,7 +110,7 @@ pub enum Outcome {
 }
 
 /// The effect of an edit on the tree.
-pub(crate) enum Applied {
+pub(crate) enum EditEffect {
     /// A revision was added, or an ancestor's body.
     Added(Rev),
     /// The revision existed; ancestors of it were added.
@@ -123,7 +123,7 @@ pub(crate) enum Applied {
 
 /// Applies an edit of a document (not a local one) to its tree. Deterministic: the same tree, edit
 /// and limits give the same result on every replica.
-pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits) -> Applied {
+pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits) -> EditEffect {
     let revision = Revision {
         deleted: edit.deleted,
         seq,
@@ -137,18 +137,18 @@ pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits)
             body_term,
         } => match interactive_path(tree, parent.as_ref(), rev, body_term.as_deref(), edit) {
             Some(path) => Cow::Owned(path),
-            None => return Applied::Conflict,
+            None => return EditEffect::Conflict,
         },
-        Change::Local { .. } => return Applied::Conflict,
+        Change::Local { .. } => return EditEffect::Conflict,
     };
     let Some(rev) = path.newest() else {
-        return Applied::Conflict;
+        return EditEffect::Conflict;
     };
     match tree.graft(&path, revision, limits) {
-        Grafted::TooManyLeaves => Applied::TooManyLeaves,
-        Grafted::Merged(Merged::Known) => Applied::Known(rev),
-        Grafted::Merged(Merged::NewAncestors) => Applied::Joined(rev),
-        Grafted::Merged(_) => Applied::Added(rev),
+        GraftResult::TooManyLeaves => EditEffect::TooManyLeaves,
+        GraftResult::Merged(MergeResult::Known) => EditEffect::Known(rev),
+        GraftResult::Merged(MergeResult::NewAncestors) => EditEffect::Joined(rev),
+        GraftResult::Merged(_) => EditEffect::Added(rev),
     }
 }
 

@@ -55,7 +55,7 @@ pub fn too_many_leaves(edits: &[ShardEdit], limits: &Limits) -> Result<Vec<bool>
                     size: 0,
                 };
                 let grafted = tree.graft(path, revision, &limits.of_trees());
-                refused[i] = grafted == document::Grafted::TooManyLeaves;
+                refused[i] = grafted == document::GraftResult::TooManyLeaves;
             }
         }
     }

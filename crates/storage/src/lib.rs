@@ -49,7 +49,7 @@ mod writes;
 
 pub use batch::local_rev;
 pub use commit::{
-    Committer, Counters, Edited, OnCommit, Put, ShardCommit, ShardEdit, ShardPurge, Timing,
+    Committer, Counters, EditOutcomes, OnCommit, Put, ShardCommit, ShardEdit, ShardPurge, Timing,
     commit_on_this_thread,
 };
 pub use compact::{compact, trim_purges};
@@ -65,7 +65,7 @@ pub use keyspace::Keyspace;
 pub use leaf_check::too_many_leaves;
 pub use limits::{LEAVES_MAX, Limits};
 pub use meta::{ShardMeta, active_bytes};
-pub use purges::{PurgeInfo, list as list_purges};
+pub use purges::{PurgeInfo, list as list_purges, read as read_purges};
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};

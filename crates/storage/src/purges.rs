@@ -24,15 +24,35 @@ pub struct PurgeInfo {
 
 /// Returns the purges of a shard, oldest first.
 pub fn list(shard: &Shard, view: &View) -> Result<Vec<PurgeInfo>, Error> {
-    let mut it = view.snapshot.iter(Keyspace::Purges, shard.number);
     let mut all = vec![];
-    it.seek_to_first();
+    read(shard, view, 0, &mut |info| {
+        all.push(info);
+        true
+    })?;
+    Ok(all)
+}
+
+/// Passes the purges of a shard from a position on to `take`, oldest first, until it returns false.
+/// Returns the position of the next one; `None` at the end.
+pub fn read(
+    shard: &Shard,
+    view: &View,
+    from: u64,
+    take: &mut dyn FnMut(PurgeInfo) -> bool,
+) -> Result<Option<u64>, Error> {
+    let mut it = view.snapshot.iter(Keyspace::Purges, shard.number);
+    it.seek(keys::seq_key(shard.number, from));
+    let mut takes = true;
     while let (Some(k), Some(v)) = (it.key(), it.value()) {
-        all.push(decode(keys::seq_of(k), v)?);
+        let purge_seq = keys::seq_of(k);
+        if !takes {
+            return Ok(Some(purge_seq));
+        }
+        takes = take(decode(purge_seq, v)?);
         it.next();
     }
     it.status()?;
-    Ok(all)
+    Ok(None)
 }
 
 pub(crate) fn encode(uuid: &[u8; 16], id: &str, revs: &[Rev], out: &mut Vec<u8>) {

@@ -52,13 +52,13 @@ struct Worth {
 
 /// Dropped data that still takes space.
 #[derive(Default)]
-pub(crate) struct Husks {
+pub(crate) struct DroppedData {
     numbers: Mutex<BTreeSet<ShardNumber>>,
     /// Bytes of their attachments.
     contents_bytes: AtomicU64,
     /// Some were dropped before the store was opened: the size of their attachments is unknown.
     unsure: AtomicBool,
-    weighed: Mutex<Option<Weighed>>,
+    weighed: Mutex<Option<SizeCheck>>,
     ranged: Mutex<Ranged>,
     /// Bytes that are being reclaimed, and the number reclaimed so far.
     at_work: (AtomicU64, AtomicU64),
@@ -74,7 +74,7 @@ struct Ranged {
 
 /// When husks were last found not to be worth a rewrite.
 #[derive(Clone, Copy)]
-struct Weighed {
+struct SizeCheck {
     at: Instant,
     quiet: bool,
     /// The bytes that had been written to the store, and the number of husks.
@@ -82,12 +82,12 @@ struct Weighed {
     husks: usize,
 }
 
-impl Husks {
+impl DroppedData {
     /// `unsure`: some were dropped before.
-    pub fn new(unsure: bool) -> Husks {
-        Husks {
+    pub fn new(unsure: bool) -> DroppedData {
+        DroppedData {
             unsure: AtomicBool::new(unsure),
-            ..Husks::default()
+            ..DroppedData::default()
         }
     }
 
@@ -170,7 +170,7 @@ impl Husks {
         let worth = if quiet { QUIET } else { BUSY };
         let least = worth.bytes.max(live / worth.of_live).min(ALWAYS_BYTES);
         if rows + contents_bytes < least && numbers.len() < HUSKS_MAX {
-            *self.weighed.lock() = Some(Weighed {
+            *self.weighed.lock() = Some(SizeCheck {
                 at: Instant::now(),
                 quiet,
                 written_bytes: engine.written_bytes(),

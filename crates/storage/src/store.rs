@@ -20,7 +20,7 @@ use crate::last_backup;
 use crate::meta::ShardMeta;
 use crate::shard::Shard;
 use crate::snapshot::Snapshot;
-use crate::space::{self, Husks};
+use crate::space::{self, DroppedData};
 use crate::time_seq::TimeSeq;
 
 /// Format of everything in the store; a store of another format is refused.
@@ -54,7 +54,7 @@ pub struct Store {
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
-    husks: Husks,
+    dropped_data: DroppedData,
     contents: Arc<Numbers>,
     reserve_bytes: u64,
     /// Checks whether the disk is full.
@@ -88,7 +88,7 @@ impl Store {
             engine,
             committer,
             next_shard: Mutex::new(next_shard),
-            husks: Husks::new(!dropped.is_empty()),
+            dropped_data: DroppedData::new(!dropped.is_empty()),
             dropped: Mutex::new(dropped),
         })
     }
@@ -224,15 +224,15 @@ impl Store {
 
     /// Returns the progress while space of dropped data is being reclaimed: bytes done, and total.
     pub fn reclaiming(&self) -> Option<(u64, u64)> {
-        self.husks.progress()
+        self.dropped_data.progress()
     }
 
     /// Lets the engine reclaim the space of dropped shards, if it is worth it; returns
     /// approximately how many bytes that was. Blocks; meant for a background thread. `quiet`:
     /// nothing is being written.
     pub fn reclaim(&self, quiet: bool) -> Result<u64, Error> {
-        self.husks.end_range_deletions(&self.engine);
-        let given_back = self.husks.reclaim(&self.engine, quiet)?;
+        self.dropped_data.end_range_deletions(&self.engine);
+        let given_back = self.dropped_data.reclaim(&self.engine, quiet)?;
         if quiet {
             space::shorten_log(&self.engine)?;
         }
@@ -244,7 +244,7 @@ impl Store {
         let contents_bytes = contents::bytes_of(&self.engine, shard)?;
         for (signature, index) in indexes_of(&snapshot, shard)? {
             self.reap_rows(&snapshot, index)?;
-            self.husks.add(index, 0);
+            self.dropped_data.add(index, 0);
             let mut wb = WriteBatch::default();
             let cf = self.engine.cf(Keyspace::Meta);
             wb.put_cf(cf, meta::dropped(index), []);
@@ -253,7 +253,7 @@ impl Store {
             self.engine.write(wb, false)?;
         }
         self.reap_rows(&snapshot, shard)?;
-        self.husks.add(shard, contents_bytes);
+        self.dropped_data.add(shard, contents_bytes);
         let mut wb = WriteBatch::default();
         // An edit in the batch of the drop writes its counters after it.
         wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::shard(shard));
@@ -329,7 +329,7 @@ impl Store {
             if it.valid() {
                 wb.clear();
                 wb.delete_range_cf(cf, &start[..], &end[..]);
-                self.husks.add_ranged(k, shard);
+                self.dropped_data.add_ranged(k, shard);
             }
             self.engine.write(wb, false)?;
             if k == Keyspace::Attachments {

@@ -1,6 +1,6 @@
 //! A document's revision tree while a batch changes it.
 
-use document::{BulkTree, DocId, Grafted, Leaf, Rev, RevPath, RevTree, Revision, TreeLimits};
+use document::{BulkTree, DocId, GraftResult, Leaf, Rev, RevPath, RevTree, Revision, TreeLimits};
 use rustc_hash::FxHashMap;
 
 use crate::keys::ShardNumber;
@@ -96,7 +96,12 @@ impl Tree {
         }
     }
 
-    pub fn graft(&mut self, path: &RevPath, revision: Revision, limits: &TreeLimits) -> Grafted {
+    pub fn graft(
+        &mut self,
+        path: &RevPath,
+        revision: Revision,
+        limits: &TreeLimits,
+    ) -> GraftResult {
         match self {
             Tree::Plain(tree) => tree.graft(path, revision, limits),
             Tree::Bulk(tree) => tree.graft(path, revision, limits),
@@ -136,17 +141,17 @@ impl Tree {
 
 /// The contribution of a document to the counters.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Counted {
+pub(crate) struct CounterShare {
     pub exists: bool,
     pub live: bool,
     /// Length of the bodies of all leaves, in bytes.
     pub bytes: u64,
 }
 
-impl Counted {
-    pub fn of(tree: &Tree) -> Counted {
+impl CounterShare {
+    pub fn of(tree: &Tree) -> CounterShare {
         let winner = tree.winner();
-        Counted {
+        CounterShare {
             exists: winner.is_some(),
             live: winner.is_some_and(|winner| !winner.revision.deleted),
             bytes: tree.leaf_bytes(),

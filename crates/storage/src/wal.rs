@@ -161,7 +161,7 @@ fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
 }
 
 /// The readable data after a bad record.
-struct Later {
+struct DataAfterDamage {
     /// Number of non-empty records.
     records: u64,
     /// Start of the first of them; the log's end without one.
@@ -173,8 +173,8 @@ struct Later {
 /// Returns what can be read from `pos` on, past what cannot: the length of a bad record cannot be
 /// trusted, so the search continues at every offset of the block of `pos`, then from the starts of
 /// the next blocks.
-fn records_from(log: &[u8], mut pos: usize) -> Later {
-    let mut later = Later {
+fn records_from(log: &[u8], mut pos: usize) -> DataAfterDamage {
+    let mut later = DataAfterDamage {
         records: 0,
         start: log.len(),
         end: pos,
@@ -265,18 +265,18 @@ pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
 /// # Errors
 /// [`Error::DamagedLog`]; [`Error::InUse`] when another process has the directory open;
 /// [`Error::Directory`].
-pub fn check_and_cut(dir: &Path, accept_damage: bool) -> Result<PutAside, Error> {
+pub fn check_and_cut(dir: &Path, accept_damage: bool) -> Result<SetAsideLogs, Error> {
     if logs_of(dir).is_empty() {
-        return Ok(PutAside::default());
+        return Ok(SetAsideLogs::default());
     }
     // A server that has it open writes to the log while it is read. The engine locks the same file.
     let _lock = lock(dir)?;
     match check(dir) {
-        Ok(None) => Ok(PutAside::default()),
+        Ok(None) => Ok(SetAsideLogs::default()),
         Ok(Some(TornEnd { path, offset })) => {
             tracing::warn!(path = %path.display(), offset, "an incomplete record at the log's end is cut off; the machine stopped during its write");
             cut(&path, offset).map_err(|e| unusable(&path, &e))?;
-            Ok(PutAside::default())
+            Ok(SetAsideLogs::default())
         }
         Err(Error::DamagedLog { path, offset, .. }) if accept_damage => {
             tracing::warn!(path = %path.display(), offset, "the log is cut off at the damage, and the rest is moved aside");
@@ -310,9 +310,9 @@ fn cut(log: &Path, end: u64) -> std::io::Result<()> {
 
 /// Logs that were moved aside, unchanged.
 #[derive(Debug, Default)]
-pub struct PutAside(Vec<PathBuf>);
+pub struct SetAsideLogs(Vec<PathBuf>);
 
-impl PutAside {
+impl SetAsideLogs {
     fn place(log: &Path) -> PathBuf {
         log.with_extension("log.damaged")
     }
@@ -320,18 +320,18 @@ impl PutAside {
     /// Moves them back.
     pub fn undo(self) {
         for log in self.0.iter().rev() {
-            if let Err(error) = std::fs::rename(PutAside::place(log), log) {
+            if let Err(error) = std::fs::rename(SetAsideLogs::place(log), log) {
                 tracing::error!(%error, "{} could not be removed", log.display());
             }
         }
     }
 }
 
-fn put_aside(dir: &Path, damaged: &Path, offset: u64) -> std::io::Result<PutAside> {
-    let mut aside = PutAside::default();
+fn put_aside(dir: &Path, damaged: &Path, offset: u64) -> std::io::Result<SetAsideLogs> {
+    let mut aside = SetAsideLogs::default();
     // The last first: after a crash in between, the log is as damaged as before.
     for log in logs_of(dir).into_iter().rev() {
-        let place = PutAside::place(&log);
+        let place = SetAsideLogs::place(&log);
         if log == damaged {
             std::fs::copy(&log, &place)?;
             File::open(&place)?.sync_all()?;

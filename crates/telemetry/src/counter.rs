@@ -73,6 +73,56 @@ impl Times {
     }
 }
 
+/// Upper bounds of the buckets of [`Durations`], in microseconds.
+pub const BOUNDS_US: [u64; 17] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 60_000_000,
+];
+
+/// The distribution of frequent durations, by [`BOUNDS_US`]: recording one costs two atomic
+/// additions.
+pub struct Durations {
+    /// Those up to each bound that exceed the bound before it, and those beyond the last one.
+    counts: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl Durations {
+    /// Nothing yet.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a constant function, for statics"
+    )]
+    pub const fn new() -> Durations {
+        Durations {
+            counts: [const { AtomicU64::new(0) }; BOUNDS_US.len() + 1],
+            sum_us: AtomicU64::new(0),
+        }
+    }
+
+    /// Records a duration.
+    #[inline]
+    pub fn record(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
+
+    /// Returns the number of durations up to each bound, the number of all, and their sum in
+    /// microseconds.
+    pub fn snapshot(&self) -> ([u64; BOUNDS_US.len()], u64, u64) {
+        let mut up_to = [0; BOUNDS_US.len()];
+        let mut all = 0;
+        for (up_to, count) in up_to.iter_mut().zip(&self.counts) {
+            all += count.load(Relaxed);
+            *up_to = all;
+        }
+        all += self.counts[BOUNDS_US.len()].load(Relaxed);
+        (up_to, all, self.sum_us.load(Relaxed))
+    }
+}
+
 /// Parts of a [`Striped`] counter.
 const STRIPES: usize = 8;
 
@@ -101,5 +151,21 @@ impl Striped {
     /// Returns the number so far.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|part| part.0.load(Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_count_up_to_their_bounds() {
+        let of = Durations::new();
+        for us in [100, 101, 900, 1_000, 61_000_000] {
+            of.record(Duration::from_micros(us));
+        }
+        let (up_to, all, sum_us) = of.snapshot();
+        assert_eq!(up_to[..5], [1, 2, 2, 4, 4]);
+        assert_eq!((up_to[16], all, sum_us), (4, 5, 61_002_101));
     }
 }

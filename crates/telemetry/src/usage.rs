@@ -35,7 +35,7 @@ impl Use {
 
 /// The use since the start, and the time of recent requests, which determines the busiest.
 #[derive(Clone, Copy, Debug, Default)]
-struct Remembered {
+struct UsageRecord {
     all: Use,
     /// The window that the last request ended in.
     window: u64,
@@ -46,7 +46,7 @@ struct Remembered {
 /// Length of a window, in seconds. Requests of the current and the previous window are recent.
 const WINDOW_S: u64 = 10;
 
-impl Remembered {
+impl UsageRecord {
     fn count(&mut self, of: &Use, window: u64) {
         self.all.add(of);
         self.go_on_to(window);
@@ -76,9 +76,9 @@ fn window(since_start: Duration) -> u64 {
 
 /// Names with how much they are used.
 #[derive(Clone, Default)]
-pub struct Used(FxHashMap<Box<str>, Remembered>);
+pub struct UsageByName(FxHashMap<Box<str>, UsageRecord>);
 
-impl Used {
+impl UsageByName {
     /// Counts a use of a name, at a time since the start.
     pub fn count(&mut self, name: &str, of: &Use, since_start: Duration) {
         let window = window(since_start);
@@ -89,7 +89,7 @@ impl Used {
         if self.0.len() >= REMEMBERED_MAX {
             self.forget(window);
         }
-        let mut new = Remembered::default();
+        let mut new = UsageRecord::default();
         new.all.since_s = since_start.as_secs_f64();
         new.count(of, window);
         self.0.insert(name.into(), new);
@@ -104,7 +104,7 @@ impl Used {
     }
 
     /// Adds what another one counted.
-    pub fn add(&mut self, other: &Used) {
+    pub fn add(&mut self, other: &UsageByName) {
         for (name, of) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
             let (newer, mut older) = match sum.window > of.window {
@@ -114,7 +114,7 @@ impl Used {
             older.go_on_to(newer.window);
             let mut all = sum.all;
             all.add(&of.all);
-            *sum = Remembered {
+            *sum = UsageRecord {
                 all,
                 window: newer.window,
                 in_window_us: newer.in_window_us + older.in_window_us,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_are_bounded_and_the_busiest_stay() {
-        let mut used = Used::default();
+        let mut used = UsageByName::default();
         let busy = Use {
             requests: 1,
             us: 1000,
@@ -178,7 +178,7 @@ mod tests {
             us,
             ..Use::default()
         };
-        let (mut one, mut other) = (Used::default(), Used::default());
+        let (mut one, mut other) = (UsageByName::default(), UsageByName::default());
         one.count("old", &of(1_000_000), Duration::from_secs(5));
         one.count("new", &of(7), Duration::from_secs(61));
         other.count("new", &of(5), Duration::from_secs(55));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn alike_names_are_bounded_too() {
-        let mut used = Used::default();
+        let mut used = UsageByName::default();
         for i in 0..5_000 {
             used.count(&i.to_string(), &Use::default(), Duration::ZERO);
             assert!(used.0.len() <= REMEMBERED_MAX);

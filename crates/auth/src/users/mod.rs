@@ -6,7 +6,7 @@
 //! number are read again.
 
 mod keeper;
-mod members;
+mod object_members;
 mod peruser;
 mod record;
 mod requirements;
@@ -25,7 +25,7 @@ use database::{
 use document::DocId;
 use tokio::sync::Notify;
 
-pub(crate) use self::members::Members;
+pub(crate) use self::object_members::ObjectMembers;
 pub use self::record::hash_of_user;
 pub(crate) use self::settings::UserSettings;
 use crate::account::Account;
@@ -34,6 +34,14 @@ use crate::password::PasswordHash;
 
 /// Prefix of user document ids; the name follows.
 pub(crate) const USER_PREFIX: &str = "org.couchdb.user:";
+
+/// Returns the id of a user's document.
+pub fn user_doc_id(name: &str) -> String {
+    format!("{USER_PREFIX}{name}")
+}
+
+/// A longer account is read at each request, in bytes of memory.
+const KNOWN_BYTES_MAX: usize = 64 << 10;
 
 /// The database of users.
 pub(crate) struct Users {
@@ -47,10 +55,38 @@ pub(crate) struct Users {
     kept: AtomicBool,
 }
 
-/// An account as it was read when the number of changes was this; `None` when there was none.
+/// An account as it was read when the number of changes was this.
 struct CachedAccount {
     changes: u64,
-    account: Option<Arc<Account>>,
+    found: Found,
+}
+
+/// The result of a lookup by name.
+#[derive(Clone)]
+enum Found {
+    Nothing,
+    Account(Arc<Account>),
+    /// A document with conflicts. It may be long: it is not read again for each wrong password either.
+    Conflicts,
+}
+
+impl Found {
+    fn account(self) -> Result<Option<Arc<Account>>, AuthError> {
+        match self {
+            Found::Nothing => Ok(None),
+            Found::Account(account) => Ok(Some(account)),
+            Found::Conflicts => Err(AuthError::UserConflicts),
+        }
+    }
+
+    /// Whether it is kept for later requests.
+    fn is_kept(&self, remember_none: bool) -> bool {
+        match self {
+            Found::Nothing => remember_none,
+            Found::Account(account) => account.memory_bytes() <= KNOWN_BYTES_MAX,
+            Found::Conflicts => true,
+        }
+    }
 }
 
 impl Users {
@@ -121,31 +157,49 @@ impl Users {
 
     fn look_up(&self, name: &str, remember_none: bool) -> Result<Option<Arc<Account>>, AuthError> {
         // Before the document is read: what changes while it is read is found at the next look.
-        let changes = self.changes.load(Ordering::Acquire);
-        if let Some(account) = self.known(name, changes) {
-            return Ok(account);
+        let changes = self.version();
+        if let Some(found) = self.known(name, changes) {
+            return found.account();
         }
         let json = match self.database() {
             Some(db) => read_user(&db, name)?,
             None => None,
         };
-        let account = match json {
-            Some(json) => Some(Arc::new(record::account(name, &json)?)),
-            None => None,
+        let found = match json.map(|json| record::account(name, &json)) {
+            Some(Ok(account)) => Found::Account(Arc::new(account)),
+            Some(Err(AuthError::UserConflicts)) => Found::Conflicts,
+            Some(Err(e)) => return Err(e),
+            None => Found::Nothing,
         };
-        if account.is_some() || remember_none {
-            self.remember(name, changes, account.clone());
+        if found.is_kept(remember_none) {
+            self.remember(name, changes, found.clone());
         }
-        Ok(account)
+        found.account()
     }
 
-    fn known(&self, name: &str, changes: u64) -> Option<Option<Arc<Account>>> {
+    /// Returns a number that changes with the database. A node of a cluster applies changes of others
+    /// before it is notified of them, so there the position of the database is part of it.
+    fn version(&self) -> u64 {
+        let changes = self.changes.load(Ordering::Acquire);
+        // A server without a cluster opens no database here: this is part of every request.
+        let databases = self.databases.upgrade();
+        if databases.is_none_or(|databases| databases.sequencer().is_none()) {
+            return changes;
+        }
+        let Some(db) = self.database() else {
+            return changes;
+        };
+        let applied: u64 = db.all_shards().iter().map(|s| s.meta().update_seq).sum();
+        changes.wrapping_add(applied << 32)
+    }
+
+    fn known(&self, name: &str, changes: u64) -> Option<Found> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(name).filter(|known| known.changes == changes)?;
-        Some(known.account.clone())
+        Some(known.found.clone())
     }
 
-    fn remember(&self, name: &str, changes: u64, account: Option<Arc<Account>>) {
+    fn remember(&self, name: &str, changes: u64, found: Found) {
         let entries_max = self.settings().known_max;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= entries_max && !known.contains_key(name) {
@@ -153,7 +207,7 @@ impl Users {
             any.map(|any| known.remove(&any));
         }
         if entries_max > 0 {
-            known.insert(name.to_owned(), CachedAccount { changes, account });
+            known.insert(name.to_owned(), CachedAccount { changes, found });
         }
     }
 
@@ -208,8 +262,7 @@ impl Users {
 }
 
 fn user_id(name: &str) -> Result<DocId, database::Error> {
-    DocId::new(&format!("{USER_PREFIX}{name}"))
-        .map_err(|e| database::Error::BadRequest(e.to_string()))
+    DocId::new(&user_doc_id(name)).map_err(|e| database::Error::BadRequest(e.to_string()))
 }
 
 /// Returns the text of a user's document, with its conflicts.

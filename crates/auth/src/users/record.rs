@@ -1,10 +1,14 @@
 //! User documents: reading an account from one, and writing a hash into one.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::members::Members;
+use super::object_members::ObjectMembers;
 use crate::account::Account;
 use crate::error::AuthError;
 use crate::password::{Hash, PasswordHash};
@@ -24,14 +28,68 @@ pub(super) const HASH_MEMBERS: [&str; 6] = [
     "password_sha",
 ];
 
+/// Returns how long the JSON text of a member may be that the rules or logins read, in bytes; `None` for
+/// other members.
+fn bytes_max(member: &str) -> Option<usize> {
+    match member {
+        // Both are presences: their values are not used.
+        "_conflicts" | "_deleted" => Some(0),
+        // Only administrators choose roles.
+        "roles" => Some(256 << 10),
+        // As long as an id, with each byte escaped.
+        "name" => Some(512 << 10),
+        "password" => Some(64 << 10),
+        "type" | "totp" => Some(8 << 10),
+        member => HASH_MEMBERS.contains(&member).then_some(8 << 10),
+    }
+}
+
+/// Returns those members of a document's text that the rules or logins read: every client that may sign
+/// up writes such documents, and they are read before a password is checked. The value of one that is too
+/// long is `false`, which is invalid for each of them.
+pub(super) fn members(json: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
+    struct Members;
+    impl<'de> Visitor<'de> for Members {
+        type Value = Map<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = Map::new();
+            while let Some(Name(name)) = map.next_key()? {
+                let Some(bytes_max) = bytes_max(&name) else {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                };
+                let text: &RawValue = map.next_value()?;
+                let value = match text.get().len() <= bytes_max {
+                    true => serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?,
+                    false => Value::Bool(false),
+                };
+                members.insert(name.into_owned(), value);
+            }
+            Ok(members)
+        }
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let members = deserializer.deserialize_map(Members)?;
+    deserializer.end()?;
+    Ok(members)
+}
+
+/// The name of a member, borrowed unless it has escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// Returns the account that a document's text describes. Roles that the rules would have refused
 /// give nothing.
 ///
 /// # Errors
 /// [`AuthError::UserConflicts`], and [`AuthError::UsersUnreadable`].
 pub(super) fn account(name: &str, json: &[u8]) -> Result<Account, AuthError> {
-    let doc: Map<String, Value> =
-        serde_json::from_slice(json).map_err(|e| AuthError::UsersUnreadable(e.to_string()))?;
+    let doc = members(json).map_err(|e| AuthError::UsersUnreadable(e.to_string()))?;
     if doc.contains_key("_conflicts") {
         return Err(AuthError::UserConflicts);
     }
@@ -54,7 +112,7 @@ pub(super) fn account(name: &str, json: &[u8]) -> Result<Account, AuthError> {
 
 /// Returns the hash of a user document's password; `None` when it has none.
 pub fn hash_of_user(json: &[u8]) -> Option<PasswordHash> {
-    let doc: Map<String, Value> = serde_json::from_slice(json).ok()?;
+    let doc = members(json).ok()?;
     let salt = doc.get("salt").and_then(Value::as_str).unwrap_or_default();
     hash(&doc, salt)
 }
@@ -102,7 +160,7 @@ pub(super) fn hash_members(hash: &PasswordHash) -> Vec<(&'static str, String)> {
 
 /// Returns the text with another hash; `None` when it is not an object.
 pub(super) fn with_hash(json: &[u8], hash: &PasswordHash) -> Option<Vec<u8>> {
-    let members = Members::parse(json)?;
+    let members = ObjectMembers::parse(json)?;
     let keep = |name: &str| !HASH_MEMBERS.contains(&name);
     Some(members.rewritten(&hash_members(hash), keep))
 }
@@ -160,6 +218,52 @@ mod tests {
         ] {
             assert_eq!(read(json).hash, None, "{json}");
         }
+    }
+
+    #[test]
+    fn only_what_logins_need_is_read() {
+        let filler = format!("[{}0]", "[0],".repeat(200_000));
+        let json = format!(
+            r#"{{"a":{filler},"name":"joe","\u0072oles":["x"],"password_sha":"00","b":{{"roles":["y"]}}}}"#
+        );
+        let read_members = members(json.as_bytes()).expect("an object");
+        let names: Vec<&str> = read_members.keys().map(String::as_str).collect();
+        assert_eq!(names, ["name", "roles", "password_sha"]);
+        assert_eq!(read(&json).user.roles, ["x"]);
+        assert!(members(b"[]").is_err() && members(br#"{"a":1"#).is_err());
+        assert!(members(br#"{"a":1} 2"#).is_err());
+    }
+
+    #[test]
+    fn long_members_let_nobody_in() {
+        let long = "s".repeat(1 << 20);
+        let salted = |salt: &str| {
+            let hash = PasswordHash::with_salt(NewHash::Simple, b"secret", salt);
+            let key = hash.key_hex();
+            read(&format!(r#"{{"salt":"{salt}","password_sha":"{key}"}}"#))
+        };
+        assert!(salted("s").hash.expect("a hash").verify(b"secret"));
+        let account = salted(&long);
+        assert!(account.hash.is_none_or(|hash| !hash.verify(b"secret")));
+        assert!(account.salt.is_empty());
+        let account = read(&format!(r#"{{"totp":{{"key":"GEZDGNBV","x":"{long}"}}}}"#));
+        assert_eq!(
+            account.totp,
+            Some(Totp::Malformed),
+            "the factor is required"
+        );
+        for name in HASH_MEMBERS {
+            let json = format!(r#"{{"{name}":"{long}"}}"#);
+            let read_members = members(json.as_bytes()).expect("an object");
+            assert_eq!(read_members[name], Value::Bool(false), "{name}");
+        }
+        let conflicts = format!(r#"{{"_conflicts":["{long}"]}}"#);
+        let refused = account_error(&conflicts);
+        assert!(matches!(refused, Some(AuthError::UserConflicts)));
+    }
+
+    fn account_error(json: &str) -> Option<AuthError> {
+        super::account("joe", json.as_bytes()).err()
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) enum Requirements {
 
 /// Why a password is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum PasswordRefusal {
     /// 400 `bad_request`
     Password(String),
     /// 403 `forbidden`
@@ -40,12 +40,12 @@ impl Requirements {
         }
     }
 
-    pub(super) fn check(&self, password: &str) -> Result<(), Refused> {
+    pub(super) fn check(&self, password: &str) -> Result<(), PasswordRefusal> {
         match self {
-            Requirements::Invalid(_) => Err(Refused::Setting),
+            Requirements::Invalid(_) => Err(PasswordRefusal::Setting),
             Requirements::All(all) => match all.iter().find(|(re, _)| !re.is_match(password)) {
                 None => Ok(()),
-                Some((_, reason)) => Err(Refused::Password(reason.clone())),
+                Some((_, reason)) => Err(PasswordRefusal::Password(reason.clone())),
             },
         }
     }
@@ -122,13 +122,13 @@ mod tests {
         assert_eq!(refused("Abcdefghi1"), None);
         assert_eq!(
             refused("Abc1"),
-            Some(Refused::Password(format!(
+            Some(PasswordRefusal::Password(format!(
                 "{REASON} Min length is 10 chars."
             )))
         );
         assert_eq!(
             refused("abcdefghi1"),
-            Some(Refused::Password(REASON.to_owned()))
+            Some(PasswordRefusal::Password(REASON.to_owned()))
         );
     }
 
@@ -149,7 +149,11 @@ mod tests {
         ] {
             let requirements = Requirements::parse(setting);
             assert!(requirements.problem().is_some(), "{setting}");
-            assert_eq!(requirements.check("a"), Err(Refused::Setting), "{setting}");
+            assert_eq!(
+                requirements.check("a"),
+                Err(PasswordRefusal::Setting),
+                "{setting}"
+            );
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use database::{Asked, Before, Refusal, Shown, SystemRules};
+use database::{CallerContext, PriorDocument, Refusal, SystemRules, Visibility};
 use document::EditDoc;
 use serde_json::{Map, Value};
 use std::sync::atomic::Ordering;
 
-use super::members::Members;
-use super::record::{HASH_MEMBERS, hash_members};
-use super::requirements::Refused;
+use super::object_members::ObjectMembers;
+use super::record::{HASH_MEMBERS, hash_members, members};
+use super::requirements::PasswordRefusal;
 use super::validate::{self, Change};
 use super::{USER_PREFIX, Users};
 use crate::password::PasswordHash;
@@ -25,19 +25,20 @@ fn refusal(error: &'static str, reason: impl Into<String>) -> Refusal {
     }
 }
 
-fn is_database_admin(asked: &Asked<'_>) -> bool {
-    if asked.caller.is_server_admin() {
+fn is_database_admin(context: &CallerContext<'_>) -> bool {
+    if context.caller.is_server_admin() {
         return true;
     }
     let user = UserCtx {
-        name: asked.caller.name.clone(),
-        roles: asked.caller.roles.clone(),
+        name: context.caller.name.clone(),
+        roles: context.caller.roles.clone(),
     };
-    Security::parse(asked.security).is_ok_and(|security| security.is_db_admin(&user))
+    Security::parse(context.security).is_ok_and(|security| security.is_db_admin(&user))
 }
 
+/// The members that the rules read.
 fn object(json: &[u8]) -> Map<String, Value> {
-    serde_json::from_slice(json).unwrap_or_default()
+    members(json).unwrap_or_default()
 }
 
 impl SystemRules for Users {
@@ -47,16 +48,16 @@ impl SystemRules for Users {
 
     fn before_write(
         &self,
-        asked: &Asked<'_>,
-        before: Before<'_>,
+        context: &CallerContext<'_>,
+        before: PriorDocument<'_>,
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal> {
         let Some(id) = edit.id.clone() else {
             return Ok(edit);
         };
-        let is_admin = is_database_admin(asked);
+        let is_admin = is_database_admin(context);
         let name = id.as_str().strip_prefix(USER_PREFIX);
-        let caller = asked.caller.name.as_deref();
+        let caller = context.caller.name.as_deref();
         // Only an administrator may register another user; a name in use is a conflict.
         if !is_admin && caller.is_some() && caller != name {
             return Err(refusal("not_found", "missing"));
@@ -66,25 +67,27 @@ impl SystemRules for Users {
         if !is_admin && id.is_local() {
             return Err(refusal("not_found", "missing"));
         }
-        if id.is_design() || id.is_local() || matches!(before, Before::Conflict) {
+        if id.is_design() || id.is_local() || matches!(before, PriorDocument::Conflict) {
             return Ok(edit);
         }
         let new = object(&edit.body);
         let old = match before {
-            Before::Was(json) => Some(object(json)).filter(|old| !old.contains_key("_deleted")),
-            Before::Nothing | Before::Conflict => None,
+            PriorDocument::Was(json) => {
+                Some(object(json)).filter(|old| !old.contains_key("_deleted"))
+            }
+            PriorDocument::Nothing | PriorDocument::Conflict => None,
         };
         let change = Change {
             id: id.as_str(),
             deleted: edit.deleted,
             new: &new,
             old: old.as_ref(),
-            caller: asked.caller,
+            caller: context.caller,
             is_admin,
         };
         // In other databases the document is not used for logins, and in CouchDB no design document
         // checks it.
-        if asked.db == self.settings().database {
+        if context.db == self.settings().database {
             validate::check(&change).map_err(|reason| refusal("forbidden", reason))?;
         }
         match new.get(PASSWORD) {
@@ -94,32 +97,32 @@ impl SystemRules for Users {
         }
     }
 
-    fn shows_all(&self, asked: &Asked<'_>) -> bool {
-        is_database_admin(asked)
+    fn shows_all(&self, context: &CallerContext<'_>) -> bool {
+        is_database_admin(context)
     }
 
-    fn may_know(&self, asked: &Asked<'_>, id: &str) -> bool {
+    fn may_know(&self, context: &CallerContext<'_>, id: &str) -> bool {
         let name = id.strip_prefix(USER_PREFIX);
-        name.is_none() || name == asked.caller.name.as_deref() || is_database_admin(asked)
+        name.is_none() || name == context.caller.name.as_deref() || is_database_admin(context)
     }
 
-    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown {
+    fn after_read(&self, context: &CallerContext<'_>, id: &str, json: &[u8]) -> Visibility {
         if id.starts_with("_design/") {
-            return Shown::Forbidden(
+            return Visibility::Forbidden(
                 "Only administrators can view design docs in the users database.",
             );
         }
         let name = id.strip_prefix(USER_PREFIX);
-        if name.is_some() && name == asked.caller.name.as_deref() {
-            return Shown::Whole;
+        if name.is_some() && name == context.caller.name.as_deref() {
+            return Visibility::Whole;
         }
         let settings = self.settings();
         let public = |name: &str| settings.public_fields.iter().any(|field| field == name);
-        match Members::parse(json) {
-            Some(members) if members.0.iter().any(|(name, _)| public(name)) => {
-                Shown::Instead(members.rewritten(&[], |name| name.starts_with('_') || public(name)))
-            }
-            _ => Shown::Hidden,
+        match ObjectMembers::parse(json) {
+            Some(members) if members.0.iter().any(|(name, _)| public(name)) => Visibility::Instead(
+                members.rewritten(&[], |name| name.starts_with('_') || public(name)),
+            ),
+            _ => Visibility::Hidden,
         }
     }
 
@@ -136,7 +139,7 @@ impl Users {
     /// Returns the edit with a hash in place of its password.
     fn hashed(&self, edit: EditDoc, password: &str) -> Result<EditDoc, Refusal> {
         let invalid = || refusal("doc_validation", "the document cannot be read");
-        let members = Members::parse(&edit.body).ok_or_else(invalid)?;
+        let members = ObjectMembers::parse(&edit.body).ok_or_else(invalid)?;
         let body = if edit.deleted {
             members.rewritten(&[], |name| name != PASSWORD)
         } else {
@@ -145,8 +148,8 @@ impl Users {
                 .requirements
                 .check(password)
                 .map_err(|refused| match refused {
-                    Refused::Password(reason) => refusal("bad_request", reason),
-                    Refused::Setting => {
+                    PasswordRefusal::Password(reason) => refusal("bad_request", reason),
+                    PasswordRefusal::Setting => {
                         refusal("forbidden", "Server cannot hash passwords at this time.")
                     }
                 })?;

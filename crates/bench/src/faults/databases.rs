@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::launch::{Folder, Launch};
+use super::outcome::{Event, FaultOutcome};
 use super::process::Process;
-use super::suffered::{Event, Suffered};
 use crate::error::BenchError;
 use crate::slice::Slice;
 use crate::target::Target;
@@ -22,11 +22,11 @@ pub(crate) async fn measure_databases(
     launch: &Launch,
     databases: u64,
     clock: &Events,
-) -> Result<Suffered, BenchError> {
+) -> Result<FaultOutcome, BenchError> {
     let folder = Folder::new(launch)?;
     let mut process = Process::start(launch, folder.path()).await?;
     let start = Instant::now();
-    let mut suffered = Suffered::default();
+    let mut suffered = FaultOutcome::default();
     all(process.target(), databases, Step::Make).await?;
     let mut happened = |text: &str| {
         clock.fault(format!("{NAME}: {text}"));

@@ -8,8 +8,8 @@ mod databases;
 mod launch;
 mod ledger;
 mod load;
+mod outcome;
 mod process;
-mod suffered;
 mod timeline;
 
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 use self::launch::Folder;
 use self::ledger::Ledger;
 use self::load::Load;
+use self::outcome::Event;
 use self::process::Process;
-use self::suffered::Event;
 use self::timeline::Timeline;
 use crate::error::BenchError;
-use crate::system::Part;
+use crate::system::WorkloadPart;
 use crate::timeline::Events;
 use crate::workload::alone;
 
 pub use launch::Launch;
 
 pub(crate) use databases::measure_databases;
-pub(crate) use suffered::Suffered;
+pub(crate) use outcome::FaultOutcome;
 
 /// Faults of one kind in a run; their median is reported.
 const FAULTS: usize = 3;
@@ -71,13 +71,13 @@ pub(crate) async fn measure(
     fault: Fault,
     length: Duration,
     clock: &Events,
-) -> Result<Suffered, BenchError> {
+) -> Result<FaultOutcome, BenchError> {
     let folder = Folder::new(launch)?;
     let mut process = Process::start(launch, folder.path()).await?;
     let baseline = length.max(BASELINE_MIN);
     let timeline = Timeline::start();
     let load = Load::start(&process, &timeline).await?;
-    let mut suffered = Suffered::default();
+    let mut suffered = FaultOutcome::default();
     let mut recoveries = Vec::new();
     // Requests before all connections are warm would underestimate the server.
     tokio::time::sleep(baseline / 4).await;
@@ -105,7 +105,7 @@ pub(crate) async fn measure(
         recoveries.push(recovery);
     }
     let (ledger, slice) = load.stop().await;
-    suffered.parts.push(Part {
+    suffered.parts.push(WorkloadPart {
         unit: "ops",
         ..alone(fault.name(), slice)
     });
@@ -198,7 +198,7 @@ async fn tell(
     recoveries: &[Recovery],
     ledger: &Ledger,
     process: &Process,
-    suffered: &mut Suffered,
+    suffered: &mut FaultOutcome,
 ) -> Result<(), BenchError> {
     let name = fault.name();
     let mut figure = |what: &str, unit, value| {
@@ -226,7 +226,7 @@ async fn check(
     name: &str,
     ledger: &Ledger,
     process: &Process,
-    suffered: &mut Suffered,
+    suffered: &mut FaultOutcome,
 ) -> Result<(), BenchError> {
     let lost = ledger.lost(process.target()).await?;
     let acknowledged = ledger.acknowledged();

@@ -2,7 +2,7 @@
 
 use super::markup::{LETTERS, escape};
 use super::plot::{Plot, Scale};
-use crate::lines::{Line, Measured};
+use crate::lines::{Line, Measurement};
 use crate::numbers::{bytes, milliseconds, number, ratio, short};
 use crate::report::Report;
 use crate::stats::{Interval, MARGIN};
@@ -16,7 +16,7 @@ const FLAGS_MAX: usize = 6;
 /// Begins of workloads that are drawn: with more of them there would be nothing but lines.
 const BEGINS_MAX: usize = 40;
 
-fn sides(line: &Line) -> impl Iterator<Item = (usize, &Measured)> {
+fn sides(line: &Line) -> impl Iterator<Item = (usize, &Measurement)> {
     line.sides
         .iter()
         .enumerate()
@@ -115,7 +115,7 @@ pub(super) fn percentiles(line: &Line) -> String {
 }
 
 /// Points of rarity (one of this number of requests is slower) and milliseconds.
-fn curve(side: &Measured) -> Vec<(f64, f64)> {
+fn curve(side: &Measurement) -> Vec<(f64, f64)> {
     let latencies_us = side.rounds.latencies_us();
     let requests = latencies_us.len() as f64;
     let rarities = (0..).map(|at| 10_f64.powf(f64::from(at) / f64::from(POINTS_A_DECADE)));
@@ -158,7 +158,7 @@ pub(super) fn sweep(
     values: &[String],
     what: &str,
     name: &str,
-    figure: fn(&Measured) -> (f64, Option<Interval>),
+    figure: fn(&Measurement) -> (f64, Option<Interval>),
 ) -> String {
     let points: Vec<(usize, f64, Option<Interval>)> = line
         .points
@@ -354,7 +354,7 @@ pub(super) fn latency(value: f64, interval: Option<Interval>) -> String {
 }
 
 /// A rate with its interval.
-pub(super) fn rate(side: &Measured) -> String {
+pub(super) fn rate(side: &Measurement) -> String {
     match side.rate_interval {
         Some(interval) => format!(
             "{} <small>({}–{})</small>",

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use self::markup::{LETTERS, escape, figure, table};
 use crate::compare::Comparison;
-use crate::lines::{Line, Measured};
+use crate::lines::{Line, Measurement};
 use crate::numbers::{bytes, ratio};
 use crate::profile::Flame;
 use crate::report::Report;
@@ -192,7 +192,7 @@ fn measured_table(line: &Line) -> String {
     html
 }
 
-fn cells(side: &Measured) -> Vec<String> {
+fn cells(side: &Measurement) -> Vec<String> {
     let dash = || "–".to_owned();
     let processors = |seconds: f64| format!("{:.2}", seconds / side.seconds);
     vec![

@@ -3,7 +3,7 @@
 use super::charts;
 use super::markup::{LETTERS, date, escape, percent, table};
 use crate::ceilings::Ceiling;
-use crate::lines::{Figure, Line, Measured, Ratio};
+use crate::lines::{Figure, Line, Measurement, Ratio};
 use crate::machine::Busy;
 use crate::numbers::{bytes, number, ratio, short};
 use crate::report::Report;
@@ -211,7 +211,7 @@ fn near(report: &Report, line: &Line) -> Vec<Vec<String>> {
     let sides = line.sides.iter().enumerate();
     sides
         .filter_map(|(at, side)| {
-            let side: &Measured = side.as_ref().filter(|side| side.client_cpu.is_some())?;
+            let side: &Measurement = side.as_ref().filter(|side| side.client_cpu.is_some())?;
             let requests = side.rounds.latencies_us().len() as f64 / side.seconds;
             Some(vec![
                 format!(

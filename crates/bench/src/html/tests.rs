@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::*;
-use crate::gather::Gathering;
+use crate::gather::Gatherer;
 use crate::report::{Failure, Server};
 use crate::slice::Slice;
-use crate::system::Part;
+use crate::system::WorkloadPart;
 use crate::timeline::{Event, Sample};
 
 const EVIL: &str = "</title></style><script>alert('x')</script><img src=x onerror=\"alert(1)\">";
 
 fn report(sides: usize) -> Report {
-    let mut gathering = Gathering::new(sides);
+    let mut gathering = Gatherer::new(sides);
     for repeat in 0..6 {
         for side in 0..sides {
             let mut slice = Slice::new();
@@ -21,7 +21,7 @@ fn report(sides: usize) -> Report {
             }
             slice.seconds = 0.5 + 0.2 * side as f64 + 0.01 * f64::from(repeat);
             slice.errors.add(1, || EVIL.to_owned());
-            let part = Part {
+            let part = WorkloadPart {
                 name: "get",
                 unit: "req",
                 slice,

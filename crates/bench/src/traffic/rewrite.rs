@@ -44,7 +44,7 @@ struct Doc<'a> {
 
 /// A document that `_bulk_get` requests.
 #[derive(Deserialize)]
-struct Wanted<'a> {
+struct RequestedDocument<'a> {
     #[serde(borrow)]
     id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -62,7 +62,7 @@ struct BulkDocs<'a> {
 #[derive(Deserialize)]
 struct BulkGet<'a> {
     #[serde(borrow)]
-    docs: Vec<Wanted<'a>>,
+    docs: Vec<RequestedDocument<'a>>,
 }
 
 fn yes() -> bool {

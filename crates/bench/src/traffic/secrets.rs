@@ -148,7 +148,7 @@ impl<'de> Visitor<'de> for Look {
         let mut found = false;
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             // Without a value there is nothing to keep: `{"password": null}` is a question, not a secret.
-            let value: Member = map.next_value()?;
+            let value: SecretMember = map.next_value()?;
             found |= value.found || value.is_there && is_secret(&name);
         }
         Ok(found)
@@ -188,12 +188,12 @@ impl<'de> Visitor<'de> for Look {
 }
 
 /// A member's value.
-struct Member {
+struct SecretMember {
     found: bool,
     is_there: bool,
 }
 
-impl<'de> Deserialize<'de> for Member {
+impl<'de> Deserialize<'de> for SecretMember {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value: Option<Looked> = Option::deserialize(deserializer)?;
         Ok(Self {

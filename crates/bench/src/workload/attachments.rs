@@ -8,7 +8,7 @@ use super::Workload;
 use super::read::repeat;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
-use crate::system::{Part, System};
+use crate::system::{System, WorkloadPart};
 
 const MB: u64 = 1_000_000;
 
@@ -19,7 +19,7 @@ pub(crate) struct Attachments {
     pub(crate) megabytes: u64,
 }
 
-pub(crate) struct Prepared {
+pub(crate) struct AttachmentState {
     database: String,
     bytes: Rc<Vec<u8>>,
     documents: Rc<Cell<u64>>,
@@ -56,13 +56,13 @@ fn push_put(
 }
 
 impl Workload for Attachments {
-    type State = Prepared;
+    type State = AttachmentState;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<AttachmentState, BenchError> {
         let database = system.create("attachments").await?;
         let bytes = self.bytes();
         let path = format!("/{database}/0/bytes");
@@ -83,7 +83,7 @@ impl Workload for Attachments {
                 system.target.label, self.megabytes
             )));
         }
-        Ok(Prepared {
+        Ok(AttachmentState {
             get: system.target.request("GET", &path, None),
             database,
             bytes: Rc::new(bytes),
@@ -94,9 +94,9 @@ impl Workload for Attachments {
     async fn round(
         &self,
         system: &System,
-        state: &mut Prepared,
+        state: &mut AttachmentState,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let megabytes = self.megabytes;
         let requests = |_| -> Requests {
             let (target, bytes) = (Rc::clone(&system.target), Rc::clone(&state.bytes));

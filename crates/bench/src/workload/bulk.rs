@@ -7,7 +7,7 @@ use super::Workload;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
-use crate::system::{Part, System};
+use crate::system::{System, WorkloadPart};
 
 /// `_bulk_docs` of new documents with sequential ids.
 pub(crate) struct Bulk {
@@ -29,20 +29,20 @@ impl Bulk {
     }
 }
 
-pub(crate) struct Written {
+pub(crate) struct BulkState {
     path: String,
     ids: Ids,
 }
 
 impl Workload for Bulk {
-    type State = Written;
+    type State = BulkState;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
-        Ok(Written {
+    async fn prepare(&self, system: &System) -> Result<BulkState, BenchError> {
+        Ok(BulkState {
             path: format!("/{}/_bulk_docs", system.create(self.name).await?),
             ids: Ids::new(Order::Sequential),
         })
@@ -51,9 +51,9 @@ impl Workload for Bulk {
     async fn round(
         &self,
         system: &System,
-        state: &mut Written,
+        state: &mut BulkState,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let (shape, documents) = (self.shape, self.documents);
         let requests = |_| -> Requests {
             let (target, path, ids) = (

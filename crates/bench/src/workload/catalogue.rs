@@ -267,7 +267,7 @@ pub fn workloads() -> &'static [Description] {
 pub(crate) fn select(
     names: &[String],
     is_for_cluster: bool,
-    has_peer: bool,
+    has_competitor: bool,
 ) -> Result<Vec<&'static str>, BenchError> {
     let known = || WORKLOADS.iter().map(|workload| workload.name);
     if let Some(name) = names
@@ -280,7 +280,7 @@ pub(crate) fn select(
             known: known().chain(groups).collect::<Vec<_>>().join(", "),
         });
     }
-    let of_group = |known: &str| match (has_peer, is_for_cluster) {
+    let of_group = |known: &str| match (has_competitor, is_for_cluster) {
         (true, _) => means(PEERS, known),
         (false, true) => means(CLUSTER, known),
         (false, false) => {
@@ -293,7 +293,7 @@ pub(crate) fn select(
     };
     if let Some(other) = known()
         .filter(is_selected)
-        .find(|known| has_peer && !means(PEERS, known))
+        .find(|known| has_competitor && !means(PEERS, known))
     {
         return Err(BenchError::Options(format!(
             "{other} is not measured on peers; the group {PEERS} is"

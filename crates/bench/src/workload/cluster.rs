@@ -8,7 +8,7 @@ use super::saturated::alone;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::slice::{Check, Requests, Slice, spread};
-use crate::system::{BULK_DOCS, Part, Populated, System, Watch};
+use crate::system::{BULK_DOCS, FilledDatabase, System, Watch, WorkloadPart};
 use crate::target::Target;
 
 const BULK_CLIENTS: usize = 10;
@@ -16,12 +16,12 @@ const MIXED_READERS: usize = 32;
 const MIXED_WRITERS: usize = 8;
 
 /// A database that is written to, and the ids of its documents.
-pub(crate) struct Written {
+pub(crate) struct WrittenDatabase {
     database: String,
     ids: Ids,
 }
 
-impl Written {
+impl WrittenDatabase {
     /// Creates a database that all nodes know.
     async fn new(system: &System, name: &str) -> Result<Self, BenchError> {
         let database = system.create(name).await?;
@@ -59,7 +59,7 @@ impl Written {
 }
 
 /// GETs of random documents from a node.
-fn gets(populated: &Populated, node: &Rc<Target>, query: &'static str) -> Requests {
+fn gets(populated: &FilledDatabase, node: &Rc<Target>, query: &'static str) -> Requests {
     let (node, populated) = (Rc::clone(node), populated.clone());
     let mut path = format!("/{}/", populated.database).into_bytes();
     let root = path.len();
@@ -75,7 +75,7 @@ fn gets(populated: &Populated, node: &Rc<Target>, query: &'static str) -> Reques
 }
 
 /// Documents that all nodes have.
-async fn populated(system: &System, documents: u64) -> Result<Populated, BenchError> {
+async fn populated(system: &System, documents: u64) -> Result<FilledDatabase, BenchError> {
     let populated = system.populated(Shape::Bytes300, documents).await?;
     system.settled(&populated.database, documents).await?;
     Ok(populated)
@@ -94,22 +94,22 @@ impl Put {
 }
 
 impl Workload for Put {
-    type State = Written;
+    type State = WrittenDatabase;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
-        Written::new(system, self.name).await
+    async fn prepare(&self, system: &System) -> Result<WrittenDatabase, BenchError> {
+        WrittenDatabase::new(system, self.name).await
     }
 
     async fn round(
         &self,
         system: &System,
-        state: &mut Written,
+        state: &mut WrittenDatabase,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let puts = |node: &Rc<Target>, _| state.puts(node);
         let writing = spread(&system.nodes, self.clients, length, Check::Status, puts);
         Ok(vec![system.part(self.name, "docs", writing).await?])
@@ -120,22 +120,22 @@ impl Workload for Put {
 pub(crate) struct Bulk;
 
 impl Workload for Bulk {
-    type State = Written;
+    type State = WrittenDatabase;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
-        Written::new(system, "cluster_bulk").await
+    async fn prepare(&self, system: &System) -> Result<WrittenDatabase, BenchError> {
+        WrittenDatabase::new(system, "cluster_bulk").await
     }
 
     async fn round(
         &self,
         system: &System,
-        state: &mut Written,
+        state: &mut WrittenDatabase,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let bulks = |node: &Rc<Target>, _| state.bulks(node);
         let writing = spread(&system.nodes, BULK_CLIENTS, length, Check::Bulk, bulks);
         Ok(vec![system.part("cluster_bulk", "docs", writing).await?])
@@ -162,22 +162,22 @@ impl Get {
 }
 
 impl Workload for Get {
-    type State = Populated;
+    type State = FilledDatabase;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<FilledDatabase, BenchError> {
         populated(system, self.documents).await
     }
 
     async fn round(
         &self,
         system: &System,
-        state: &mut Populated,
+        state: &mut FilledDatabase,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = Vec::new();
         for (name, query, clients) in self.parts() {
             let read = |node: &Rc<Target>, _| gets(state, node, query);
@@ -194,23 +194,29 @@ pub(crate) struct Mixed {
 }
 
 impl Workload for Mixed {
-    type State = (Populated, Written);
+    type State = (FilledDatabase, WrittenDatabase);
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<(Populated, Written), BenchError> {
+    async fn prepare(
+        &self,
+        system: &System,
+    ) -> Result<(FilledDatabase, WrittenDatabase), BenchError> {
         let populated = populated(system, self.documents).await?;
-        Ok((populated, Written::new(system, "cluster_mixed").await?))
+        Ok((
+            populated,
+            WrittenDatabase::new(system, "cluster_mixed").await?,
+        ))
     }
 
     async fn round(
         &self,
         system: &System,
-        (populated, written): &mut (Populated, Written),
+        (populated, written): &mut (FilledDatabase, WrittenDatabase),
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let gets = |node: &Rc<Target>, _| gets(populated, node, "");
         let puts = |node: &Rc<Target>, _| written.puts(node);
         let watch = Watch::start(&system.pids);
@@ -220,7 +226,7 @@ impl Workload for Mixed {
         )?;
         Ok(vec![
             watch.part("cluster_mixed_get", "req", read),
-            Part {
+            WorkloadPart {
                 unit: "docs",
                 ..alone("cluster_mixed_put", wrote)
             },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::BenchError;
-use crate::system::{Part, System};
+use crate::system::{System, WorkloadPart};
 
 /// Rounds of a timed workload. Their extremes are the spread.
 pub(crate) const ROUNDS: u32 = 5;
@@ -32,7 +32,7 @@ pub(crate) trait Workload {
         system: &System,
         state: &mut Self::State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError>;
+    ) -> Result<Vec<WorkloadPart>, BenchError>;
 
     /// Single values, and remarks, after the last round.
     async fn finish(&self, _side: &System, _state: Self::State) -> Result<Outcome, BenchError> {

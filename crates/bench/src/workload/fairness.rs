@@ -10,7 +10,7 @@ use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Slice, connect};
-use crate::system::{BULK_DOCS, Fill, Part, Populated, System};
+use crate::system::{BULK_DOCS, Fill, FilledDatabase, System, WorkloadPart};
 
 /// Number of different documents that the reader reads.
 const DOCUMENTS_READ: usize = 1_000;
@@ -47,7 +47,7 @@ pub(crate) struct Fairness {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     documents: Vec<Vec<u8>>,
     idle: Slice,
     beside: [Slice; NEIGHBOURS.len()],
@@ -139,7 +139,7 @@ impl Workload for Fairness {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let read = || probe((*system.target).clone(), state.documents.clone(), length);
         let idle = read().await?;
         let mut beside = vec![];

@@ -9,7 +9,7 @@ use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
-use crate::system::{Part, Populated, System, Watch};
+use crate::system::{FilledDatabase, System, Watch, WorkloadPart};
 
 const RANGE_DOCS: u64 = 10;
 const COVERED_ROWS: u64 = 100;
@@ -23,7 +23,7 @@ pub(crate) struct Find {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     builds: u32,
 }
 
@@ -85,7 +85,7 @@ impl Find {
         length: Duration,
         rows: u64,
         fields: &'static str,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let starts = self.documents.saturating_sub(rows).max(1);
         let path = state.find();
         let requests = |_| -> Requests {
@@ -114,7 +114,7 @@ impl Find {
         name: &'static str,
         selector: Value,
         expected: usize,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let query = json!({"selector": selector, "limit": 2}).to_string();
         let watch = Watch::start(&system.pids);
         let start = Instant::now();
@@ -155,7 +155,7 @@ impl Workload for Find {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let covered = r#","fields":["_id","number"]"#;
         let mut parts = vec![
             self.range(system, state, "find_range_10", length, RANGE_DOCS, "")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::system::{BULK_DOCS, Fill, Part, System};
+use crate::system::{BULK_DOCS, Fill, System, WorkloadPart};
 
 /// The same documents once with sequential and once with random ids, over `_bulk_docs`, one client.
 pub(crate) struct IdOrders {
@@ -25,7 +25,7 @@ impl IdOrders {
         name: &'static str,
         database: &str,
         ids: &Ids,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let fill = Fill {
             database,
             shape: Shape::Bytes75,
@@ -58,7 +58,7 @@ impl Workload for IdOrders {
         system: &System,
         state: &mut Databases,
         _length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let sequential = Ids::new(Order::Sequential);
         let name = state.sequential.clone();
         let first = self

@@ -7,7 +7,7 @@ use crate::documents::{Ids, Order};
 use crate::error::BenchError;
 use crate::options::{BenchOptions, Embedded};
 use crate::slice::Slice;
-use crate::system::{BULK_DOCS, Part, Watch};
+use crate::system::{BULK_DOCS, Watch, WorkloadPart};
 
 /// Measures `rounds` rounds on a new database, whose directory is deleted afterwards unless it is
 /// kept.
@@ -16,7 +16,7 @@ pub(crate) fn measure(
     options: &BenchOptions,
     length: Duration,
     rounds: u32,
-) -> Result<Vec<Part>, BenchError> {
+) -> Result<Vec<WorkloadPart>, BenchError> {
     let parent = options
         .embedded_dir
         .clone()
@@ -50,7 +50,7 @@ fn measure_in(
     dir: &Path,
     length: Duration,
     rounds: u32,
-) -> Result<Vec<Part>, BenchError> {
+) -> Result<Vec<WorkloadPart>, BenchError> {
     embedded.open(dir).map_err(BenchError::Embedded)?;
     let ids = Ids::new(Order::Sequential);
     (0..rounds)

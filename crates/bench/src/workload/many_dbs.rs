@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::procfs;
 use crate::progress;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
-use crate::system::{Part, System};
+use crate::system::{System, WorkloadPart};
 
 const DOCUMENTS: u64 = 5;
 const CLIENTS: usize = 8;
@@ -20,7 +20,7 @@ pub(crate) struct ManyDbs {
     pub(crate) databases: u64,
 }
 
-pub(crate) struct Before {
+pub(crate) struct PriorState {
     resident_bytes: Option<u64>,
 }
 
@@ -53,14 +53,14 @@ impl ManyDbs {
 }
 
 impl Workload for ManyDbs {
-    type State = Before;
+    type State = PriorState;
 
     fn rounds(&self) -> u32 {
         1
     }
 
-    async fn prepare(&self, system: &System) -> Result<Before, BenchError> {
-        Ok(Before {
+    async fn prepare(&self, system: &System) -> Result<PriorState, BenchError> {
+        Ok(PriorState {
             resident_bytes: system.pid.and_then(procfs::resident_bytes),
         })
     }
@@ -68,9 +68,9 @@ impl Workload for ManyDbs {
     async fn round(
         &self,
         system: &System,
-        _state: &mut Before,
+        _state: &mut PriorState,
         _length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let names: Vec<String> = (0..self.databases)
             .map(|number| system.claim(&format!("many-{number}")))
             .collect();
@@ -106,7 +106,7 @@ impl Workload for ManyDbs {
         Ok(vec![created, filled])
     }
 
-    async fn finish(&self, system: &System, before: Before) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, before: PriorState) -> Result<Outcome, BenchError> {
         let after = system.pid.and_then(procfs::resident_bytes);
         let figures = [
             ("many_dbs resident before", before.resident_bytes),

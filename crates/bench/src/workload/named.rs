@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
 use super::{Bench, Mix, Outcome, ROUNDS};
+use crate::competitor::{Competitor, Documents, HttpRows, Row};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::faults::{Fault, Suffered, measure, measure_databases};
+use crate::faults::{Fault, FaultOutcome, measure, measure_databases};
 use crate::options::BenchOptions;
 use crate::pace::Pace;
-use crate::peer::{Documents, HttpRows, Peer, Row};
 use crate::progress;
 use crate::report::Failure;
 
@@ -55,7 +55,7 @@ impl Bench {
             return self.measure(name, ycsb).await;
         }
         if let Some(row) = Row::named(name) {
-            return self.measure_beside_peer(row).await;
+            return self.measure_with_competitor(row).await;
         }
         match name {
             "mix" => {
@@ -97,7 +97,7 @@ impl Bench {
         Ok(())
     }
 
-    fn add_suffered(&mut self, name: &'static str, suffered: Suffered) {
+    fn add_suffered(&mut self, name: &'static str, suffered: FaultOutcome) {
         // The server is not one of the run's, so its figures are shown as those of a run with one
         // server.
         let now_s = self.clock.now_s();
@@ -121,12 +121,12 @@ impl Bench {
         }
     }
 
-    /// Measures a row on every server, and on the peer if it supports the row.
-    async fn measure_beside_peer(&mut self, row: Row) -> Result<(), BenchError> {
+    /// Measures a row on every server, and on the competitor if it supports the row.
+    async fn measure_with_competitor(&mut self, row: Row) -> Result<(), BenchError> {
         let Some(prepared) = self.prepare_rows(row).await? else {
             return Ok(());
         };
-        let has_peer = self.prepare_peer(row, &prepared[0]).await?;
+        let has_competitor = self.prepare_competitor(row, &prepared[0]).await?;
         let spinner = progress::spinner();
         let pace = match row.is_unpaced() {
             true => Pace::default(),
@@ -145,15 +145,16 @@ impl Bench {
                 order.reverse();
             }
             for at in order {
-                let part = match (prepared.get(at), &self.peer) {
+                let part = match (prepared.get(at), &self.competitor) {
                     (Some((rows, documents)), _) => {
                         let system = &self.systems[at];
                         rows.round(system, row, documents, connections, length)
                             .await?
                     }
-                    (None, Some(peer)) if has_peer => {
+                    (None, Some(competitor)) if has_competitor => {
                         let documents = &prepared[0].1;
-                        peer.round(row, documents, connections, length, pace)
+                        competitor
+                            .round(row, documents, connections, length, pace)
                             .await?
                     }
                     _ => continue,
@@ -169,7 +170,9 @@ impl Bench {
             for (system, (_, documents)) in self.systems.iter().zip(&prepared) {
                 system.forget(Shape::Words, documents.count);
             }
-            self.peer.iter_mut().for_each(Peer::forget_texts);
+            self.competitor
+                .iter_mut()
+                .for_each(Competitor::forget_texts);
         }
         Ok(())
     }
@@ -195,24 +198,28 @@ impl Bench {
         Ok(Some(prepared))
     }
 
-    /// Prepares the row on the peer. Returns false when no peer does it, and an error when its
+    /// Prepares the row on the competitor. Returns false when no competitor does it, and an error when its
     /// responses differ.
-    async fn prepare_peer(
+    async fn prepare_competitor(
         &mut self,
         row: Row,
         (rows, documents): &(HttpRows, Documents),
     ) -> Result<bool, BenchError> {
-        let Some(peer) = self.peer.as_mut().filter(|peer| peer.does(row)) else {
+        let Some(competitor) = self
+            .competitor
+            .as_mut()
+            .filter(|competitor| competitor.does(row))
+        else {
             return Ok(false);
         };
-        peer.prepare(row, documents).await?;
+        competitor.prepare(row, documents).await?;
         let of_server = rows.answer(&self.systems[0], row).await?;
-        let of_peer = peer.answer(row, documents).await?;
-        if of_server == of_peer {
+        let of_competitor = competitor.answer(row, documents).await?;
+        if of_server == of_competitor {
             return Ok(true);
         }
         Err(BenchError::Options(format!(
-            "the answers differ, so it is not the same work: {of_server} and {of_peer}"
+            "the answers differ, so it is not the same work: {of_server} and {of_competitor}"
         )))
     }
 }

@@ -7,7 +7,7 @@ use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 
 /// The same request from every client, repeatedly.
 pub(crate) fn repeat(request: Vec<u8>, units: u64) -> impl FnMut(usize) -> Requests {
@@ -27,19 +27,19 @@ pub(crate) struct Get {
     pub(crate) connections: usize,
 }
 
-pub(crate) struct Prepared {
+pub(crate) struct ReadState {
     document: Vec<u8>,
     constant: Option<Vec<u8>>,
 }
 
 impl Workload for Get {
-    type State = Prepared;
+    type State = ReadState;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<ReadState, BenchError> {
         let path = format!("/{}/document", system.create("get").await?);
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
@@ -47,7 +47,7 @@ impl Workload for Get {
         let size = system.require("GET", &path, None).await?.len();
         let constant = format!("/_settee/constant?size={size}");
         let has_constant = system.call("GET", &constant, None).await?.0 == 200;
-        Ok(Prepared {
+        Ok(ReadState {
             document: system.target.request("GET", &path, None),
             constant: has_constant.then(|| system.target.request("GET", &constant, None)),
         })
@@ -56,9 +56,9 @@ impl Workload for Get {
     async fn round(
         &self,
         system: &System,
-        state: &mut Prepared,
+        state: &mut ReadState,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let measured = |request: &Vec<u8>| {
             ClosedLoop::timed(&system.target, length, Check::Status)
                 .run(self.connections, repeat(request.clone(), 1))
@@ -70,7 +70,7 @@ impl Workload for Get {
         Ok(parts)
     }
 
-    async fn finish(&self, system: &System, state: Prepared) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, state: ReadState) -> Result<Outcome, BenchError> {
         let missing = state.constant.is_none().then(|| {
             format!(
                 "constant: skipped on {}, it has no /_settee/constant",
@@ -91,22 +91,22 @@ pub(crate) struct GetRandom {
 }
 
 impl Workload for GetRandom {
-    type State = Populated;
+    type State = FilledDatabase;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<FilledDatabase, BenchError> {
         system.populated(Shape::Bytes300, self.documents).await
     }
 
     async fn round(
         &self,
         system: &System,
-        state: &mut Populated,
+        state: &mut FilledDatabase,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let requests = |_| -> Requests {
             let (target, populated) = (Rc::clone(&system.target), state.clone());
             let mut path = format!("/{}/", populated.database).into_bytes();

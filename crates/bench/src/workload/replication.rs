@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::slice::Slice;
-use crate::system::{BULK_DOCS, Fill, Part, System};
+use crate::system::{BULK_DOCS, Fill, System, WorkloadPart};
 
 /// Each time into another database.
 const ROUNDS: u32 = 3;
@@ -24,7 +24,7 @@ pub(crate) async fn measure(
     from: End<'_>,
     to: End<'_>,
     documents: u64,
-) -> Result<Vec<Part>, BenchError> {
+) -> Result<Vec<WorkloadPart>, BenchError> {
     let source = from.system.populated(Shape::Foo, documents).await?;
     let mut parts = vec![];
     for _ in 0..ROUNDS {

@@ -11,7 +11,7 @@ use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests, Slice, connect};
-use crate::system::{Part, System, Watch};
+use crate::system::{System, Watch, WorkloadPart};
 use crate::target::Target;
 
 /// GETs of one document from many connections, and concurrently one connection that reads the
@@ -22,16 +22,16 @@ pub(crate) struct Saturated {
     pub(crate) databases: u64,
 }
 
-pub(crate) struct Prepared {
+pub(crate) struct SaturatedState {
     document: Vec<u8>,
     config: Vec<u8>,
     dbs_info: Vec<u8>,
 }
 
 impl Workload for Saturated {
-    type State = Prepared;
+    type State = SaturatedState;
 
-    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<SaturatedState, BenchError> {
         let mut names = Vec::new();
         for number in 0..self.databases {
             names.push(system.create(&format!("saturated-{number}")).await?);
@@ -40,7 +40,7 @@ impl Workload for Saturated {
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
         system.require("PUT", &document, Some(&body)).await?;
-        Ok(Prepared {
+        Ok(SaturatedState {
             document: system.target.request("GET", &document, None),
             config: system.target.request("GET", "/_node/_local/_config", None),
             dbs_info: dbs_info_request(system, &names).await?,
@@ -50,9 +50,9 @@ impl Workload for Saturated {
     async fn round(
         &self,
         system: &System,
-        state: &mut Prepared,
+        state: &mut SaturatedState,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let target = &*system.target;
         let probe = |request: &Vec<u8>| probe(target.clone(), vec![request.clone()], length);
         let config_idle = system
@@ -80,7 +80,7 @@ impl Workload for Saturated {
         ])
     }
 
-    async fn finish(&self, _side: &System, _state: Prepared) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, _state: SaturatedState) -> Result<Outcome, BenchError> {
         Ok(Outcome {
             notes: vec![format!(
                 "saturated: {} connections, {} databases in _dbs_info",
@@ -109,8 +109,8 @@ async fn dbs_info_request(system: &System, names: &[String]) -> Result<Vec<u8>, 
 }
 
 /// The process's cost is in the line of the load.
-pub(crate) fn alone(name: &'static str, slice: Slice) -> Part {
-    Part {
+pub(crate) fn alone(name: &'static str, slice: Slice) -> WorkloadPart {
+    WorkloadPart {
         name,
         unit: "req",
         slice,

@@ -9,7 +9,7 @@ use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
-use crate::system::{Part, System};
+use crate::system::{System, WorkloadPart};
 
 /// PUT of new `{"foo":"bar"}` documents.
 pub(crate) struct Single {
@@ -68,7 +68,7 @@ impl Single {
     async fn write(
         &self,
         system: &System,
-        state: &Written,
+        state: &SingleState,
         length: Duration,
     ) -> Result<Slice, BenchError> {
         let (query, headers) = (self.query, self.headers);
@@ -95,13 +95,13 @@ impl Single {
     }
 }
 
-pub(crate) struct Written {
+pub(crate) struct SingleState {
     database: String,
     ids: Ids,
 }
 
 impl Workload for Single {
-    type State = Written;
+    type State = SingleState;
 
     /// Whether writes that are acknowledged before they are durable become so during the other
     /// server's slice.
@@ -109,8 +109,8 @@ impl Workload for Single {
         self.query.is_empty()
     }
 
-    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
-        Ok(Written {
+    async fn prepare(&self, system: &System) -> Result<SingleState, BenchError> {
+        Ok(SingleState {
             database: system.create(self.name).await?,
             ids: Ids::new(Order::Sequential),
         })
@@ -119,9 +119,9 @@ impl Workload for Single {
     async fn round(
         &self,
         system: &System,
-        state: &mut Written,
+        state: &mut SingleState,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = vec![
             system
                 .part(self.name, "docs", self.write(system, state, length))
@@ -129,7 +129,7 @@ impl Workload for Single {
         ];
         if let Some(dir) = &self.raw_disk {
             let slice = disk::append_and_sync(dir, length / 2)?;
-            parts.push(Part {
+            parts.push(WorkloadPart {
                 name: "raw_fdatasync",
                 unit: "syncs",
                 slice,
@@ -140,7 +140,7 @@ impl Workload for Single {
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &System, _state: Written) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, _state: SingleState) -> Result<Outcome, BenchError> {
         let notes = self.raw_disk.iter().map(|dir| {
             format!(
                 "raw_fdatasync: 1 KB appends + fdatasync in {}, on this machine; it bounds `single` only if the \

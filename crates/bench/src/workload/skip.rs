@@ -7,7 +7,7 @@ use super::read::repeat;
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop};
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 
 /// `_all_docs?skip=…&limit=1`, where skip is nine tenths of the documents.
 pub(crate) struct Skip {
@@ -16,7 +16,7 @@ pub(crate) struct Skip {
 }
 
 impl Workload for Skip {
-    type State = (Populated, Populated);
+    type State = (FilledDatabase, FilledDatabase);
 
     fn is_sliced(&self) -> bool {
         true
@@ -34,7 +34,7 @@ impl Workload for Skip {
         system: &System,
         (small, large): &mut Self::State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = Vec::new();
         // At a smaller scale the names stay those of the full sizes, so that reports can be compared.
         for (name, populated) in [("skip_of_10000", small), ("skip_of_1000000", large)] {

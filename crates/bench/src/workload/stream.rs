@@ -7,7 +7,7 @@ use super::read::repeat;
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop};
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 
 /// One client that reads a listing from its beginning to its end.
 pub(crate) struct Stream {
@@ -47,22 +47,22 @@ impl Stream {
 }
 
 impl Workload for Stream {
-    type State = Populated;
+    type State = FilledDatabase;
 
     fn is_sliced(&self) -> bool {
         true
     }
 
-    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<FilledDatabase, BenchError> {
         system.populated(Shape::Bytes300, self.documents).await
     }
 
     async fn round(
         &self,
         system: &System,
-        state: &mut Populated,
+        state: &mut FilledDatabase,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let path = format!("/{}/{}", state.database, self.path);
         let request = system.target.request("GET", &path, None);
         let reading = ClosedLoop::timed(&system.target, length, Check::Rows(self.row));

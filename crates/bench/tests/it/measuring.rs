@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bench::{BenchError, BenchOptions, Measured, Mix, Report, run};
+use bench::{BenchError, BenchOptions, Measurement, Mix, Report, run};
 use fake::Fake;
 
 fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
@@ -31,7 +31,7 @@ async fn refused(options: BenchOptions) -> String {
     refused.unwrap_err().to_string()
 }
 
-fn first(report: &Report) -> &Measured {
+fn first(report: &Report) -> &Measurement {
     report.lines[0].sides[0].as_ref().unwrap()
 }
 

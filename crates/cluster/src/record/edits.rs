@@ -3,7 +3,7 @@
 use document::varint::{put, take, take_slice};
 use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 
-use super::take_array;
+use super::{RecordVersion, take_array};
 
 /// Approximate size of an edit besides its body, in bytes.
 const AROUND_BYTES: usize = 128;
@@ -64,6 +64,16 @@ pub enum Work {
     Purges(Vec<PurgeRecord>),
     /// An entry of the control slot, as JSON text; it belongs to no database.
     Entry(Vec<u8>),
+}
+
+impl Work {
+    /// Returns the least version of the records that may have it. The proposer of an entry checks
+    /// the version that the entry needs.
+    pub fn needs(&self) -> RecordVersion {
+        match self {
+            Work::Edits(_) | Work::Purges(_) | Work::Entry(_) => RecordVersion::V1,
+        }
+    }
 }
 
 /// An edit, before conflict detection, which every replica does alike when it applies the record.

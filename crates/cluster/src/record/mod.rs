@@ -8,17 +8,17 @@
 //! keyed with the cluster's secret, over everything else: damaged or forged records are rejected.
 
 mod edits;
+mod version;
+
+pub use version::{Agreement, Announced, Announcement, RecordVersion, RecordVersions};
 
 pub use edits::{ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord, Request, Work};
 
 use document::varint::{put, take};
 
 use crate::position::{Chain, Generation, NodeId, Position, digest};
-use crate::replica::{Begin, Header, Kind};
+use crate::replica::{GenerationStart, Header, Kind};
 
-/// The version of the record format. Behaviour that depends on a version changes once all members
-/// know it.
-pub const VERSION: u8 = 1;
 /// Maximum length of a record, in bytes. With its envelope it fits Kafka's default message limit of
 /// 1 MB.
 pub const BYTES_MAX: usize = 768 << 10;
@@ -29,7 +29,7 @@ pub const AROUND_BYTES_MAX: usize = 128;
 const HASH_BYTES: usize = 16;
 
 /// The identity of a record: a record is accepted only if all of it matches.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Stamp {
     /// The cluster.
     pub cluster: [u8; 16],
@@ -37,6 +37,8 @@ pub struct Stamp {
     pub key: [u8; 32],
     /// The slot.
     pub slot: u16,
+    /// The versions that are read, and the one that is written.
+    pub versions: RecordVersions,
 }
 
 /// The kind and contents of a record.
@@ -68,7 +70,7 @@ pub enum Body {
         epoch: i32,
     },
     /// The start of a generation.
-    Begin(Begin),
+    Begin(GenerationStart),
     /// Replicas wait for this version of the catalogue before they apply what follows: a database
     /// that is absent there is absent here.
     Await {
@@ -122,11 +124,13 @@ pub enum RecordError {
     },
     /// A newer version wrote it.
     #[error(
-        "the record has version {found}, this program knows {VERSION}: a newer Settee wrote it, update this node"
+        "the record has version {found}, this program reads version {known}: a newer Settee wrote it, update this node"
     )]
     Version {
         /// The version.
         found: u8,
+        /// The latest version that this program reads.
+        known: RecordVersion,
     },
     /// The hash matches, but the contents are invalid.
     #[error("the record does not decode: {0}")]
@@ -134,15 +138,18 @@ pub enum RecordError {
 }
 
 impl Stamp {
-    /// Encodes a record.
+    /// Encodes a record, in the version that is in force as far as this node knows; in a later one
+    /// if the contents need that: another node, which proposed them, knows that it is in force.
     pub fn write(&self, generation: Generation, body: &Body) -> Vec<u8> {
-        self.sealed(generation, 0, |out| body.encode(out))
+        let version = self.versions.written().max(body.needs());
+        self.sealed((version, generation), 0, |out| body.encode(out))
     }
 
     /// Encodes a record of requests that are encoded already ([`Request::to_bytes`]).
     pub fn write_requests(&self, generation: Generation, requests: &[&[u8]]) -> Vec<u8> {
         let room = requests.iter().map(|request| request.len()).sum();
-        self.sealed(generation, room, |out| {
+        let version = self.versions.written();
+        self.sealed((version, generation), room, |out| {
             out.push(REQUESTS);
             put(requests.len() as u64, out);
             requests.iter().for_each(|r| out.extend_from_slice(r));
@@ -151,11 +158,11 @@ impl Stamp {
 
     fn sealed(
         &self,
-        generation: Generation,
+        (version, generation): (RecordVersion, Generation),
         room: usize,
         body: impl FnOnce(&mut Vec<u8>),
     ) -> Vec<u8> {
-        let mut out = self.head(generation);
+        let mut out = self.head(version, generation);
         out.reserve(room + AROUND_BYTES_MAX);
         let at = out.len();
         out.resize(at + HASH_BYTES, 0);
@@ -171,6 +178,7 @@ impl Stamp {
     /// The reason why it is invalid.
     pub fn read(&self, bytes: &[u8]) -> Result<Record, RecordError> {
         let mut rest = bytes;
+        let known = self.versions.known();
         let version = rest.split_off_first().ok_or(RecordError::Damaged)?;
         let cluster = rest.split_off(..16).ok_or(RecordError::Damaged)?;
         let slot = take(&mut rest).ok_or(RecordError::Damaged)?;
@@ -181,15 +189,16 @@ impl Stamp {
         if self.hash(&bytes[..head], rest) != *hash {
             // The fields may explain it, unless they were damaged.
             return Err(match (cluster == self.cluster, *version) {
-                (false, VERSION) => RecordError::OtherCluster {
+                (false, found) if self.versions.reads(found) => RecordError::OtherCluster {
                     found: hex(cluster),
                 },
-                (true, found) if found > VERSION => RecordError::Version { found },
+                (true, found) if found > known.number() => RecordError::Version { found, known },
                 _ => RecordError::Damaged,
             });
         }
-        if *version != VERSION {
-            return Err(RecordError::Version { found: *version });
+        if !self.versions.reads(*version) {
+            let found = *version;
+            return Err(RecordError::Version { found, known });
         }
         if slot != u64::from(self.slot) {
             return Err(RecordError::OtherSlot { found: slot });
@@ -201,8 +210,8 @@ impl Stamp {
         })
     }
 
-    fn head(&self, generation: Generation) -> Vec<u8> {
-        let mut out = vec![VERSION];
+    fn head(&self, version: RecordVersion, generation: Generation) -> Vec<u8> {
+        let mut out = vec![version.number()];
         out.extend_from_slice(&self.cluster);
         put(u64::from(self.slot), &mut out);
         put(generation.number, &mut out);
@@ -257,6 +266,23 @@ const AWAIT: u8 = b'a';
 const BARRIER: u8 = b'v';
 
 impl Body {
+    /// Returns the least version of the records that may have it. A new kind needs a new version:
+    /// a program that does not know it would halt.
+    pub fn needs(&self) -> RecordVersion {
+        match self {
+            Body::Requests(requests) => {
+                let work = requests.iter().flat_map(|request| &request.databases);
+                let needs = work.map(|part| part.work.needs());
+                needs.max().unwrap_or(RecordVersion::V1)
+            }
+            Body::Part { .. }
+            | Body::Replicas { .. }
+            | Body::Begin(_)
+            | Body::Await { .. }
+            | Body::Barrier { .. } => RecordVersion::V1,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Body::Requests(requests) => {
@@ -343,7 +369,7 @@ impl Body {
                 epoch: i32::from_be_bytes(take_array(rest)?),
                 members: take_nodes(rest)?,
             },
-            BEGIN => Body::Begin(Begin {
+            BEGIN => Body::Begin(GenerationStart {
                 generation: take_generation(rest)?,
                 base: take_position(rest)?,
                 members: take_nodes(rest)?,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Last, LogRecord, Message, Output, Phase,
+    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, LastRecord, LogRecord, Message, Output, Phase,
     ReadBackResult, Reason, Replica,
 };
 use crate::position::NodeId;
@@ -96,7 +96,7 @@ impl Replica {
     }
 
     fn is_last(&self, offset: u64, record: &LogRecord) -> bool {
-        let same = |last: Last| last.epoch == record.epoch && last.hash == record.hash;
+        let same = |last: LastRecord| last.epoch == record.epoch && last.hash == record.hash;
         offset + 1 == self.issued.position.next_offset && self.issued.last.is_some_and(same)
     }
 
@@ -162,7 +162,7 @@ impl Replica {
             return self.last_epoch() <= fence.last_epoch || !self.rules.later_leader;
         }
         // Only if it already follows that leader, from the same position.
-        let same = match self.peers.chains.at(at) {
+        let same = match self.tracker.chains.at(at) {
             Some(own) => *own == fence.chain,
             None => at == 0 || self.epoch_at(at - 1) == Some(fence.last_epoch),
         };

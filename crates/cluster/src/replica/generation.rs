@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{
-    Begin, Begun, Cursor, Kind, Last, Message, Output, Phase, ReadBackResult, Reason, Replica,
+    Cursor, GenerationStart, GenerationStartRecord, Kind, LastRecord, Message, Output, Phase,
+    ReadBackResult, Reason, Replica,
 };
 use crate::position::{Generation, NodeId, Position, link};
 
@@ -23,10 +24,10 @@ const TICKS_MAX: u32 = 40;
 pub(super) struct Reseed {
     ballot: Generation,
     sealed: BTreeMap<NodeId, (Position, Vec<NodeId>)>,
-    begin: Option<Begin>,
+    begin: Option<GenerationStart>,
     /// The offset of the start record, according to the log.
     appended: Option<u64>,
-    begun: Option<Begun>,
+    begun: Option<GenerationStartRecord>,
     ticks: u32,
 }
 
@@ -41,7 +42,7 @@ impl Replica {
             self.saved.promises.sealed.number,
             self.generation().number,
             self.seen.number,
-            self.peers.highest_generation().number,
+            self.tracker.highest_generation().number,
         ];
         let ballot = Generation {
             number: known.into_iter().max().unwrap_or(0) + 1,
@@ -128,7 +129,7 @@ impl Replica {
             }
             return;
         }
-        let begin = Begin {
+        let begin = GenerationStart {
             generation: ballot,
             base,
             members,
@@ -171,7 +172,7 @@ impl Replica {
         if reseed.appended != Some(offset) || !is_it {
             return;
         }
-        let begun = Begun {
+        let begun = GenerationStartRecord {
             begin: begin.clone(),
             log: record.log,
             offset,
@@ -222,7 +223,7 @@ impl Replica {
     }
 
     /// Handles the start of a generation.
-    pub(super) fn begun(&mut self, begun: Begun) {
+    pub(super) fn begun(&mut self, begun: GenerationStartRecord) {
         let generation = begun.begin.generation;
         let is_late = generation <= self.generation() || generation < self.saved.promises.sealed;
         if is_late || matches!(self.phase, Phase::Copying | Phase::Adopting) {
@@ -243,7 +244,7 @@ impl Replica {
         self.adopt(begun);
     }
 
-    fn adopt(&mut self, begun: Begun) {
+    fn adopt(&mut self, begun: GenerationStartRecord) {
         let cursor = Cursor {
             position: Position {
                 generation: begun.begin.generation,
@@ -252,7 +253,7 @@ impl Replica {
                 chain: link(&begun.begin.base.chain, begun.epoch, &begun.hash),
             },
             log: begun.log,
-            last: Some(Last {
+            last: Some(LastRecord {
                 epoch: begun.epoch,
                 hash: begun.hash,
             }),
@@ -261,7 +262,7 @@ impl Replica {
             replicas_at: begun.offset + 1,
             begun: Some(Arc::new(begun)),
         };
-        self.peers.restart();
+        self.tracker.restart();
         self.read_anew();
         self.phase = Phase::Adopting;
         self.issue(false, cursor);

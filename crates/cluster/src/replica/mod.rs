@@ -5,7 +5,7 @@
 //! replicas survives.** The log may lose its end, or everything, return under another leader, be
 //! damaged, or be read late.
 //!
-//! - A record counts as acknowledged when a majority has applied it, on disk, with equal chains ([`peers`]).
+//! - A record counts as acknowledged when a majority has applied it, on disk, with equal chains ([`tracker`]).
 //! - Before the first record of a new leader epoch a replica verifies that the log still contains its last record, and that a
 //!   majority promises that it applied nothing that the new leader may have lost, and will not ([`fence`]). So two replicas never
 //!   apply different records at one offset while both count toward majorities.
@@ -14,23 +14,23 @@
 //! - A read asks a majority for its positions, waits until this replica has caught up, and returns its result once that is stable
 //!   ([`reads`]).
 
+mod encoding;
 mod fence;
 mod generation;
-mod peers;
 mod reads;
-mod stored;
+mod tracker;
 mod types;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(crate) use stored::{put_begun, put_fence, take_begun, take_fence};
+pub(crate) use encoding::{put_begun, put_fence, take_begun, take_fence};
 pub use types::*;
 
 use self::fence::Check;
 use self::generation::Reseed;
-use self::peers::Peers;
 use self::reads::Reads;
+use self::tracker::Tracker;
 use crate::position::{Generation, NodeId, Position};
 
 /// Leader epochs kept to answer others' questions.
@@ -94,13 +94,13 @@ pub struct Replica {
     me: NodeId,
     rules: Rules,
     /// The durable state.
-    saved: Saved,
+    saved: DurableState,
     /// The cursor after everything handed out to be applied.
     issued: Cursor,
     /// The cursors between the two, oldest first.
     under_way: VecDeque<Cursor>,
     phase: Phase,
-    peers: Peers,
+    tracker: Tracker,
     reads: Reads,
     /// A generation that this replica starts.
     reseed: Option<Reseed>,
@@ -111,7 +111,7 @@ pub struct Replica {
     /// The node that waits for the answer to a seal, until everything handed out is applied.
     sealing: Option<(NodeId, Generation)>,
     /// A started generation that waits for the same.
-    beginning: Option<Begun>,
+    beginning: Option<GenerationStartRecord>,
     /// Ticks of waiting for a copy.
     halted_ticks: u32,
     /// A copy is being installed, and must not be queried any more: nothing is promised meanwhile.
@@ -134,7 +134,7 @@ pub struct Replica {
 impl Replica {
     /// Creates a replica from its durable state. `start` is a random number that distinguishes
     /// answers to questions from before a crash from answers to new ones.
-    pub fn new(me: NodeId, start: u64, saved: Saved) -> (Replica, Vec<Output>) {
+    pub fn new(me: NodeId, start: u64, saved: DurableState) -> (Replica, Vec<Output>) {
         Replica::with_rules(me, start, saved, Rules::default())
     }
 
@@ -142,14 +142,14 @@ impl Replica {
     pub fn with_rules(
         me: NodeId,
         start: u64,
-        saved: Saved,
+        saved: DurableState,
         rules: Rules,
     ) -> (Replica, Vec<Output>) {
         let mut replica = Replica {
             me,
             rules,
             issued: saved.cursor.clone(),
-            peers: Peers::new(&saved.cursor.position),
+            tracker: Tracker::new(&saved.cursor.position),
             saved,
             under_way: VecDeque::new(),
             phase: Phase::Copying,
@@ -220,7 +220,7 @@ impl Replica {
     /// is impossible, or when it is not a change by one node.
     pub fn change_replicas(&self, members: Vec<NodeId>) -> Option<Header> {
         let (generation, cursor) = (self.proposes_in()?, &self.issued);
-        let (stable, epoch) = (self.peers.stable, cursor.last?.epoch);
+        let (stable, epoch) = (self.tracker.stable, cursor.last?.epoch);
         let begun = cursor.epochs.iter().find(|(of, _)| *of == epoch);
         // The last change is stable, and so is a record of this leader.
         let is_settled = stable >= cursor.replicas_at && begun.is_some_and(|(_, at)| stable > *at);
@@ -235,13 +235,13 @@ impl Replica {
     }
 
     /// Returns the durable state.
-    pub fn saved(&self) -> &Saved {
+    pub fn saved(&self) -> &DurableState {
         &self.saved
     }
 
     /// Returns the offset before which a majority has everything on disk, in its generation.
     pub fn stable(&self) -> u64 {
-        self.peers.stable
+        self.tracker.stable
     }
 
     /// Returns the number of replicas that have everything before this offset on disk, including
@@ -365,7 +365,7 @@ impl Replica {
         cursor.position = cursor
             .position
             .after(record.offset, record.epoch, &record.hash);
-        cursor.last = Some(Last {
+        cursor.last = Some(LastRecord {
             epoch: record.epoch,
             hash: record.hash,
         });
@@ -392,7 +392,7 @@ impl Replica {
             change_members(&mut cursor, members, *after);
         }
         if !Arc::ptr_eq(&cursor.members, &self.issued.members) {
-            self.peers.change(&self.issued.members, &cursor.members);
+            self.tracker.change(&self.issued.members, &cursor.members);
         }
         self.issue(is_current && header.kind == Kind::Data, cursor);
     }
@@ -400,7 +400,7 @@ impl Replica {
     fn issue(&mut self, data: bool, cursor: Cursor) {
         self.issued = cursor.clone();
         self.under_way.push_back(cursor.clone());
-        self.peers.note_own(&cursor.position);
+        self.tracker.note_own(&cursor.position);
         let cursor = Box::new(cursor);
         self.out.push(Output::Apply { data, cursor });
     }
@@ -554,12 +554,12 @@ impl Replica {
         let mine = self.position();
         let later = mine.generation > theirs.generation && mine.generation >= sealed;
         let is_part = mine.next_offset > theirs.next_offset
-            && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
+            && self.tracker.chains.at(theirs.next_offset) == Some(&theirs.chain);
         // A replica that only waits for the log, or for others, sends 0, and needs no copy.
         let further = waited > 0
             && mine.generation == theirs.generation
             && mine.generation >= sealed
-            && (is_part || self.peers.stable >= theirs.next_offset)
+            && (is_part || self.tracker.stable >= theirs.next_offset)
             && (mine.next_offset, mine.chain) != (theirs.next_offset, theirs.chain);
         let is_whole = matches!(self.phase, Phase::Running | Phase::Checking(_));
         if is_whole && (later || further) {
@@ -570,10 +570,10 @@ impl Replica {
         // nothing is written that would allow a copy: a new generation includes it again. Not for a
         // reader that lagged for a moment.
         let helps = waited >= WAITED_TICKS
-            && (sealed > mine.generation || self.peers.stuck_ticks >= WAITED_TICKS)
+            && (sealed > mine.generation || self.tracker.stuck_ticks >= WAITED_TICKS)
             || waited >= LEFT_TICKS
                 && theirs.generation == mine.generation
-                && theirs.next_offset > self.peers.stable;
+                && theirs.next_offset > self.tracker.stable;
         let members = &self.issued.members;
         let is_left_out = helps && members.contains(&from) && members.contains(&self.me);
         if is_left_out && self.proposes_in().is_some() && self.reseed_after == 0 {
@@ -622,7 +622,7 @@ impl Replica {
             self.refused = 0;
             self.saved.cursor = cursor.clone();
             self.issued = cursor;
-            self.peers = Peers::new(&self.issued.position);
+            self.tracker = Tracker::new(&self.issued.position);
             self.read_anew();
         }
         self.start();

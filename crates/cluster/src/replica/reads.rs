@@ -255,7 +255,7 @@ impl Replica {
 
     pub(super) fn show_reads(&mut self) {
         let shown = match self.rules.stable_reads {
-            true => self.peers.stable,
+            true => self.tracker.stable,
             false => u64::MAX,
         };
         while let Some((at, read)) = self.reads.unstable.first().copied()

@@ -45,12 +45,12 @@ pub enum Kind {
         epoch: i32,
     },
     /// The start of a generation.
-    Begin(Box<Begin>),
+    Begin(Box<GenerationStart>),
 }
 
 /// The start of a generation: the header's generation is a ballot that a majority was sealed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begin {
+pub struct GenerationStart {
     /// The generation.
     pub generation: Generation,
     /// The state from which it continues: the latest of a sealed majority.
@@ -61,9 +61,9 @@ pub struct Begin {
 
 /// The start of a generation and its place in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct GenerationStartRecord {
     /// The start.
-    pub begin: Begin,
+    pub begin: GenerationStart,
     /// The number of its log.
     pub log: u64,
     /// Its offset.
@@ -76,7 +76,7 @@ pub struct Begun {
 
 /// The last applied record: it is looked for again when the log's leader changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct LastRecord {
     /// The epoch of the leader that wrote it.
     pub epoch: i32,
     /// Hash of its bytes.
@@ -92,7 +92,7 @@ pub struct Cursor {
     /// The log that contains this generation.
     pub log: u64,
     /// The record before the position; `None` at the start.
-    pub last: Option<Last>,
+    pub last: Option<LastRecord>,
     /// Leader epochs, each with the offset of its first record here, oldest first; the latest ones
     /// of this generation.
     pub epochs: Arc<Vec<(i32, u64)>>,
@@ -101,7 +101,7 @@ pub struct Cursor {
     /// The offset after their last change, 0 without one.
     pub replicas_at: u64,
     /// How this generation started; `None` for the first.
-    pub begun: Option<Arc<Begun>>,
+    pub begun: Option<Arc<GenerationStartRecord>>,
 }
 
 impl Cursor {
@@ -152,7 +152,7 @@ pub struct Promises {
 
 /// A replica's durable state besides the slot's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct DurableState {
     /// Written with the data.
     pub cursor: Cursor,
     /// Written separately.
@@ -270,7 +270,7 @@ pub enum Output {
         message: Message,
     },
     /// Append the start of a generation to the log.
-    Append(Begin),
+    Append(GenerationStart),
     /// The store has everything that a read has to see: read now, keep the result, and report the
     /// store's position ([`Input::WasRead`]).
     ReadNow(u64),
@@ -373,7 +373,7 @@ pub enum Message {
         sealed: Generation,
     },
     /// A generation started.
-    Begun(Box<Begun>),
+    Begun(Box<GenerationStartRecord>),
     /// Asks how the recipient's generation started.
     AskBegun,
     /// Asks whether the sender may replace its state by the recipient's.

@@ -6,6 +6,7 @@
 //! of the state machine are carried out in order. Writes to the store are pipelined; slow
 //! operations run in tasks of their own, which send their results back.
 
+mod delay;
 mod lag;
 mod propose;
 mod read;
@@ -21,8 +22,8 @@ use tokio::time::{Instant, timeout_at};
 
 pub use types::*;
 
-use self::propose::{Failure, Load, Settled};
-use self::read::Shown;
+use self::propose::{Failure, Load, Settlement};
+use self::read::ReadCheck;
 use self::task::{Command, Task};
 use crate::log::Log;
 use crate::position::NodeId;
@@ -50,7 +51,7 @@ struct Shared<S: SlotStore> {
 #[derive(Default)]
 struct Board {
     status: Mutex<SlotStatus>,
-    stable: watch::Sender<Stable>,
+    stable: watch::Sender<StableOffset>,
     /// Counts starts and ends of replacing the state by another replica's: odd meanwhile.
     replaced: AtomicU64,
 }
@@ -130,7 +131,7 @@ impl<S: SlotStore> Slot<S> {
         &self,
         request: Request,
         wait: Wait,
-    ) -> Result<Proposed<S::Outcome>, ProposeError<S::Outcome>> {
+    ) -> Result<ProposalOutcome<S::Outcome>, ProposeError<S::Outcome>> {
         let key = (request.gateway, request.counter);
         let bytes = request.to_bytes().into();
         drop(request);
@@ -146,12 +147,12 @@ impl<S: SlotStore> Slot<S> {
         key: (u64, u64),
         bytes: Bytes,
         wait: Wait,
-    ) -> Result<Proposed<S::Outcome>, ProposeError<S::Outcome>> {
+    ) -> Result<ProposalOutcome<S::Outcome>, ProposeError<S::Outcome>> {
         let Wait { copies, deadline } = wait;
         let load = Load::Request { key, bytes };
         let settled = self.settled(load, copies, deadline).await?;
         let (outcome, copies) = (settled.outcome, settled.copies);
-        Ok(Proposed {
+        Ok(ProposalOutcome {
             outcome: outcome.ok_or(ProposeError::Unknown)?,
             offset: settled.offset,
             copies,
@@ -225,10 +226,10 @@ impl<S: SlotStore> Slot<S> {
     ///
     /// # Errors
     /// That did not happen in time.
-    pub async fn begin_read(&self, deadline: Instant) -> Result<Reading<'_, S>, ReadError> {
+    pub async fn begin_read(&self, deadline: Instant) -> Result<ReadGuard<'_, S>, ReadError> {
         let id = self.next_id();
         let (now, may_read) = oneshot::channel();
-        let reading = Reading {
+        let reading = ReadGuard {
             slot: self,
             id,
             deadline,
@@ -266,7 +267,7 @@ impl<S: SlotStore> Slot<S> {
         let mut stable = self.watch();
         loop {
             let at = self.shared.store.position()?;
-            let is_there = |stable: &Stable| {
+            let is_there = |stable: &StableOffset| {
                 stable.generation > at.generation
                     || stable.generation == at.generation && stable.next_offset >= at.next_offset
             };
@@ -287,7 +288,7 @@ impl<S: SlotStore> Slot<S> {
     }
 
     /// Returns the stable position, and notifies of its changes.
-    pub fn watch(&self) -> watch::Receiver<Stable> {
+    pub fn watch(&self) -> watch::Receiver<StableOffset> {
         self.shared.board.stable.subscribe()
     }
 
@@ -313,7 +314,7 @@ impl<S: SlotStore> Slot<S> {
         load: Load,
         copies: Option<usize>,
         deadline: Instant,
-    ) -> Result<Settled<S::Outcome>, Unsettled<S::Outcome>> {
+    ) -> Result<Settlement<S::Outcome>, Unsettled<S::Outcome>> {
         let id = self.next_id();
         let (answer, mut answered) = oneshot::channel();
         let propose = Command::Propose {
@@ -390,13 +391,13 @@ impl<O> From<Unsettled<O>> for Option<ProposeError<()>> {
 
 /// A read in progress: the store has everything that it has to see. Dropping it leaves nothing
 /// behind.
-pub struct Reading<'a, S: SlotStore> {
+pub struct ReadGuard<'a, S: SlotStore> {
     slot: &'a Slot<S>,
     id: u64,
     deadline: Instant,
 }
 
-impl<S: SlotStore> Reading<'_, S> {
+impl<S: SlotStore> ReadGuard<'_, S> {
     /// Must be called after the store was read: waits until it is known whether the result may be
     /// returned. If not, the store must be read again, and this called again.
     ///
@@ -413,7 +414,7 @@ impl<S: SlotStore> Reading<'_, S> {
         self.slot
             .command(was_read)
             .map_err(|()| ReadError::Stopped)?;
-        Ok(self.wait_for(answer).await? == Shown::Yes)
+        Ok(self.wait_for(answer).await? == ReadCheck::Yes)
     }
 
     async fn wait_for<T>(&self, answer: oneshot::Receiver<T>) -> Result<T, ReadError> {
@@ -424,7 +425,7 @@ impl<S: SlotStore> Reading<'_, S> {
     }
 }
 
-impl<S: SlotStore> Drop for Reading<'_, S> {
+impl<S: SlotStore> Drop for ReadGuard<'_, S> {
     fn drop(&mut self) {
         let _ = self.slot.command(Command::GiveUp(self.id));
     }

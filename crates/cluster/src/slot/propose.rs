@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
+use telemetry::Durations;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
 
+use crate::counters::{ACKNOWLEDGED, APPLIED, LOGGED, QUEUED};
 use crate::log::AppendError;
 use crate::position::{Chain, Generation, NodeId};
 use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, Stamp};
@@ -29,7 +31,7 @@ pub(super) enum Load {
 }
 
 /// The result that was waited for.
-pub(super) struct Settled<O> {
+pub(super) struct Settlement<O> {
     pub outcome: Option<O>,
     pub offset: u64,
     pub copies: usize,
@@ -45,7 +47,7 @@ pub(super) enum Failure<O> {
     Unknown,
 }
 
-pub(super) type Answer<O> = oneshot::Sender<Result<Settled<O>, Failure<O>>>;
+pub(super) type Answer<O> = oneshot::Sender<Result<Settlement<O>, Failure<O>>>;
 
 /// A waiting caller, and its condition.
 struct Waiter<O> {
@@ -61,6 +63,10 @@ struct Waiter<O> {
     part: u32,
     /// The hash that identifies its record, if it has no key.
     hash: Option<Chain>,
+    /// The end of the last step that was measured.
+    step_ended: Instant,
+    /// The log has it.
+    is_logged: bool,
 }
 
 enum State<O> {
@@ -142,6 +148,8 @@ impl<O> Proposals<O> {
             unrefused: 0,
             part: 0,
             hash: None,
+            step_ended: Instant::now(),
+            is_logged: false,
         };
         self.waiters.insert(id, waiter);
         self.queue.push_back(id);
@@ -362,6 +370,7 @@ impl<O> Proposals<O> {
             } else if is_whole {
                 let doubled = (attempt as usize - 1).min(DOUBLED_MAX);
                 let at = now + self.again_after * (1 << doubled);
+                waiter.reach_log(now);
                 self.due[doubled].push_back((at, id, attempt));
             }
         }
@@ -411,6 +420,10 @@ impl<O> Proposals<O> {
                 outcome,
                 next_offset,
             };
+            let now = Instant::now();
+            // It may be read from the log before the log reports that it has it.
+            waiter.reach_log(now);
+            waiter.end_step(&APPLIED, now);
             let queue = self.applied.entry(waiter.copies).or_default();
             queue.push_back((next_offset, id));
         }
@@ -437,10 +450,12 @@ impl<O> Proposals<O> {
             }
         }
         for (at, id) in done {
-            if let Some(waiter) = self.remove(id)
-                && let State::Applied { outcome, .. } = waiter.state
-            {
-                let _ = waiter.answer.send(Ok(Settled {
+            let Some(mut waiter) = self.remove(id) else {
+                continue;
+            };
+            waiter.end_step(&ACKNOWLEDGED, Instant::now());
+            if let State::Applied { outcome, .. } = waiter.state {
+                let _ = waiter.answer.send(Ok(Settlement {
                     outcome,
                     offset: at.saturating_sub(1),
                     copies: replica.durable_at(at),
@@ -525,7 +540,23 @@ impl<O> Waiter<O> {
         }
     }
 
+    /// Records the time of a step that has ended.
+    fn end_step(&mut self, times: &Durations, now: Instant) {
+        times.record(now.duration_since(self.step_ended));
+        self.step_ended = now;
+    }
+
+    fn reach_log(&mut self, now: Instant) {
+        if !self.is_logged {
+            self.is_logged = true;
+            self.end_step(&LOGGED, now);
+        }
+    }
+
     fn append(&mut self) -> u32 {
+        if self.attempts == 0 {
+            self.end_step(&QUEUED, Instant::now());
+        }
         self.unrefused += 1;
         self.state = State::Appended;
         self.attempts += 1;

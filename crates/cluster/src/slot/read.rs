@@ -9,7 +9,7 @@ use crate::replica::{Input, Replica};
 
 /// Whether a read result may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum ReadCheck {
     /// It may be returned.
     Yes,
     /// It may be lost, or stale: read again.
@@ -23,7 +23,7 @@ enum State {
     /// Reading. If the result became stale meanwhile, it reads again.
     Reading { is_old: bool },
     /// Has read, and waits until the result may be returned.
-    Read(oneshot::Sender<Shown>),
+    Read(oneshot::Sender<ReadCheck>),
 }
 
 /// All reads, by the numbers that the slot's handles assign.
@@ -51,7 +51,7 @@ impl Readers {
         let is_old = matches!(state, State::Reading { .. });
         match std::mem::replace(state, State::Reading { is_old }) {
             State::Waiting(now) => _ = now.send(()),
-            State::Read(shown) => _ = shown.send(Shown::Again),
+            State::Read(shown) => _ = shown.send(ReadCheck::Again),
             State::Reading { .. } => {}
         }
     }
@@ -61,12 +61,12 @@ impl Readers {
         &mut self,
         id: u64,
         position: &Position,
-        shown: oneshot::Sender<Shown>,
+        shown: oneshot::Sender<ReadCheck>,
     ) -> Option<Input> {
         let state = self.reads.get_mut(&id)?;
         if let State::Reading { is_old: true } = state {
             *state = State::Reading { is_old: false };
-            let _ = shown.send(Shown::Again);
+            let _ = shown.send(ReadCheck::Again);
             return None;
         }
         *state = State::Read(shown);
@@ -80,7 +80,7 @@ impl Readers {
     /// Records that a result may be returned.
     pub fn done(&mut self, id: u64) {
         if let Some(State::Read(shown)) = self.reads.remove(&id) {
-            let _ = shown.send(Shown::Yes);
+            let _ = shown.send(ReadCheck::Yes);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use tokio::time::{Duration, Instant};
 
-use crate::log::{Later, SlotNumber};
+use crate::log::{BoxFuture, SlotNumber};
 use crate::position::{Generation, NodeId, Position};
 use crate::record::{Body, Stamp};
-use crate::replica::{Cursor, Message, Promises, Reason, Saved};
+use crate::replica::{Cursor, DurableState, Message, Promises, Reason};
 
 /// The reason why a store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub trait SlotStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// It cannot be read.
-    fn saved(&self) -> Result<Option<Saved>, StoreError>;
+    fn saved(&self) -> Result<Option<DurableState>, StoreError>;
 
     /// Queues a record's data (`None`: only the cursor) with the cursor after it, to be written in
     /// one batch, after everything queued before; called in order, and the call itself queues. The
@@ -44,10 +44,10 @@ pub trait SlotStore: Send + Sync + 'static {
         &self,
         body: Option<Body>,
         cursor: &Cursor,
-    ) -> Later<'static, Result<Outcomes<Self::Outcome>, StoreError>>;
+    ) -> BoxFuture<'static, Result<Outcomes<Self::Outcome>, StoreError>>;
 
     /// Writes the promises; completes when they are on disk.
-    fn promise(&self, promises: &Promises) -> Later<'static, Result<(), StoreError>>;
+    fn promise(&self, promises: &Promises) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Returns exactly the position that readers see; generation and next offset count.
     ///
@@ -56,7 +56,7 @@ pub trait SlotStore: Send + Sync + 'static {
     fn position(&self) -> Result<Position, StoreError>;
 
     /// Fetches another replica's state without touching the local one.
-    fn copy(&self, from: NodeId) -> Later<'static, Result<Self::Copy, StoreError>>;
+    fn copy(&self, from: NodeId) -> BoxFuture<'static, Result<Self::Copy, StoreError>>;
 }
 
 /// Another replica's state that is not installed yet. Dropping it leaves nothing behind.
@@ -65,7 +65,7 @@ pub trait StagedCopy: Send + 'static {
     fn cursor(&self) -> &Cursor;
 
     /// Replaces the local state, atomically. The local promises stay.
-    fn install(self) -> Later<'static, Result<(), StoreError>>;
+    fn install(self) -> BoxFuture<'static, Result<(), StoreError>>;
 }
 
 /// Sends messages to other replicas. May lose them, never blocks.
@@ -125,7 +125,7 @@ pub struct Wait {
 
 /// A request that was applied by the required number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposed<O> {
+pub struct ProposalOutcome<O> {
     /// Its outcome.
     pub outcome: O,
     /// Its offset in the log, or that of its repetition.
@@ -190,7 +190,7 @@ pub enum ReadError {
 
 /// Everything before this offset is on the disks of a majority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stable {
+pub struct StableOffset {
     /// The generation of the log.
     pub generation: Generation,
     /// The offset after it.
@@ -216,6 +216,11 @@ pub struct SlotStatus {
     pub proposes: bool,
     /// The offset of the log's next record, as far as is known here.
     pub log_end: Option<u64>,
+    /// The end of the log, from the log or from other replicas, which may reach it when this node
+    /// does not.
+    pub end: u64,
+    /// When the oldest record was first seen that this replica lacks.
+    pub behind_since: Option<Instant>,
     /// The last error: an invalid record, the store, a copy, the log.
     pub error: Option<String>,
     /// The store fails: nothing can be read here, and nothing is applied, until it recovers.

@@ -6,3 +6,4 @@ mod messages;
 mod records;
 mod simulation;
 mod slots;
+mod versions;

@@ -1,7 +1,7 @@
 //! Messages between replicas survive a round trip.
 
 use cluster::position::{Generation, Position};
-use cluster::replica::{Begin, Begun, Fence, Message};
+use cluster::replica::{Fence, GenerationStart, GenerationStartRecord, Message};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -33,16 +33,16 @@ fn fence() -> impl Strategy<Value = Fence> {
     )
 }
 
-fn begun() -> impl Strategy<Value = Begun> {
+fn begun() -> impl Strategy<Value = GenerationStartRecord> {
     let begin = (generation(), position(), vec(any::<u64>(), 0..6)).prop_map(
-        |(generation, base, members)| Begin {
+        |(generation, base, members)| GenerationStart {
             generation,
             base,
             members,
         },
     );
     (begin, any::<(u64, u64, i32)>(), any::<[u8; 16]>()).prop_map(
-        |(begin, (log, offset, epoch), hash)| Begun {
+        |(begin, (log, offset, epoch), hash)| GenerationStartRecord {
             begin,
             log,
             offset,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use cluster::position::{Generation, Position};
 use cluster::record::{
     AROUND_BYTES_MAX, Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord,
-    RecordError, Request, Stamp, VERSION, Work,
+    RecordError, RecordVersion, RecordVersions, Request, Stamp, Work,
 };
-use cluster::replica::{Begin, Begun, Cursor, Fence, Kind, Last, Promises};
+use cluster::replica::{
+    Cursor, Fence, GenerationStart, GenerationStartRecord, Kind, LastRecord, Promises,
+};
 use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 use proptest::collection::vec;
 use proptest::option;
@@ -18,6 +20,7 @@ fn stamp() -> Stamp {
         cluster: [7; 16],
         key: [9; 32],
         slot: 300,
+        versions: RecordVersions::new(RecordVersion::LATEST),
     }
 }
 
@@ -168,8 +171,8 @@ fn nodes() -> impl Strategy<Value = Vec<u64>> {
     vec(any::<u64>(), 0..6)
 }
 
-fn begin() -> impl Strategy<Value = Begin> {
-    (generation(), position(), nodes()).prop_map(|(generation, base, members)| Begin {
+fn begin() -> impl Strategy<Value = GenerationStart> {
+    (generation(), position(), nodes()).prop_map(|(generation, base, members)| GenerationStart {
         generation,
         base,
         members,
@@ -177,10 +180,11 @@ fn begin() -> impl Strategy<Value = Begin> {
 }
 
 fn cursor() -> impl Strategy<Value = Cursor> {
-    let last = (any::<i32>(), any::<[u8; 16]>()).prop_map(|(epoch, hash)| Last { epoch, hash });
+    let last =
+        (any::<i32>(), any::<[u8; 16]>()).prop_map(|(epoch, hash)| LastRecord { epoch, hash });
     let begun = (begin(), any::<(u64, u64, i32)>(), any::<[u8; 16]>()).prop_map(
         |(begin, (log, offset, epoch), hash)| {
-            Arc::new(Begun {
+            Arc::new(GenerationStartRecord {
                 begin,
                 log,
                 offset,
@@ -330,10 +334,10 @@ fn a_record_of_somebody_else_is_named() {
         ..stamp()
     };
     assert_eq!(stamp().read(&written(forged)), Err(RecordError::Damaged));
+    let known = RecordVersion::LATEST;
     let mut newer = written(stamp());
-    newer[0] = VERSION + 1;
-    assert_eq!(
-        stamp().read(&newer),
-        Err(RecordError::Version { found: VERSION + 1 })
-    );
+    newer[0] = known.number() + 1;
+    let found = newer[0];
+    let refused = Err(RecordError::Version { found, known });
+    assert_eq!(stamp().read(&newer), refused);
 }

@@ -219,8 +219,8 @@ section! {
         /// Running searches in text indexes, including $text of _find. Beyond it searches get a 503. 0: a
         /// sixteenth, at most 512 MiB.
         searches: Count = "0" [start],
-        /// Ids and selectors of replications. Beyond it _replicate is a 503, and _replicator
-        /// documents fail. 0: a forty-eighth, at most 128 MiB.
+        /// Ids, selectors and batches of replications. Beyond it _replicate is a 503 and _replicator
+        /// documents fail; batches wait. 0: a forty-eighth, at most 128 MiB.
         replications: Count = "0" [start],
     }
 }

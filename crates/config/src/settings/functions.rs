@@ -6,7 +6,8 @@ section! {
     /// JavaScript functions of design documents. An open index keeps the settings with which it was
     /// opened.
     pub struct Functions in "functions" {
-        /// Maximum time of a function for one document, or of one call, in milliseconds.
+        /// Maximum time of a function for one document, or of one call, in milliseconds of processor
+        /// time: on a busy machine a call may take up to ten times as long.
         time_limit_ms: Milliseconds = "5000" [start],
         /// Maximum memory of one JavaScript heap, in bytes; at most 1073741824.
         memory_limit_bytes: Count = "67108864" [start],

@@ -178,9 +178,9 @@ kind! {
 }
 
 /// A whole number from `MIN` to `MAX`.
-pub enum Between<const MIN: u32, const MAX: u32> {}
+pub enum BoundedInteger<const MIN: u32, const MAX: u32> {}
 
-impl<const MIN: u32, const MAX: u32> Kind for Between<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32> Kind for BoundedInteger<MIN, MAX> {
     type Value = u32;
 
     const SHAPE: Shape = Shape::Integer;
@@ -195,7 +195,7 @@ impl<const MIN: u32, const MAX: u32> Kind for Between<MIN, MAX> {
 }
 
 /// A number of shards.
-pub type Shards = Between<1, 256>;
+pub type Shards = BoundedInteger<1, 256>;
 
 fn number(text: &str) -> Option<u64> {
     text.parse().ok()

@@ -27,7 +27,7 @@ pub use file_only::{is_file_only, is_file_only_section};
 pub use functions::*;
 pub use replication::*;
 pub(crate) use section::is_secret;
-pub use section::{About, Setting, is_masked};
+pub use section::{SectionInfo, Setting, is_masked};
 pub use server::*;
 pub use users::*;
 
@@ -54,7 +54,7 @@ macro_rules! sections {
         }
 
         /// The sections, in the order of `default.ini`.
-        pub const SECTIONS: &[About] = &[$($Section::ABOUT),+];
+        pub const SECTIONS: &[SectionInfo] = &[$($Section::ABOUT),+];
     };
 }
 
@@ -121,7 +121,8 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 
 /// The setting of this name; also by the older name of its section.
 pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
-    let named = |about: &&About| about.name == section || about.older_of(key) == Some(section);
+    let named =
+        |about: &&SectionInfo| about.name == section || about.older_of(key) == Some(section);
     let about = SECTIONS.iter().find(named)?;
     about.settings.iter().find(|setting| setting.key == key)
 }

@@ -52,7 +52,7 @@ impl Setting {
 
 /// A section, as `default.ini` shows it.
 #[derive(Debug, Clone, Copy)]
-pub struct About {
+pub struct SectionInfo {
     /// Its name.
     pub name: &'static str,
     /// The section that CouchDB looks in next when a key is not in this one.
@@ -76,7 +76,7 @@ const NOT_MOVED: [(&str, &str); 7] = [
     ("chttpd_auth", "authentication_db"),
 ];
 
-impl About {
+impl SectionInfo {
     /// The older section that a key of this one is also looked for in.
     pub(super) fn older_of(&self, key: &str) -> Option<&'static str> {
         self.older
@@ -101,7 +101,7 @@ pub fn is_masked(section: &str, key: &str) -> bool {
 
 /// A section's values, typed.
 pub(super) trait Section: Sized {
-    const ABOUT: About;
+    const ABOUT: SectionInfo;
 
     /// Reads all settings of the section.
     ///
@@ -112,7 +112,7 @@ pub(super) trait Section: Sized {
 
 /// Where a section's values are found.
 pub(super) struct Source<'a> {
-    pub(super) about: &'static About,
+    pub(super) about: &'static SectionInfo,
     pub(super) values: &'a Values,
 }
 
@@ -190,7 +190,7 @@ macro_rules! section {
         }
 
         impl $crate::settings::section::Section for $Section {
-            const ABOUT: $crate::settings::section::About = $crate::settings::section::About {
+            const ABOUT: $crate::settings::section::SectionInfo = $crate::settings::section::SectionInfo {
                 name: $name,
                 older: section!(@option $($older)?),
                 doc: concat!($($about),+).trim_ascii(),

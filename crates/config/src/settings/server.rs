@@ -1,7 +1,7 @@
 //! The server: its addresses, limits of requests, and its log.
 
 use super::kind::{
-    Address, Between, Bool, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words,
+    Address, Bool, BoundedInteger, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words,
 };
 
 section! {
@@ -228,7 +228,7 @@ section! {
         /// never.
         max_file_size: Int = "104857600",
         /// Number of renamed log files to keep; NAME.1 is the newest.
-        max_old_files: Between<0, 1000> = "5",
+        max_old_files: BoundedInteger<0, 1000> = "5",
     }
 }
 

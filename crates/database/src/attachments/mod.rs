@@ -1,7 +1,7 @@
 //! Attachments of a database's documents: writing their content, reading it, and which attachments an edit's document has.
 //!
 //! [`Database::attachment_sink`] takes an upload and returns the attachment for an edit
-//! ([`Uploaded::attachment`], for [`EditDoc::files`](document::EditDoc)).
+//! ([`UploadedContent::attachment`], for [`EditDoc::files`](document::EditDoc)).
 //! [`Database::attachment_reader`] returns the bytes, whole or a range.
 
 mod homes;
@@ -12,13 +12,13 @@ mod sink;
 use std::ops::Range;
 use std::sync::Arc;
 
-use document::{Attachment, DocId, Shown, StoredBody};
+use document::{Attachment, AttachmentForm, DocId, StoredBody};
 use storage::Contents;
 
 pub(crate) use homes::Homes;
 pub use reader::AttachmentReader;
-pub(crate) use resolve::{Held, MISSING_STUB, Resolved};
-pub use sink::{AttachmentSink, SinkOptions, Uploaded};
+pub(crate) use resolve::{HeldContents, MISSING_STUB, ResolvedEdits};
+pub use sink::{AttachmentSink, SinkOptions, UploadedContent};
 
 use crate::Error;
 use crate::database::Database;
@@ -98,7 +98,7 @@ impl Database {
             gzips.then_some(defaults.compression_level)
         };
         let upload = self.contents_of(id.as_str()).upload();
-        AttachmentSink::new(upload, level, options, self.ending.clone())
+        AttachmentSink::new(upload, level, options, self.lifecycle.clone())
     }
 
     /// Reads the bytes of an attachment of the document `id`: as stored, or decoded. `range` is a
@@ -165,9 +165,9 @@ impl ShownAttachments {
             });
             if self.bytes {
                 let bytes = base64_of(contents, attachment)?;
-                attachment.write_json(Shown::Data(&bytes), self.encoding_info, out);
+                attachment.write_json(AttachmentForm::Data(&bytes), self.encoding_info, out);
             } else {
-                attachment.write_json(Shown::Stub, self.encoding_info, out);
+                attachment.write_json(AttachmentForm::Stub, self.encoding_info, out);
             }
         }
         if !attachments.is_empty() {

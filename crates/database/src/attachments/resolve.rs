@@ -18,7 +18,7 @@ use crate::database::Database;
 use crate::update::{EditMode, Outcome};
 
 /// Contents that are kept until the edits that name them are committed, by the shard under which they are.
-pub(crate) type Held = FxHashMap<(ShardNumber, ContentId), Content>;
+pub(crate) type HeldContents = FxHashMap<(ShardNumber, ContentId), Content>;
 
 /// Error of an edit that keeps a missing attachment.
 pub(crate) const MISSING_STUB: &str = "missing_stub";
@@ -27,7 +27,7 @@ pub(crate) const MISSING_STUB: &str = "missing_stub";
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// The outcome of each edit.
-pub(crate) type Resolved = Vec<Result<EditDoc, Outcome>>;
+pub(crate) type ResolvedEdits = Vec<Result<EditDoc, Outcome>>;
 
 impl Database {
     /// Puts into [`EditDoc::files`] the attachments that each edit's document will have: those uploaded, those inline, and
@@ -36,8 +36,8 @@ impl Database {
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
         mode: EditMode,
-    ) -> Result<(Resolved, Held), Error> {
-        let mut held = Held::default();
+    ) -> Result<(ResolvedEdits, HeldContents), Error> {
+        let mut held = HeldContents::default();
         let all_here = self.hold_given(&edits, &mut held)?;
         // Storing content takes time, and may wait for others; the rest are a few reads.
         let stores = |edit: &EditDoc| {
@@ -57,7 +57,7 @@ impl Database {
     }
 
     /// Keeps the contents of the files that the edits bring; false when one is not where its document's contents are.
-    fn hold_given(&self, edits: &[EditDoc], held: &mut Held) -> Result<bool, Error> {
+    fn hold_given(&self, edits: &[EditDoc], held: &mut HeldContents) -> Result<bool, Error> {
         let mut all_here = true;
         for edit in edits.iter().filter(|edit| !edit.files.is_empty()) {
             let Some(id) = edit.id.as_ref().filter(|id| !id.is_local()) else {
@@ -75,9 +75,9 @@ impl Database {
         &self,
         edits: Vec<EditDoc>,
         mode: EditMode,
-        mut held: Held,
+        mut held: HeldContents,
         elsewhere: Elsewhere,
-    ) -> Result<(Resolved, Held), Error> {
+    ) -> Result<(ResolvedEdits, HeldContents), Error> {
         let resolve = |mut edit: EditDoc| {
             Ok(self
                 .resolve_one(&mut edit, mode, &mut held, elsewhere)?
@@ -91,7 +91,7 @@ impl Database {
         &self,
         edit: &mut EditDoc,
         mode: EditMode,
-        held: &mut Held,
+        held: &mut HeldContents,
         elsewhere: Elsewhere,
     ) -> Result<Option<Outcome>, Error> {
         let said = edit.attachments.take();
@@ -120,7 +120,7 @@ impl Database {
             elsewhere,
             parent: None,
         };
-        let mut given = Given::new(std::mem::take(&mut edit.files));
+        let mut given = EditAttachments::new(std::mem::take(&mut edit.files));
         let mut files = Vec::with_capacity(entries.len());
         for (name, entry) in entries {
             if let Err(reason) = check_name(&name) {
@@ -159,7 +159,11 @@ enum Elsewhere {
 }
 
 /// Keeps a file's content, if it exists.
-fn hold(contents: &Arc<Contents>, file: &Attachment, held: &mut Held) -> Result<bool, Error> {
+fn hold(
+    contents: &Arc<Contents>,
+    file: &Attachment,
+    held: &mut HeldContents,
+) -> Result<bool, Error> {
     let key = (contents.home(), file.content);
     if held.contains_key(&key) {
         return Ok(true);
@@ -178,27 +182,27 @@ struct Resolving<'a> {
     /// Where the contents of the document's attachments are.
     contents: &'a Arc<Contents>,
     mode: EditMode,
-    held: &'a mut Held,
+    held: &'a mut HeldContents,
     elsewhere: Elsewhere,
     /// Read when it is first needed.
     parent: Option<Parent>,
 }
 
 /// Attachments that came with an edit, by name.
-struct Given {
+struct EditAttachments {
     files: Vec<Option<Attachment>>,
     /// The positions of each name, the first one last.
     by_name: FxHashMap<String, Vec<usize>>,
 }
 
-impl Given {
-    fn new(files: Vec<Attachment>) -> Given {
+impl EditAttachments {
+    fn new(files: Vec<Attachment>) -> EditAttachments {
         let mut by_name: FxHashMap<String, Vec<usize>> = FxHashMap::default();
         for (position, file) in files.iter().enumerate().rev() {
             let name = file.name.to_string();
             by_name.entry(name).or_default().push(position);
         }
-        Given {
+        EditAttachments {
             files: files.into_iter().map(Some).collect(),
             by_name,
         }
@@ -432,36 +436,39 @@ impl<'a> Entry<'a> {
 /// CouchDB does.
 fn read_entries(said: &[u8]) -> Result<Vec<(Cow<'_, str>, Entry<'_>)>, Error> {
     let unreadable = |e: serde_json::Error| Error::BadRequest(e.to_string());
-    let Members(members) = serde_json::from_slice(said).map_err(unreadable)?;
+    let ObjectMembers(members) = serde_json::from_slice(said).map_err(unreadable)?;
     members
         .into_iter()
         .filter(|(_, raw)| raw.get().starts_with('{'))
         .map(|(name, raw)| {
-            let Members(entry) = serde_json::from_str(raw.get()).map_err(unreadable)?;
+            let ObjectMembers(entry) = serde_json::from_str(raw.get()).map_err(unreadable)?;
             Ok((name, Entry(entry)))
         })
         .collect()
 }
 
 /// An object's members in their order.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct ObjectMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
+            type Value = ObjectMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<ObjectMembers<'de>, A::Error> {
                 let mut members = Vec::new();
                 while let Some((Name(name), value)) = map.next_entry()? {
                     members.push((name, value));
                 }
-                Ok(Members(members))
+                Ok(ObjectMembers(members))
             }
         }
         deserializer.deserialize_map(InOrder)

@@ -11,7 +11,7 @@ use storage::{Content, Upload};
 use tokio::task::JoinHandle;
 
 use crate::Error;
-use crate::ending::Ending;
+use crate::lifecycle::Lifecycle;
 
 /// Bytes are worked on (hashed, compressed, written) in portions of this many, on a thread for blocking work.
 const PORTION_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ pub struct AttachmentSink {
     taken: u64,
     options: SinkOptions,
     /// The state of the database.
-    ending: Ending,
+    lifecycle: Lifecycle,
 }
 
 impl AttachmentSink {
@@ -55,7 +55,7 @@ impl AttachmentSink {
         upload: Upload,
         gzip: Option<u32>,
         options: SinkOptions,
-        ending: Ending,
+        lifecycle: Lifecycle,
     ) -> AttachmentSink {
         AttachmentSink {
             work: Some(Box::new(Work::new(upload, gzip, &options))),
@@ -64,7 +64,7 @@ impl AttachmentSink {
             portion_bytes: 0,
             taken: 0,
             options,
-            ending,
+            lifecycle,
         }
     }
 
@@ -100,7 +100,7 @@ impl AttachmentSink {
     async fn work(&mut self) -> Result<Box<Work>, Error> {
         if let Some(working) = self.working.take() {
             let worked = working.await.map_err(|_| Error::ShuttingDown)?;
-            return self.ending.explain(worked);
+            return self.lifecycle.explain(worked);
         }
         self.work.take().ok_or(Error::ShuttingDown)
     }
@@ -109,7 +109,7 @@ impl AttachmentSink {
     ///
     /// # Errors
     /// [`Error::DigestMismatch`], [`Error::BadRequest`] for invalid gzip, and errors of `write`.
-    pub async fn finish(mut self) -> Result<Uploaded, Error> {
+    pub async fn finish(mut self) -> Result<UploadedContent, Error> {
         let mut work = self.work().await?;
         let portion = std::mem::take(&mut self.portion);
         let options = std::mem::take(&mut self.options);
@@ -119,7 +119,7 @@ impl AttachmentSink {
             work.finish(&options)
         };
         let finished = tokio::task::spawn_blocking(finish).await;
-        self.ending
+        self.lifecycle
             .explain(finished.map_err(|_| Error::ShuttingDown)?)
     }
 }
@@ -196,7 +196,7 @@ impl Work {
         Ok(self.upload.write(bytes)?)
     }
 
-    fn finish(mut self, options: &SinkOptions) -> Result<Uploaded, Error> {
+    fn finish(mut self, options: &SinkOptions) -> Result<UploadedContent, Error> {
         if let Some(counting) = &mut self.counting {
             let counted = counting.try_finish();
             self.check_count(counted)?;
@@ -223,7 +223,7 @@ impl Work {
             .length
             .filter(|_| options.encoded)
             .unwrap_or(self.sent);
-        Ok(Uploaded {
+        Ok(UploadedContent {
             md5,
             length,
             length_unsure: options.encoded && inflated != Some(length),
@@ -278,7 +278,7 @@ impl std::io::Write for Counter {
 
 /// A content that was uploaded. Hold it until the edit that names it is acknowledged: else it may be removed.
 #[derive(Clone, Debug)]
-pub struct Uploaded {
+pub struct UploadedContent {
     /// MD5 of the stored bytes.
     pub md5: [u8; 16],
     /// Bytes before any encoding.
@@ -289,7 +289,7 @@ pub struct Uploaded {
     pub(crate) content: Content,
 }
 
-impl Uploaded {
+impl UploadedContent {
     /// The attachment that the content becomes in an edit. `revpos`: `None` for the generation of the edit's revision.
     pub fn attachment(&self, name: &str, content_type: &str, revpos: Option<u64>) -> Attachment {
         Attachment {
@@ -307,7 +307,11 @@ impl Uploaded {
 }
 
 /// Stores bytes that are in memory. Blocks.
-pub(super) fn store(upload: Upload, gzip: Option<u32>, bytes: &[u8]) -> Result<Uploaded, Error> {
+pub(super) fn store(
+    upload: Upload,
+    gzip: Option<u32>,
+    bytes: &[u8],
+) -> Result<UploadedContent, Error> {
     let options = SinkOptions::default();
     let mut work = Work::new(upload, gzip, &options);
     for portion in bytes.chunks(PORTION_BYTES) {

@@ -59,6 +59,15 @@ pub struct Changes {
 }
 
 impl Database {
+    /// Returns whether a seq is later than this server's state of a database of a cluster: it may be
+    /// another node's.
+    pub fn is_behind(&self, since: &str) -> bool {
+        let shards = self.all_shards();
+        let seqs = Seqs::parse(since, self.epoch(), shards.len());
+        let is_later = |(at, shard): (&u64, &Arc<Shard>)| *at > shard.meta().update_seq;
+        self.has_sequencer() && seqs.is_ok_and(|seqs| seqs.at.iter().zip(shards).any(is_later))
+    }
+
     /// Opens a feed.
     pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
         self.live()?;

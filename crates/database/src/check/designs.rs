@@ -12,7 +12,7 @@ use crate::expiry;
 use crate::views::Design;
 
 /// The definition of the indexes of a signature, and the design documents that have it.
-pub struct OfSignature {
+pub struct IndexDefinition {
     /// Design documents with these views.
     pub ids: Vec<String>,
     /// The views.
@@ -22,9 +22,9 @@ pub struct OfSignature {
 /// The design documents of a database that can be read.
 #[derive(Default)]
 pub(crate) struct Designs {
-    views: HashMap<Signature, OfSignature>,
+    views: HashMap<Signature, IndexDefinition>,
     /// Text indexes, by one of their names.
-    texts: HashMap<Signature, String>,
+    text_indexes: HashMap<Signature, String>,
 }
 
 impl Designs {
@@ -51,13 +51,13 @@ impl Designs {
     }
 
     fn add(&mut self, design: Design) {
-        for text in design.texts() {
+        for text in design.text_indexes() {
             let name = format!("{}/{}", design.id, text.name);
-            self.texts.entry(text.signature()).or_insert(name);
+            self.text_indexes.entry(text.signature()).or_insert(name);
         }
         if design.has_views() {
             let of = self.views.entry(design.signature);
-            let of = of.or_insert_with(|| OfSignature {
+            let of = of.or_insert_with(|| IndexDefinition {
                 ids: vec![],
                 spec: design.spec.clone(),
             });
@@ -70,16 +70,16 @@ impl Designs {
         let spec = Arc::new(expiry::spec(member));
         let ids = vec![expiry::NAME.to_owned()];
         self.views
-            .insert(spec.signature(), OfSignature { ids, spec });
+            .insert(spec.signature(), IndexDefinition { ids, spec });
     }
 
-    pub fn of(&self, signature: &Signature) -> Option<&OfSignature> {
+    pub fn of(&self, signature: &Signature) -> Option<&IndexDefinition> {
         self.views.get(signature)
     }
 
     /// The name of a text index, which has no rows in the store.
     pub fn text(&self, signature: &Signature) -> Option<&str> {
-        self.texts.get(signature).map(String::as_str)
+        self.text_indexes.get(signature).map(String::as_str)
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use functions::{Languages, Owner};
-use index::check::{IndexCheck, IndexTotals, MapAgain};
-use storage::check::{Findings, Owned, References, ShardRules, StoreCheck};
+use index::check::{IndexCheck, IndexTotals, Remap};
+use storage::check::{CatalogueOwners, Findings, References, ShardRules, StoreCheck};
 use storage::{Shard, ShardMeta, ShardNumber, View};
 
 use crate::Error;
@@ -22,7 +22,7 @@ use crate::find::WithIndexes;
 use crate::hash_ranges::{range_of, shard_index};
 
 pub(crate) use designs::Designs;
-pub use report::{Found, Report, Totals};
+pub use report::{LocatedFinding, Report, Totals};
 pub use storage::check::{Finding, Kind, Watch};
 
 /// The parts to check, and options.
@@ -39,12 +39,12 @@ pub struct CheckOptions {
 }
 
 /// A database of the catalogue.
-struct Known {
+struct CatalogueDatabase {
     name: String,
     record: DatabaseRecord,
 }
 
-impl Known {
+impl CatalogueDatabase {
     fn range(&self, index: usize) -> String {
         let (start, end) = range_of(index, self.record.shards.len());
         format!("{start:08x}-{end:08x}")
@@ -95,7 +95,7 @@ struct Check {
 
 /// Where findings are.
 #[derive(Clone, Default)]
-struct At {
+struct Location {
     database: Option<String>,
     shard: Option<String>,
     index: Option<String>,
@@ -103,54 +103,60 @@ struct At {
 
 impl Check {
     fn run(&mut self, mut findings: Findings) {
-        let owned = match self.of.catalogue(&mut findings) {
-            Ok(owned) => owned,
+        let owners = match self.of.catalogue(&mut findings) {
+            Ok(owners) => owners,
             Err(e) => {
                 let topic = "the catalogue cannot be read";
                 findings.damage(Kind::Catalogue, None, topic, e.to_string());
-                Owned::default()
+                CatalogueOwners::default()
             }
         };
-        let known = known(&owned, &mut findings);
-        let names = names(&known, &owned);
+        let databases = databases(&owners, &mut findings);
+        let names = names(&databases, &owners);
         let name = |n: ShardNumber| {
             let named = names.get(&n).cloned();
             named.unwrap_or_else(|| format!("number {n}, which nothing has"))
         };
-        let homes: BTreeSet<ShardNumber> =
-            known.iter().flat_map(|db| db.homes()).copied().collect();
+        let homes: BTreeSet<ShardNumber> = databases
+            .iter()
+            .flat_map(|db| db.homes())
+            .copied()
+            .collect();
         if let Err(e) = self.of.files(&homes, &name, &mut findings) {
             findings.damage(Kind::Files, None, "files cannot be read", e.to_string());
         }
-        let shards: BTreeSet<ShardNumber> = known
+        let shards: BTreeSet<ShardNumber> = databases
             .iter()
             .flat_map(|db| &db.record.shards)
             .copied()
             .collect();
-        if let Err(e) = self.of.owners(&owned, &shards, &mut findings) {
+        if let Err(e) = self.of.check_owners(&owners, &shards, &mut findings) {
             let topic = "the owners of its parts could not be determined";
             findings.damage(Kind::Catalogue, None, topic, e.to_string());
         }
         if let Ok((files, bytes, _)) = self.of.table_totals() {
             (self.report.totals.files, self.report.totals.file_bytes) = (files, bytes);
         }
-        self.take(&At::default(), findings);
-        for db in &known {
-            self.database(db, &owned);
+        self.take(&Location::default(), findings);
+        for db in &databases {
+            self.database(db, &owners);
         }
     }
 
-    fn take(&mut self, at: &At, findings: Findings) {
-        let found = findings.into_all().into_iter().map(|finding| Found {
-            database: at.database.clone(),
-            shard: at.shard.clone(),
-            index: at.index.clone(),
-            finding,
-        });
+    fn take(&mut self, location: &Location, findings: Findings) {
+        let found = findings
+            .into_all()
+            .into_iter()
+            .map(|finding| LocatedFinding {
+                database: location.database.clone(),
+                shard: location.shard.clone(),
+                index: location.index.clone(),
+                finding,
+            });
         self.report.found.extend(found);
     }
 
-    fn database(&mut self, db: &Known, owned: &Owned) {
+    fn database(&mut self, db: &CatalogueDatabase, owners: &CatalogueOwners) {
         self.report.totals.databases += 1;
         let mut designs = Designs::read(
             self.of.snapshot(),
@@ -162,7 +168,7 @@ impl Check {
         }
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {
-            let at = At {
+            let location = Location {
                 database: Some(db.name.clone()),
                 shard: Some(db.range(index)),
                 index: None,
@@ -191,28 +197,28 @@ impl Check {
                 }
             };
             let is_damaged = findings.has_damage();
-            self.take(&at, findings);
+            self.take(&location, findings);
             let Some(meta) = meta else {
                 continue;
             };
             self.report.totals.documents += meta.doc_count;
             self.report.totals.deleted_documents += meta.doc_del_count;
-            for (signature, number) in owned.indexes_of(shard) {
+            for (signature, number) in owners.indexes_of(shard) {
                 if let Some(name) = designs.text(signature) {
-                    self.text_index(&at, *number, name);
+                    self.text_index(&location, *number, name);
                     continue;
                 }
                 let design = designs.of(signature);
-                self.index(&at, (shard, &meta, is_damaged), *number, design);
+                self.index(&location, (shard, &meta, is_damaged), *number, design);
             }
         }
         self.contents(db, references);
     }
 
-    fn contents(&mut self, db: &Known, references: BTreeMap<ShardNumber, References>) {
+    fn contents(&mut self, db: &CatalogueDatabase, references: BTreeMap<ShardNumber, References>) {
         for (home, references) in references {
             let index = db.record.shards.iter().position(|shard| *shard == home);
-            let at = At {
+            let location = Location {
                 database: Some(db.name.clone()),
                 shard: index.map(|index| db.range(index)),
                 index: None,
@@ -229,19 +235,19 @@ impl Check {
                     findings.damage(Kind::Attachments, None, topic, e.to_string());
                 }
             }
-            self.take(&at, findings);
+            self.take(&location, findings);
         }
     }
 
     /// Its files are not the store's, and have checksums of their own.
-    fn text_index(&mut self, at: &At, number: ShardNumber, name: &str) {
-        let at = At {
+    fn text_index(&mut self, location: &Location, number: ShardNumber, name: &str) {
+        let location = Location {
             index: Some(name.to_owned()),
-            ..at.clone()
+            ..location.clone()
         };
         self.of.watch.begin(format!(
             "text index {name} of {}",
-            at.database.as_deref().unwrap_or_default()
+            location.database.as_deref().unwrap_or_default()
         ));
         let mut findings = Findings::default();
         let folder = storage::folder_in(&self.store, number);
@@ -258,27 +264,27 @@ impl Check {
             }
         }
         self.report.totals.indexes += 1;
-        self.take(&at, findings);
+        self.take(&location, findings);
     }
 
     fn index(
         &mut self,
-        at: &At,
+        location: &Location,
         (owner, meta, is_damaged): (ShardNumber, &ShardMeta, bool),
         number: ShardNumber,
-        design: Option<&designs::OfSignature>,
+        design: Option<&designs::IndexDefinition>,
     ) {
         let label = design.map_or_else(
             || format!("number {number}, which no design document has"),
             |design| design.ids.join(", "),
         );
-        let at = At {
+        let location = Location {
             index: Some(label.clone()),
-            ..at.clone()
+            ..location.clone()
         };
         self.of.watch.begin(format!(
             "index {label} of {}",
-            at.database.as_deref().unwrap_or_default()
+            location.database.as_deref().unwrap_or_default()
         ));
         let mut findings = Findings::default();
         let check = IndexCheck {
@@ -309,9 +315,9 @@ impl Check {
             && !findings.has_damage()
             && !is_damaged
         {
-            let again = self.map_again(
+            let again = self.remap(
                 &check,
-                &at,
+                &location,
                 (owner, meta),
                 &totals,
                 &languages,
@@ -323,18 +329,18 @@ impl Check {
                 findings.note(Kind::Index, more);
             }
         }
-        self.take(&at, findings);
+        self.take(&location, findings);
     }
 
     #[expect(clippy::too_many_arguments, reason = "they identify an index")]
-    fn map_again(
+    fn remap(
         &self,
         check: &IndexCheck<'_>,
-        at: &At,
+        location: &Location,
         (owner, meta): (ShardNumber, &ShardMeta),
         totals: &IndexTotals,
         languages: &Arc<dyn Languages>,
-        design: &designs::OfSignature,
+        design: &designs::IndexDefinition,
         findings: &mut Findings,
     ) -> Result<(), Error> {
         let snapshot = self.of.snapshot();
@@ -343,25 +349,25 @@ impl Check {
             snapshot: snapshot.clone(),
             meta: meta.clone(),
         };
-        let again = MapAgain {
+        let again = Remap {
             languages: &**languages,
             owner: Owner {
-                database: at.database.as_deref().unwrap_or_default().into(),
+                database: location.database.as_deref().unwrap_or_default().into(),
                 design: design.ids.first().cloned().unwrap_or_default(),
                 views: vec![],
             },
             shard: &shard,
             view: &view,
         };
-        Ok(check.map_again(&again, totals, &self.of.watch, findings)?)
+        Ok(check.remap(&again, totals, &self.of.watch, findings)?)
     }
 }
 
 /// The databases whose records can be read.
-fn known(owned: &Owned, findings: &mut Findings) -> Vec<Known> {
-    let mut known = vec![];
+fn databases(owners: &CatalogueOwners, findings: &mut Findings) -> Vec<CatalogueDatabase> {
+    let mut databases = vec![];
     let mut users: BTreeMap<ShardNumber, String> = BTreeMap::new();
-    for (name, record) in &owned.databases {
+    for (name, record) in &owners.databases {
         let record = match DatabaseRecord::decode(record) {
             Ok(record) if !record.shards.is_empty() => record,
             _ => {
@@ -380,29 +386,32 @@ fn known(owned: &Owned, findings: &mut Findings) -> Vec<Known> {
                     format!("'{name}' and '{other}'"),
                 );
             }
-            if owned.dropped.contains(&shard) {
+            if owners.dropped.contains(&shard) {
                 let topic = "a database has a shard that is listed as dropped: a server would remove its documents";
                 findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
             }
         }
-        known.push(Known {
+        databases.push(CatalogueDatabase {
             name: name.clone(),
             record,
         });
     }
-    known
+    databases
 }
 
 /// The names of shards and indexes.
-fn names(known: &[Known], owned: &Owned) -> BTreeMap<ShardNumber, String> {
+fn names(
+    databases: &[CatalogueDatabase],
+    owners: &CatalogueOwners,
+) -> BTreeMap<ShardNumber, String> {
     let mut names = BTreeMap::new();
-    for db in known {
+    for db in databases {
         for (index, &shard) in db.record.shards.iter().enumerate() {
             names.insert(
                 shard,
                 format!("database '{}', shard {}", db.name, db.range(index)),
             );
-            for (_, number) in owned.indexes_of(shard) {
+            for (_, number) in owners.indexes_of(shard) {
                 names.insert(
                     *number,
                     format!(
@@ -414,7 +423,7 @@ fn names(known: &[Known], owned: &Owned) -> BTreeMap<ShardNumber, String> {
             }
         }
     }
-    for dropped in &owned.dropped {
+    for dropped in &owners.dropped {
         let what = "something that was dropped";
         names.entry(*dropped).or_insert_with(|| what.to_owned());
     }

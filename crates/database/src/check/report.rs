@@ -5,7 +5,7 @@ use storage::check::{Finding, Kind};
 
 /// A finding, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LocatedFinding {
     /// In which database.
     pub database: Option<String>,
     /// In which range of it, as `00000000-7fffffff`.
@@ -16,7 +16,7 @@ pub struct Found {
     pub finding: Finding,
 }
 
-impl Found {
+impl LocatedFinding {
     /// Its subject, in words.
     pub fn subject(&self) -> String {
         let mut parts = vec![];
@@ -106,7 +106,7 @@ pub struct Totals {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// In the order in which it was found.
-    pub found: Vec<Found>,
+    pub found: Vec<LocatedFinding>,
     /// Amounts of checked data.
     pub totals: Totals,
 }
@@ -118,7 +118,7 @@ impl Report {
     }
 
     /// The damage.
-    pub fn damage(&self) -> impl Iterator<Item = &Found> {
+    pub fn damage(&self) -> impl Iterator<Item = &LocatedFinding> {
         self.found.iter().filter(|found| found.finding.is_damage)
     }
 
@@ -127,7 +127,7 @@ impl Report {
         let t = &self.totals;
         json!({
             "sound": self.is_sound(),
-            "findings": self.found.iter().map(Found::json).collect::<Vec<_>>(),
+            "findings": self.found.iter().map(LocatedFinding::json).collect::<Vec<_>>(),
             "looked_at": {
                 "files": t.files,
                 "file_bytes": t.file_bytes,

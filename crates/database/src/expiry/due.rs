@@ -1,7 +1,7 @@
 //! Which documents have expired, and their deletion or purge.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::AcqRel;
 
 use document::{DocId, EditDoc, Rev, parse_document};
 use index::PlaceRange;
@@ -29,7 +29,7 @@ pub struct ExpiredDocument {
 
 /// The contents of a database's index of times at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueDocuments {
     /// Expired documents, the earliest first.
     pub documents: Vec<ExpiredDocument>,
     /// When the next one expires, in seconds since 1970. It may have expired too.
@@ -62,7 +62,8 @@ impl Database {
     /// # Errors
     /// [`Error::NoDatabase`], and those of the store.
     pub fn expiry_index(&self, expiry: &Expiry) -> Result<Arc<ViewIndex>, Error> {
-        self.is_expiry_noted.store(false, Relaxed);
+        // Not a store: what was committed before a note that is taken back here must be seen.
+        let _was_noted = self.is_expiry_noted.swap(false, AcqRel);
         let design = Design::without_document(NAME, spec(expiry.member()));
         self.view_index(&design)
     }
@@ -76,11 +77,11 @@ impl Database {
         index: &ViewIndex,
         now_unix_s: u64,
         documents_max: usize,
-    ) -> Result<Due, Error> {
-        let mut due = Due::default();
+    ) -> Result<DueDocuments, Error> {
+        let mut due = DueDocuments::default();
         let of_shard_max = documents_max.div_ceil(index.shards.len().max(1));
         for shard in &index.shards {
-            self.ending
+            self.lifecycle
                 .explain(add_due(shard, now_unix_s, of_shard_max, &mut due))?;
         }
         due.documents.sort_by_key(|document| document.at_unix_s);
@@ -160,7 +161,7 @@ fn add_due(
     shard: &index::Index,
     now_unix_s: u64,
     documents_max: usize,
-    due: &mut Due,
+    due: &mut DueDocuments,
 ) -> Result<(), Error> {
     let view = shard.view()?;
     due.invalid += view.rows(INVALID);

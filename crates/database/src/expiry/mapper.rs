@@ -5,7 +5,7 @@
 //! | [`TIMES`] | seconds since 1970 | the winner's revision |
 //! | [`INVALID`], documents with an invalid time | `null` | `null` |
 
-use functions::{Doc, Emit, Emits, Error, MapGroup, Mapper};
+use functions::{Doc, Emits, Error, MapGroup, Mapper};
 use index::{Spec, ViewSpec};
 use storage::Signature;
 
@@ -85,12 +85,7 @@ impl Mapper for ExpiryMapper {
                 TIMES => write_rev(doc.members, &mut out.bytes),
                 _ => out.bytes.extend_from_slice(b"null"),
             }
-            out.rows.push(Emit {
-                doc: n as u32,
-                view: view as u32,
-                key: (start as u32, end as u32),
-                value: (end as u32, out.bytes.len() as u32),
-            });
+            out.push_row(n, view, start, end);
         }
         Ok(())
     }
@@ -105,6 +100,8 @@ fn write_rev(members: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use functions::Emit;
+
     use super::*;
 
     #[test]

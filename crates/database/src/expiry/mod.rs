@@ -20,7 +20,7 @@ mod refuse;
 mod time;
 mod watch;
 
-pub use due::{Due, ExpiredDocument};
+pub use due::{DueDocuments, ExpiredDocument};
 pub(crate) use mapper::{ExpiryMapper, LANGUAGE, NAME, signature, spec};
 pub use property::{ExpiredDocuments, Expiry};
 pub use watch::ExpiryWatch;

@@ -1,7 +1,7 @@
 //! Results of queries with `aggregate`: groups instead of documents.
 
 use document::write_json_string;
-use mango::{Aggregate, Doc, Found, Groups, TextHits};
+use mango::{Aggregate, Doc, Groups, LiftedValue, TextHits};
 
 use super::cursor::next_of;
 use super::docs::{Documents, is_stored};
@@ -83,14 +83,14 @@ impl FindAnswer {
                     write_json_string(&id, &mut quoted);
                     let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
                     let of = |column: Column| match column {
-                        Column::Id => Found::Value(&quoted),
-                        Column::Key(n) => {
-                            key.get(n).map_or(Found::Missing, |text| Found::Value(text))
-                        }
+                        Column::Id => LiftedValue::Value(&quoted),
+                        Column::Key(n) => key
+                            .get(n)
+                            .map_or(LiftedValue::Missing, |text| LiftedValue::Value(text)),
                     };
-                    let selected = |slot: usize| of(covering.selector[slot]);
+                    let selected = |span: usize| of(covering.selector[span]);
                     if self.find.selector.matches_found(&selected)? {
-                        groups.add_found(&|slot| of(covering.answer[slot]))?;
+                        groups.add_found(&|span| of(covering.answer[span]))?;
                     }
                 }
             }

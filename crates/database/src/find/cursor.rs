@@ -21,7 +21,7 @@ const LOOKS_MAX: u32 = 512;
 
 /// The rows of an index that are examined.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ScanRange {
     /// The prefix of every place: the partition.
     prefix: Vec<u8>,
     /// Intervals of the leading fields, up to the last restricted one.
@@ -32,8 +32,8 @@ pub(crate) struct Wanted {
     exact: bool,
 }
 
-impl Wanted {
-    pub fn new(prefix: Vec<u8>, columns: &[Intervals]) -> Wanted {
+impl ScanRange {
+    pub fn new(prefix: Vec<u8>, columns: &[Intervals]) -> ScanRange {
         let restricted = columns.iter().rposition(|set| !set.is_full());
         let columns = columns[..restricted.map_or(0, |last| last + 1)].to_vec();
         let mut low = prefix.clone();
@@ -56,7 +56,7 @@ impl Wanted {
             break;
         }
         let high = high.unwrap_or_else(|| [&low[..], HIGHEST].concat());
-        Wanted {
+        ScanRange {
             prefix,
             columns,
             range: PlaceRange {
@@ -108,7 +108,7 @@ fn is_value(low: &[u8], high: &[u8]) -> bool {
 /// The wanted rows of one shard.
 pub(crate) struct Cursor<'a> {
     iter: RowIter<'a>,
-    wanted: &'a Wanted,
+    scan_range: &'a ScanRange,
     descending: bool,
     /// Rows that were examined, without those that were skipped.
     pub examined: u64,
@@ -126,12 +126,12 @@ impl<'a> Cursor<'a> {
         index: &'a IndexView,
         view: usize,
         range: &PlaceRange,
-        wanted: &'a Wanted,
+        scan_range: &'a ScanRange,
         descending: bool,
     ) -> Result<Self, Error> {
         let mut cursor = Cursor {
             iter: index.iter(view, range, descending),
-            wanted,
+            scan_range,
             descending,
             examined: 0,
             is_unsettled: false,
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
                 return Ok(());
             };
             self.examined += u64::from(steps == 0);
-            let Some(target) = self.wanted.judge(place, self.descending)? else {
+            let Some(target) = self.scan_range.judge(place, self.descending)? else {
                 self.place.clear();
                 self.place.extend_from_slice(place);
                 return Ok(());

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use functions::{
-    Admission, Designs, Doc, Emit, Emits, Error, Indexes, Lane, Languages, MapGroup, Mapper, Place,
+    Admission, Designs, Doc, Emits, Error, Indexes, Lane, Languages, MapGroup, Mapper, Place,
     Reducer,
 };
 use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
-use mango::{Definition, Found, Lift, Limits, TextDefinition, TextKind};
+use mango::{Definition, Lift, LiftedValue, Limits, TextDefinition, TextKind};
 
 use crate::expiry::{self, ExpiryMapper};
 
@@ -121,7 +121,7 @@ impl View {
         }
         out.push(b'[');
         for (i, found) in self.lift.of(doc).enumerate() {
-            let Found::Value(text) = found else {
+            let LiftedValue::Value(text) = found else {
                 return false;
             };
             if i > 0 {
@@ -164,12 +164,7 @@ impl Mapper for IndexMapper {
                 }
                 let end = out.bytes.len();
                 out.bytes.extend_from_slice(b"null");
-                out.rows.push(Emit {
-                    doc: n as u32,
-                    view: v as u32,
-                    key: (start as u32, end as u32),
-                    value: (end as u32, out.bytes.len() as u32),
-                });
+                out.push_row(n, v, start, end);
             }
         }
         Ok(())
@@ -231,12 +226,7 @@ impl Mapper for TextMapper {
                         }
                     }
                     out.bytes.extend_from_slice(b",{}]");
-                    out.rows.push(Emit {
-                        doc: n as u32,
-                        view: v as u32,
-                        key: (start as u32, end as u32),
-                        value: (end as u32, out.bytes.len() as u32),
-                    });
+                    out.push_row(n, v, start, end);
                 }
             }
         }

@@ -6,7 +6,7 @@ mod docs;
 mod mapper;
 mod rows;
 mod scan;
-mod texts;
+mod text_search;
 mod turns;
 mod uses;
 
@@ -22,7 +22,7 @@ pub use rows::FindAnswer;
 pub(crate) use scan::Scans;
 pub(crate) use turns::ScanTurns;
 pub(crate) use uses::FindUses;
-pub use uses::{FindUse, WhichIndex};
+pub use uses::{FindUse, IndexKey};
 
 use crate::counters;
 use crate::database::Database;
@@ -125,8 +125,8 @@ fn flavour(kind: TextKind) -> TextFlavour {
 
 impl FindPlan {
     /// The query, and its index, for reports.
-    pub fn asked(&self) -> AskedFind {
-        AskedFind {
+    pub fn report(&self) -> FindReport {
+        FindReport {
             find: self.find.clone(),
             index: self.index.index.clone(),
         }
@@ -134,12 +134,12 @@ impl FindPlan {
 }
 
 /// A query and the index that serves it, for reports.
-pub struct AskedFind {
+pub struct FindReport {
     find: Arc<Find>,
     index: Arc<Index>,
 }
 
-impl AskedFind {
+impl FindReport {
     /// The name of the index.
     pub fn index_name(&self) -> &str {
         &self.index.name
@@ -175,14 +175,14 @@ impl Database {
     ///
     /// # Errors
     /// Errors of reading them.
-    pub async fn find_indexes_apart(self: &Arc<Self>) -> Result<Arc<FindIndexes>, Error> {
+    pub async fn find_indexes_async(self: &Arc<Self>) -> Result<Arc<FindIndexes>, Error> {
         self.live()?;
         if let Some(known) = self.find_indexes.known(self.designs_version()) {
             return Ok(known);
         }
         let turn = self.find_indexes.turn.clone().lock_owned().await;
         let db = self.clone();
-        let found = self.apart(move || {
+        let found = self.run_low_priority(move || {
             let _turn = turn;
             db.find_indexes()
         });
@@ -335,7 +335,7 @@ impl DatabaseAs {
         if let Some((design, at)) = &plan.index.view
             && !plan.plan.nothing
         {
-            let index = self.view_index(design)?;
+            let index = self.view_index_async(design).await?;
             let waits = plan.find.update && !plan.find.stale;
             if waits && !self.view_is_current(&index) {
                 self.update_view(&index).await?;

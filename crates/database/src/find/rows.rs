@@ -8,11 +8,11 @@ use document::{DocId, write_json_string};
 use fair_queue::Admission;
 use index::IndexView;
 use index::keys::put_terminated;
-use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups, TextHits};
+use mango::{Bookmark, Doc, FieldPath, Find, LiftedValue, Plan, SortedGroups, TextHits};
 
-use super::cursor::{ARRAY, Cursor, Wanted, next_of};
+use super::cursor::{ARRAY, Cursor, ScanRange, next_of};
 use super::docs::Documents;
-use super::texts::Hits;
+use super::text_search::Hits;
 use super::uses::index_order;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::counters;
@@ -116,7 +116,7 @@ pub(crate) enum Source {
 pub(crate) struct Rows {
     pub views: Vec<IndexView>,
     pub view: usize,
-    pub wanted: Wanted,
+    pub scan_range: ScanRange,
     pub range: index::PlaceRange,
     /// The places that CouchDB would examine, if no match follows the returned ones.
     pub counted: index::PlaceRange,
@@ -434,10 +434,12 @@ impl FindAnswer {
         }
         let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
         let of = |column: Column| match column {
-            Column::Id => Found::Value(&quoted),
-            Column::Key(n) => key.get(n).map_or(Found::Missing, |text| Found::Value(text)),
+            Column::Id => LiftedValue::Value(&quoted),
+            Column::Key(n) => key
+                .get(n)
+                .map_or(LiftedValue::Missing, |text| LiftedValue::Value(text)),
         };
-        let selected = |slot: usize| of(covering.selector[slot]);
+        let selected = |span: usize| of(covering.selector[span]);
         if !self.find.selector.matches_found(&selected)? {
             return Ok(false);
         }
@@ -447,7 +449,7 @@ impl FindAnswer {
         self.separate(out);
         self.find
             .fields
-            .write_found(&|slot| of(covering.answer[slot]), out);
+            .write_found(&|span| of(covering.answer[span]), out);
         Ok(true)
     }
 
@@ -640,13 +642,13 @@ impl Rows {
             }
         };
         let counted = places(&prefix, &plan.range);
-        let wanted = Wanted::new(prefix, &plan.columns);
+        let scan_range = ScanRange::new(prefix, &plan.columns);
         Ok(Rows {
             views,
             view,
             counted: counted_from(counted, bookmark, plan.descending),
-            range: wanted.range.clone(),
-            wanted,
+            range: scan_range.range.clone(),
+            scan_range,
             descending: plan.descending,
             covering: plan
                 .covering
@@ -657,7 +659,7 @@ impl Rows {
     pub fn cursors<'a>(&'a self, range: &index::PlaceRange) -> Result<Vec<Cursor<'a>>, Error> {
         let views = self.views.iter();
         views
-            .map(|v| Cursor::new(v, self.view, range, &self.wanted, self.descending))
+            .map(|v| Cursor::new(v, self.view, range, &self.scan_range, self.descending))
             .collect()
     }
 

@@ -61,25 +61,25 @@ impl FindUse {
 }
 
 /// Which index: the database's name, and design document and name; `None` for all documents by id.
-pub type WhichIndex = (String, Option<(String, String)>);
+pub type IndexKey = (String, Option<(String, String)>);
 
 /// Figures of queries, by database, and by index there: few, so that they are searched linearly.
 #[derive(Clone, Default)]
 struct Uses {
-    by_database: FxHashMap<String, Vec<Used>>,
+    by_database: FxHashMap<String, Vec<UseEntry>>,
     count: usize,
 }
 
-type Used = (Option<(String, String)>, FindUse);
+type UseEntry = (Option<(String, String)>, FindUse);
 
 impl Uses {
-    fn get(&mut self, (database, design): Asked<'_>) -> Option<&mut FindUse> {
+    fn get(&mut self, (database, design): IndexRef<'_>) -> Option<&mut FindUse> {
         let of = self.by_database.get_mut(database)?;
-        let is_it = |(known, _): &&mut Used| names(known.as_ref()) == design;
+        let is_it = |(known, _): &&mut UseEntry| names(known.as_ref()) == design;
         of.iter_mut().find(is_it).map(|(_, of)| of)
     }
 
-    fn insert(&mut self, (database, design): Asked<'_>, of: FindUse) {
+    fn insert(&mut self, (database, design): IndexRef<'_>, of: FindUse) {
         let owned = design.map(|(design, name)| (design.to_owned(), name.to_owned()));
         let all = self.by_database.entry(database.to_owned()).or_default();
         all.push((owned, of));
@@ -93,7 +93,7 @@ impl Uses {
         self.count = self.by_database.values().map(Vec::len).sum();
     }
 
-    fn all(&self) -> impl Iterator<Item = (Asked<'_>, &FindUse)> {
+    fn all(&self) -> impl Iterator<Item = (IndexRef<'_>, &FindUse)> {
         self.by_database.iter().flat_map(|(database, of)| {
             of.iter()
                 .map(move |(design, of)| ((database.as_str(), names(design.as_ref())), of))
@@ -105,8 +105,8 @@ fn names(design: Option<&(String, String)>) -> Option<(&str, &str)> {
     design.map(|(design, name)| (design.as_str(), name.as_str()))
 }
 
-/// A reference to a [`WhichIndex`].
-type Asked<'a> = (&'a str, Option<(&'a str, &'a str)>);
+/// A reference to an [`IndexKey`].
+type IndexRef<'a> = (&'a str, Option<(&'a str, &'a str)>);
 
 /// The current half, and the previous one.
 struct Halves {
@@ -137,7 +137,12 @@ impl Halves {
 
     /// Notes a query. The most expensive one of its index in this half needs its fields: without
     /// them this returns false, and notes nothing.
-    fn note(&mut self, which: Asked<'_>, counts: (u64, u64), fields: Option<Vec<String>>) -> bool {
+    fn note(
+        &mut self,
+        which: IndexRef<'_>,
+        counts: (u64, u64),
+        fields: Option<Vec<String>>,
+    ) -> bool {
         let examined = counts.0;
         let all = &mut self.now;
         let most = all.get(which).map_or(0, |of| of.examined_most);
@@ -206,7 +211,7 @@ impl FindUses {
     }
 
     /// All that are remembered.
-    pub fn all(&self) -> Vec<(WhichIndex, FindUse)> {
+    pub fn all(&self) -> Vec<(IndexKey, FindUse)> {
         let all = self.0.lock().all(Instant::now());
         let owned = |design: Option<(&str, &str)>| {
             design.map(|(design, name)| (design.to_owned(), name.to_owned()))

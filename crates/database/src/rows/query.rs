@@ -5,6 +5,7 @@ use document::TextList;
 use crate::attachments::ShownAttachments;
 
 /// Which documents are listed.
+#[derive(Clone, Debug)]
 pub enum Listing {
     /// All but local ones (`_all_docs`).
     AllDocs,
@@ -93,6 +94,7 @@ pub enum Bound {
 }
 
 /// A requested listing.
+#[derive(Clone, Debug)]
 pub struct RowsQuery {
     /// Which documents.
     pub listing: Listing,
@@ -127,7 +129,12 @@ impl RowsQuery {
             Some(Bound::Id(id)) => id.capacity(),
             _ => 0,
         };
+        let partition = match &self.listing {
+            Listing::Partition(name) => name.capacity(),
+            _ => 0,
+        };
         size_of::<RowsQuery>()
+            + partition
             + self.keys.as_ref().map_or(0, Keys::memory_bytes)
             + bound(&self.start)
             + bound(&self.end)

@@ -7,15 +7,15 @@ use std::time::Instant;
 use analysis::Flavour;
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
-use search::query::{Likeness, likeness_of};
+use search::query::{WordWeight, likeness_of};
 use search::{
     Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics, Types,
     merge_groups, types_of,
 };
 use serde_json::{Map, Value};
 
-use super::query::{Asked, TextHighlight, TextQuery};
-use super::understood::understood;
+use super::query::{EngineQuery, TextHighlight, TextQuery};
+use super::translate::translate;
 use super::{TextIndex, bookmark};
 use crate::database::Database;
 use crate::{Error, counters};
@@ -102,22 +102,27 @@ fn search_now(
 ) -> Result<TextAnswer, Error> {
     let readers = index.readers();
     let types = types_of(&readers);
-    let asked = query.asked(index, &types)?;
-    let mut shown = Shown {
+    let engine_query = query.engine_query(index, &types)?;
+    let mut shown = HitOutput {
         readers: &readers,
         effort,
         highlighter: match &query.highlight {
-            Some(highlight) => Some(Highlighter::new(index, highlight, &asked.parsed, effort)?),
+            Some(highlight) => Some(Highlighter::new(
+                index,
+                highlight,
+                &engine_query.parsed,
+                effort,
+            )?),
             None => None,
         },
         include_fields: query.include_fields.as_deref(),
         explains: query.explain,
         bytes: 0,
     };
-    if asked.groups.is_some() {
-        return groups(&readers, &types, &asked, &mut shown);
+    if engine_query.groups.is_some() {
+        return groups(&readers, &types, &engine_query, &mut shown);
     }
-    let request = asked.request;
+    let request = engine_query.request;
     let found = search::search(&readers, &request, &types, effort)?;
     let bookmark = match (found.hits.last(), &query.bookmark) {
         (Some(hit), _) => bookmark::Writer::new(&request.sort, &found.statistics).write(&hit.order),
@@ -149,8 +154,8 @@ fn search_now(
 fn groups(
     readers: &[Arc<Reader>],
     types: &Types,
-    asked: &Asked,
-    shown: &mut Shown<'_>,
+    engine_query: &EngineQuery,
+    shown: &mut HitOutput<'_>,
 ) -> Result<TextAnswer, Error> {
     let mut answer = TextAnswer {
         total: 0,
@@ -160,7 +165,7 @@ fn groups(
         counts: None,
         ranges: None,
     };
-    let Some(request) = &asked.groups else {
+    let Some(request) = &engine_query.groups else {
         return Ok(answer);
     };
     let mut all: Vec<Group> = vec![];
@@ -171,7 +176,7 @@ fn groups(
     }
     let mut groups = vec![];
     for group in merge_groups(all, request) {
-        let mut of_group = asked.request.clone();
+        let mut of_group = engine_query.request.clone();
         of_group.after = None;
         of_group.filters.push(Query::Value {
             field: request.field.clone(),
@@ -189,7 +194,7 @@ fn groups(
 }
 
 /// Hits with the data that is shown of them.
-struct Shown<'a> {
+struct HitOutput<'a> {
     readers: &'a [Arc<Reader>],
     effort: &'a Rc<Effort>,
     highlighter: Option<Highlighter<'a>>,
@@ -199,7 +204,7 @@ struct Shown<'a> {
     bytes: usize,
 }
 
-impl Shown<'_> {
+impl HitOutput<'_> {
     fn add(&mut self, bytes: usize) -> Result<(), Error> {
         self.bytes += bytes;
         match self.bytes > TEXT_ANSWER_BYTES_MAX {
@@ -270,16 +275,16 @@ impl Shown<'_> {
 /// Cuts parts out of stored texts.
 struct Highlighter<'a> {
     index: &'a TextIndex,
-    asked: &'a TextHighlight,
+    highlight: &'a TextHighlight,
     parsed: parsed::Query,
     /// Parts of the query that match many words.
-    many: Vec<(parsed::Query, Likeness)>,
+    many: Vec<(parsed::Query, WordWeight)>,
 }
 
 impl<'a> Highlighter<'a> {
     fn new(
         index: &'a TextIndex,
-        asked: &'a TextHighlight,
+        highlight: &'a TextHighlight,
         parsed: &parsed::Query,
         effort: &Effort,
     ) -> Result<Highlighter<'a>, Error> {
@@ -299,13 +304,13 @@ impl<'a> Highlighter<'a> {
         });
         let many = parts.into_iter().take(HIGHLIGHT_PARTS_MAX).map(|part| {
             // Of words alone, whatever else the part finds.
-            let words = understood(part.clone(), Flavour::Nouveau)?;
+            let words = translate(part.clone(), Flavour::Nouveau)?;
             let likeness = likeness_of(&words, effort)?;
             Ok((part, likeness))
         });
         Ok(Highlighter {
             index,
-            asked,
+            highlight,
             parsed: parsed.clone(),
             many: many.collect::<Result<_, Error>>()?,
         })
@@ -314,7 +319,7 @@ impl<'a> Highlighter<'a> {
     fn highlights(
         &self,
         fields: &Map<String, Value>,
-        shown: &mut Shown<'_>,
+        shown: &mut HitOutput<'_>,
     ) -> Result<Vec<(String, Vec<String>)>, Error> {
         let effort = shown.effort.clone();
         let likeness = |part: &parsed::Query, word: &str| {
@@ -326,7 +331,7 @@ impl<'a> Highlighter<'a> {
             go_on: &|steps| effort.spend(steps),
         };
         let mut highlights = vec![];
-        for field in &self.asked.fields {
+        for field in &self.highlight.fields {
             let analyzer = self.index.analyzers.of(field);
             let texts: Vec<&str> = match fields.get(field) {
                 Some(Value::String(text)) => vec![text],
@@ -335,7 +340,13 @@ impl<'a> Highlighter<'a> {
             };
             let mut of_field = vec![];
             for text in texts {
-                let cut = fragments(text, analyzer, &self.parsed, &self.asked.options, &checks);
+                let cut = fragments(
+                    text,
+                    analyzer,
+                    &self.parsed,
+                    &self.highlight.options,
+                    &checks,
+                );
                 effort.step()?;
                 shown.add(cut.iter().map(String::len).sum())?;
                 of_field.extend(cut);

@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct BookmarkJson {
     order: Vec<Value>,
     /// The kind of the order.
     sort: String,
@@ -83,7 +83,7 @@ pub fn read(text: &str, sort: &[SortKey]) -> Result<Place, Error> {
     let bytes = BASE64URL_NOPAD
         .decode(text.as_bytes())
         .map_err(|_| refused())?;
-    let written: Written = serde_json::from_slice(&bytes).map_err(|_| refused())?;
+    let written: BookmarkJson = serde_json::from_slice(&bytes).map_err(|_| refused())?;
     if written.sort != name_of(sort) {
         return Err(refused());
     }

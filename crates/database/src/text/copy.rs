@@ -27,7 +27,7 @@ pub fn copy_store(store: &Store, target: &Path) -> Result<(), Error> {
     if target.exists() {
         return Err(Error::DirectoryExists(target.display().to_string()));
     }
-    let aside = texts_beside(target);
+    let aside = text_index_folder(target);
     let copied = copy_with(store, target, &aside);
     let removed = remove(&aside);
     copied?;
@@ -88,7 +88,7 @@ fn copy_index(folder: &Path, aside: &Path) {
 }
 
 /// Where copies of text indexes wait until the target of [`crate::Databases::copy`] exists.
-pub fn texts_beside(target: &Path) -> PathBuf {
+pub fn text_index_folder(target: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
     name.push(".settee-text");

@@ -7,8 +7,10 @@ mod copy;
 mod query;
 mod shard;
 mod spec;
+#[cfg(test)]
+mod tests;
+mod translate;
 mod turns;
-mod understood;
 mod version;
 
 use std::collections::HashMap;
@@ -29,7 +31,7 @@ pub use analysis::highlight::Options as TextHighlightOptions;
 pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
 pub(crate) use bytes::TextBytes;
 pub(crate) use copy::copy_store;
-pub use copy::texts_beside;
+pub use copy::text_index_folder;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::Explanation as TextExplanation;
@@ -46,7 +48,7 @@ pub(crate) use version::add_lucene_versions;
 
 use crate::database::Database;
 use crate::examine::{OpenTextFacts, TextFacts};
-use crate::views::{Design, Updates, Upkept, wait};
+use crate::views::{DatabaseIndex, Design, Updates, opening_failed, wait};
 use crate::{Error, counters};
 use shard::{TextParts, TextShard};
 
@@ -99,7 +101,7 @@ pub struct TextInfo {
 
 /// The open text indexes of one database.
 #[derive(Default)]
-pub(crate) struct DatabaseTexts {
+pub(crate) struct DatabaseTextIndexes {
     indexes: Mutex<HashMap<Signature, Arc<TextIndex>>>,
 }
 
@@ -212,7 +214,7 @@ impl TextIndex {
     }
 }
 
-impl Upkept for TextIndex {
+impl DatabaseIndex for TextIndex {
     fn database(&self) -> &Arc<str> {
         &self.database
     }
@@ -265,7 +267,7 @@ impl Upkept for TextIndex {
     }
 }
 
-impl DatabaseTexts {
+impl DatabaseTextIndexes {
     /// The number of open indexes, if none of them are in use; `None` otherwise.
     pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
         let indexes = self.indexes.get_mut();
@@ -286,7 +288,8 @@ impl Database {
         name: &str,
     ) -> Result<Arc<TextIndex>, Error> {
         let spec = design.text(flavour, name)?;
-        self.ending.explain(self.text_index_now(&design.id, spec))
+        self.lifecycle
+            .explain(self.text_index_now(&design.id, spec))
     }
 
     /// Returns a text index if it is open.
@@ -303,12 +306,43 @@ impl Database {
     }
 
     fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
-        let known = self.views.texts.indexes.lock().get(signature).cloned()?;
+        let known = self
+            .views
+            .text_indexes
+            .indexes
+            .lock()
+            .get(signature)
+            .cloned()?;
         if known.is_damaged() {
             return None;
         }
         known.used.store(self.last_used(), Relaxed);
         Some(known)
+    }
+
+    /// The text index of a definition, opened on a thread for blocking work when it is not yet.
+    ///
+    /// # Errors
+    /// Errors of opening it.
+    pub(crate) async fn text_index_async(
+        self: &Arc<Self>,
+        design: String,
+        spec: &Arc<TextSpec>,
+    ) -> Result<Arc<TextIndex>, Error> {
+        if let Some(known) = self.known_text_index(&spec.signature()) {
+            return Ok(known);
+        }
+        let turn = self.views.opening.clone().lock_owned().await;
+        if let Some(known) = self.known_text_index(&spec.signature()) {
+            return Ok(known);
+        }
+        let (db, spec) = (self.clone(), spec.clone());
+        let open = move || {
+            let _turn = turn;
+            db.lifecycle.explain(db.text_index_now(&design, &spec))
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.map_err(opening_failed)?
     }
 
     pub(crate) fn text_index_now(
@@ -328,7 +362,7 @@ impl Database {
         if let Some(known) = known() {
             return Ok(known);
         }
-        let damaged = self.views.texts.indexes.lock().remove(&signature);
+        let damaged = self.views.text_indexes.indexes.lock().remove(&signature);
         if let Some(damaged) = damaged {
             damaged.close();
         }
@@ -364,7 +398,7 @@ impl Database {
             is_noted: AtomicBool::new(false),
         });
         self.views
-            .texts
+            .text_indexes
             .indexes
             .lock()
             .insert(signature, index.clone());
@@ -450,7 +484,13 @@ impl Database {
         let signature = spec.signature();
         // Read before the running update: a due update runs next.
         let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
-        let open = self.views.texts.indexes.lock().get(&signature).cloned();
+        let open = self
+            .views
+            .text_indexes
+            .indexes
+            .lock()
+            .get(&signature)
+            .cloned();
         Ok(TextFacts {
             refused: spec.analyzers().err().map(|e| e.to_string()),
             is_built: is_built(signature),
@@ -493,7 +533,7 @@ impl Database {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn clean_up_texts(&self) -> Result<usize, Error> {
+    pub fn clean_up_text_indexes(&self) -> Result<usize, Error> {
         let closed = self.views.changing.lock();
         if *closed {
             return self.if_live(Err(Error::NoDatabase));
@@ -505,7 +545,7 @@ impl Database {
                 if used.contains(&signature) || !self.store().folder(number).exists() {
                     continue;
                 }
-                let open = self.views.texts.indexes.lock().remove(&signature);
+                let open = self.views.text_indexes.indexes.lock().remove(&signature);
                 if let Some(open) = open {
                     open.close();
                 }
@@ -521,7 +561,13 @@ impl Database {
 
     /// The text indexes that are open.
     pub(crate) fn open_text_indexes(&self) -> Vec<Arc<TextIndex>> {
-        self.views.texts.indexes.lock().values().cloned().collect()
+        self.views
+            .text_indexes
+            .indexes
+            .lock()
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Closes an index if none of its parts are in use; returns whether it is closed now.
@@ -529,7 +575,7 @@ impl Database {
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;
         };
-        let mut indexes = self.views.texts.indexes.lock();
+        let mut indexes = self.views.text_indexes.indexes.lock();
         let Some(index) = indexes.get_mut(signature) else {
             return true;
         };
@@ -545,7 +591,7 @@ impl Database {
 
     /// Ends all updates of text indexes; returns when nothing more is written. The caller prevents
     /// new ones. Blocks.
-    pub(crate) fn close_texts(&self) {
+    pub(crate) fn close_text_indexes(&self) {
         for index in self.open_text_indexes() {
             index.close();
         }

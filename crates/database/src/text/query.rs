@@ -9,7 +9,7 @@ use search::{FieldType, GroupRequest, Query, Range, Reader, Request, SortBy, Sor
 
 use super::TextIndex;
 use super::bookmark::{self, Place};
-use super::understood::understood;
+use super::translate::translate;
 use crate::Error;
 
 /// A query of a text index.
@@ -66,7 +66,7 @@ pub struct TextHighlight {
 }
 
 /// The query in the engine's form.
-pub(super) struct Asked {
+pub(super) struct EngineQuery {
     pub request: Request,
     pub groups: Option<GroupRequest>,
     /// The parsed query.
@@ -126,7 +126,7 @@ impl TextIndex {
 impl TextIndex {
     /// A query as the engine has it.
     pub(crate) fn understand(&self, q: &str) -> Result<Query, Error> {
-        understood(self.parse(q, None, &Types::new())?, self.flavour())
+        translate(self.parse(q, None, &Types::new())?, self.flavour())
     }
 
     /// How many documents it has.
@@ -142,9 +142,13 @@ impl TextIndex {
 
 impl TextQuery {
     /// The request as an index with such fields understands it.
-    pub(super) fn asked(&self, index: &TextIndex, types: &Types) -> Result<Asked, Error> {
+    pub(super) fn engine_query(
+        &self,
+        index: &TextIndex,
+        types: &Types,
+    ) -> Result<EngineQuery, Error> {
         let parsed = index.parse(&self.q, self.locale.as_deref(), types)?;
-        let query = understood(parsed.clone(), index.flavour())?;
+        let query = translate(parsed.clone(), index.flavour())?;
         let similarity = index.spec.similarity();
         let partition = self.partition.iter().map(|partition| Query::Term {
             field: search::PARTITION.to_owned(),
@@ -184,7 +188,7 @@ impl TextQuery {
             counts: self.counts.clone().unwrap_or_default(),
             ranges: self.ranges.clone().unwrap_or_default(),
         };
-        Ok(Asked {
+        Ok(EngineQuery {
             request,
             groups,
             parsed,

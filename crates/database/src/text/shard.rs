@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
-use index::{BuildMemory, MapCounts, Mapped, Progress, Source};
+use index::{BuildMemory, MapCounts, MapResult, Progress, Source};
 use parking_lot::{Mutex, RwLock};
 use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
 use serde_json::Value;
@@ -33,6 +33,8 @@ const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
 /// With more segments than this an index is tidied although readers wait: each update adds one.
 const SEGMENTS_MAX: usize = 32;
+/// Documents that are compared with the shard's between two checks for a stop.
+const COMPARED_MAX: usize = 1024;
 /// Free space below which nothing is added.
 const RESERVE_BYTES: u64 = 64 << 20;
 
@@ -238,8 +240,7 @@ impl TextShard {
         let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
         guard.admit(self.store.engine(), memory as u64)?;
         let mut update = self.index.update(1, memory)?;
-        let forgotten = view.meta.purge_floor > commit.purge_seq;
-        if is_ahead || (forgotten && view.meta.purge_seq > commit.purge_seq) {
+        if is_ahead {
             tracing::warn!(index = %self.label, "a text index does not fit its shard any more: it starts over");
             update.clear()?;
             commit.seq = 0;
@@ -369,6 +370,9 @@ impl TextShard {
         if view.meta.purge_seq <= after {
             return Ok(());
         }
+        if view.meta.purge_floor > after {
+            return self.remove_missing(view, update);
+        }
         let mut ids = BTreeSet::new();
         for purge in storage::list_purges(&self.owner, view)? {
             let gone = purge.purge_seq > after && view.record(&self.owner, &purge.id)?.is_none();
@@ -377,6 +381,39 @@ impl TextShard {
             }
         }
         Ok(())
+    }
+
+    /// Removes the documents that the shard no longer has, after more purges than it remembers.
+    ///
+    /// The index does not start over: where purges are frequent, it would again and again, since
+    /// there are more of them during a long build than are remembered.
+    fn remove_missing(&self, view: &View, update: &Update<'_>) -> Result<(), Error> {
+        tracing::info!(index = %self.label, "more purges than are kept: the text index is compared with the documents");
+        let mut compared = 0usize;
+        let mut check_stop = || {
+            compared += 1;
+            match compared.is_multiple_of(COMPARED_MAX) {
+                true => self.check_stop(),
+                false => Ok(()),
+            }
+        };
+        self.index.reader().visit_ids(|id| {
+            check_stop()?;
+            if view.record_value(&self.owner, id)?.is_none() {
+                update.remove(id);
+            }
+            Ok::<(), Error>(())
+        })?;
+        update.retain_left_out(|retain| {
+            let mut docs = storage::IdIter::new(&view.snapshot, self.owner.number);
+            docs.seek(b"");
+            while let Some((id, _)) = docs.entry() {
+                check_stop()?;
+                retain(&String::from_utf8_lossy(id));
+                docs.next();
+            }
+            Ok(docs.status()?)
+        })
     }
 
     /// Maps changed documents on all mappers, until enough of them are in the update.
@@ -388,6 +425,7 @@ impl TextShard {
     ) -> Result<(), Error> {
         let end = self.progress.done.load(Relaxed) + CHANGES_BETWEEN_COMMITS;
         let failed = AtomicBool::new(false);
+        self.map_counts.begin();
         let run = |mapper: &mut Box<dyn Mapper>| {
             let result = self.map_on_one(source, mapper.as_mut(), update, end, &failed);
             if result.is_err() {
@@ -436,13 +474,13 @@ impl TextShard {
         let counts = (done, &self.map_counts);
         let mapped = index::map_each(source, mapper, &go_on, counts, &mut |id, mapped| {
             let fields = match mapped {
-                Some(Mapped {
+                Some(MapResult {
                     limit: Some(limit), ..
                 }) => {
                     self.leave_out(id, &limit.error, update);
                     return Ok(());
                 }
-                Some(Mapped { rows, emits, .. }) => match self.spec.is_classic() {
+                Some(MapResult { rows, emits, .. }) => match self.spec.is_classic() {
                     true => classic_fields_of(rows, emits),
                     false => fields_of(rows, emits),
                 },

@@ -16,8 +16,8 @@ use search::{Effort, SharedMemory};
 use telemetry::lower_priority;
 
 use super::TEXT_ANSWER_BYTES_MAX;
-use crate::apart::{Threads, WorkOwner};
 use crate::database::Database;
+use crate::low_priority::{Threads, WorkOwner};
 
 /// Turns at a time. A database has at most half as many as are free.
 const LIGHT_TURNS: usize = 32;
@@ -60,7 +60,7 @@ pub struct TextCost<'a> {
     /// Values that hits are narrowed to.
     pub values: usize,
     /// Whether texts are highlighted, or scores explained.
-    pub reads_texts: bool,
+    pub reads_stored_text: bool,
     /// Hits at most.
     pub hits: usize,
     /// Whether the documents of hits are read.
@@ -82,7 +82,7 @@ impl TextCost<'_> {
         };
         values > LIGHT_VALUES_MAX
             || self.hits > hits_max
-            || self.reads_texts
+            || self.reads_stored_text
             || self.q.len() > LIGHT_BYTES_MAX
             || self.q.contains(HEAVY_SYNTAX)
     }
@@ -285,7 +285,7 @@ mod tests {
                 ..plain
             },
             TextCost {
-                reads_texts: true,
+                reads_stored_text: true,
                 ..plain
             },
             TextCost {

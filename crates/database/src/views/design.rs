@@ -41,7 +41,7 @@ pub struct Design {
     pub signature: Signature,
     views: HashMap<String, ViewAt>,
     /// Its text indexes by name; `None` for invalid ones.
-    texts: TextSpecs,
+    text_indexes: TextSpecs,
     /// Built in the background (`autoupdate`, on unless said otherwise).
     pub autoupdate: bool,
     /// The number of its views and text indexes when there are too many: none are read.
@@ -105,8 +105,8 @@ impl Design {
             signature: spec.signature(),
             spec: Arc::new(spec),
             views,
-            texts: match excess {
-                None => read_texts(doc, partitioned, time_zone),
+            text_indexes: match excess {
+                None => read_text_indexes(doc, partitioned, time_zone),
                 Some(_) => HashMap::new(),
             },
             autoupdate: doc["autoupdate"].as_bool().unwrap_or(true),
@@ -134,7 +134,7 @@ impl Design {
             signature: spec.signature(),
             spec: Arc::new(spec),
             views: HashMap::new(),
-            texts: HashMap::new(),
+            text_indexes: HashMap::new(),
             autoupdate: false,
             excess: None,
         }
@@ -150,7 +150,7 @@ impl Design {
     /// # Errors
     /// It does not exist, or is invalid.
     pub fn text(&self, flavour: Flavour, name: &str) -> Result<&Arc<TextSpec>, Error> {
-        match self.texts.get(&(flavour, name.to_owned())) {
+        match self.text_indexes.get(&(flavour, name.to_owned())) {
             None => Err(Error::NoTextIndex(name.to_owned())),
             Some(None) => {
                 let wanted = match self.spec.language == mango::index::LANGUAGE {
@@ -168,12 +168,14 @@ impl Design {
 
     /// All that is written as a text index, whether it is one or not.
     pub(crate) fn text_names(&self) -> impl Iterator<Item = (Flavour, &str)> {
-        self.texts.keys().map(|(flavour, name)| (*flavour, &**name))
+        self.text_indexes
+            .keys()
+            .map(|(flavour, name)| (*flavour, &**name))
     }
 
     /// The text indexes.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<TextSpec>> {
-        self.texts.values().flatten()
+    pub(crate) fn text_indexes(&self) -> impl Iterator<Item = &Arc<TextSpec>> {
+        self.text_indexes.values().flatten()
     }
 
     /// The views by name.
@@ -201,13 +203,13 @@ impl Design {
         let sources = sources.map(|v| v.map.len() + reduces(v) + 128);
         let names = self.views.keys().map(|name| name.len() + 64);
         let lib = self.spec.lib.as_ref().map_or(0, String::len);
-        let texts = self.texts().map(|t| t.source.len() + 512);
-        512 + sources.sum::<usize>() + names.sum::<usize>() + lib + texts.sum::<usize>()
+        let text_indexes = self.text_indexes().map(|t| t.source.len() + 512);
+        512 + sources.sum::<usize>() + names.sum::<usize>() + lib + text_indexes.sum::<usize>()
     }
 
     /// Whether it has views or text indexes.
     pub(crate) fn defines_indexes(&self) -> bool {
-        self.has_views() || !self.texts.is_empty()
+        self.has_views() || !self.text_indexes.is_empty()
     }
 
     /// Whether there is anything to index, text indexes aside.
@@ -226,14 +228,14 @@ fn reduce_bytes(reduce: &ReduceSpec) -> usize {
 }
 
 /// The text indexes of a design document.
-fn read_texts(doc: &Value, partitioned: bool, time_zone: &str) -> TextSpecs {
-    let mut texts = TextSpecs::new();
+fn read_text_indexes(doc: &Value, partitioned: bool, time_zone: &str) -> TextSpecs {
+    let mut text_indexes = TextSpecs::new();
     for flavour in [Flavour::Clouseau, Flavour::Nouveau] {
         for (name, spec) in TextSpec::of_design(flavour, doc, partitioned, time_zone) {
-            texts.insert((flavour, name), spec.map(Arc::new));
+            text_indexes.insert((flavour, name), spec.map(Arc::new));
         }
     }
-    texts
+    text_indexes
 }
 
 /// The views of a design document that were read so far.

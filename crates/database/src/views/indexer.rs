@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::{Design, Updates};
 use crate::database::Database;
 use crate::maintenance::about_database;
-use crate::opened::Opened;
+use crate::open_databases::OpenDatabases;
 use crate::update::blocking;
 use crate::{Error, Task, unix_seconds};
 
@@ -29,7 +29,7 @@ const RUNNING_OF_ONE_MAX: usize = 24;
 const LOOK_EVERY: Duration = Duration::from_millis(1000);
 
 /// An index over all shards of a database, that is kept up to date.
-pub(crate) trait Upkept: Send + Sync {
+pub(crate) trait DatabaseIndex: Send + Sync {
     /// The database's name.
     fn database(&self) -> &Arc<str>;
     /// The design document's id, or the name of an index without one.
@@ -86,16 +86,16 @@ const BUILDS_IN_TURN: usize = 4;
 #[derive(Default)]
 struct Work {
     /// Builds that wait for a place.
-    waiting: VecDeque<Arc<dyn Upkept>>,
-    running: Vec<Arc<dyn Upkept>>,
+    waiting: VecDeque<Arc<dyn DatabaseIndex>>,
+    running: Vec<Arc<dyn DatabaseIndex>>,
     /// Databases whose indexes are to be checked, and when they were written.
     written: VecDeque<(Instant, Arc<str>)>,
     stopping: bool,
 }
 
 impl Work {
-    fn may_run(&self, index: &dyn Upkept) -> bool {
-        let same = |other: &&Arc<dyn Upkept>| other.database() == index.database();
+    fn may_run(&self, index: &dyn DatabaseIndex) -> bool {
+        let same = |other: &&Arc<dyn DatabaseIndex>| other.database() == index.database();
         self.running.iter().filter(same).count() < RUNNING_OF_ONE_MAX
     }
 }
@@ -110,7 +110,7 @@ struct Shared {
     started: AtomicBool,
     /// The thread that checks written databases, once it was started.
     ken: Mutex<Option<JoinHandle<()>>>,
-    databases: OnceLock<Weak<Opened>>,
+    databases: OnceLock<Weak<OpenDatabases>>,
 }
 
 pub(crate) struct Indexer(Arc<Shared>);
@@ -138,13 +138,13 @@ impl Indexer {
     }
 
     /// Sets where databases are found by their names.
-    pub fn find_by(&self, databases: Weak<Opened>) {
+    pub fn find_by(&self, databases: Weak<OpenDatabases>) {
         // It is set once.
         let _ = self.0.databases.set(databases);
     }
 
     /// Updates an index; does nothing if a future update will see all changes.
-    pub fn request(&self, index: Arc<dyn Upkept>) {
+    pub fn request(&self, index: Arc<dyn DatabaseIndex>) {
         let mut start = false;
         index.updates().send_if_modified(|u| {
             if u.running {
@@ -244,7 +244,7 @@ impl Indexer {
 }
 
 /// Tidies an index. No caller waits for this: a failure is only logged.
-fn tidy(index: &dyn Upkept) {
+fn tidy(index: &dyn DatabaseIndex) {
     let tidied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.tidy()));
     match tidied {
         Ok(Ok(()) | Err(Error::ShuttingDown | Error::Missing(_) | Error::NoDatabase)) => {}
@@ -262,7 +262,7 @@ fn tidy(index: &dyn Upkept) {
 }
 
 /// Changes the number of tidying tasks, without a notification, since no caller waits for it.
-fn note_tidying(index: &dyn Upkept, change: impl FnOnce(usize) -> usize) {
+fn note_tidying(index: &dyn DatabaseIndex, change: impl FnOnce(usize) -> usize) {
     index.updates().send_if_modified(|u| {
         u.tidying = change(u.tidying);
         false
@@ -270,7 +270,7 @@ fn note_tidying(index: &dyn Upkept, change: impl FnOnce(usize) -> usize) {
 }
 
 impl Shared {
-    fn start(self: &Arc<Self>, index: Arc<dyn Upkept>) {
+    fn start(self: &Arc<Self>, index: Arc<dyn DatabaseIndex>) {
         let mut work = self.work.lock();
         if work.stopping {
             drop(work);
@@ -294,7 +294,7 @@ impl Shared {
         }
     }
 
-    fn run(self: Arc<Self>, first: Arc<dyn Upkept>) {
+    fn run(self: Arc<Self>, first: Arc<dyn DatabaseIndex>) {
         telemetry::give_way(telemetry::BACKGROUND_NICE);
         let mut next = Some(first);
         while let Some(index) = next {
@@ -336,7 +336,7 @@ impl Shared {
 
     /// Ends a build. The index is released before it is removed from the list: if the list is
     /// empty, no build holds the store.
-    fn done(&self, index: Arc<dyn Upkept>) {
+    fn done(&self, index: Arc<dyn DatabaseIndex>) {
         let at = Arc::as_ptr(&index).cast::<()>();
         drop(index);
         let mut work = self.work.lock();
@@ -465,14 +465,14 @@ impl Database {
 }
 
 /// The indexes of a design document that can be opened.
-fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn Upkept>> {
-    let mut all: Vec<Arc<dyn Upkept>> = vec![];
+fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn DatabaseIndex>> {
+    let mut all: Vec<Arc<dyn DatabaseIndex>> = vec![];
     if design.has_views()
         && let Ok(index) = db.view_index(design)
     {
         all.push(index);
     }
-    for spec in design.texts() {
+    for spec in design.text_indexes() {
         if let Ok(index) = db.text_index_now(&design.id, spec) {
             all.push(index);
         }
@@ -493,7 +493,7 @@ fn name_of(error: &Error) -> &str {
 
 /// Attributes of an index in spans: without the reason of a failure, which may contain parts of a
 /// document.
-fn about(index: &dyn Upkept) -> Vec<(&'static str, Value)> {
+fn about(index: &dyn DatabaseIndex) -> Vec<(&'static str, Value)> {
     let progress = index.progress();
     let done = progress.iter().map(|p| p.done.load(Relaxed));
     vec![
@@ -504,7 +504,7 @@ fn about(index: &dyn Upkept) -> Vec<(&'static str, Value)> {
 }
 
 /// Notifies the waiting callers; returns whether another update was requested meanwhile.
-fn finish(index: &dyn Upkept, failure: Option<Error>) -> bool {
+fn finish(index: &dyn DatabaseIndex, failure: Option<Error>) -> bool {
     let mut again = false;
     index.updates().send_modify(|u| {
         again = u.again;

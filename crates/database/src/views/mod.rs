@@ -1,11 +1,14 @@
 //! Views of a database: its indexes, one for each shard and signature, and their updates.
 
 mod design;
-mod giving;
+mod endless;
+mod index_use;
 mod indexer;
 mod query;
+mod row_output;
 mod rows;
-mod used;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,16 +24,16 @@ use storage::Signature;
 use tokio::sync::watch;
 
 pub use design::{Design, ViewAt};
+pub(crate) use index_use::IndexUse;
 pub use indexer::KenOptions;
-pub(crate) use indexer::{Indexer, Upkept};
+pub(crate) use indexer::{DatabaseIndex, Indexer};
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
-pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
 use crate::expiry;
 use crate::find::{FindUses, Scans};
-use crate::text::{DatabaseTexts, TextTurns};
+use crate::text::{DatabaseTextIndexes, TextTurns};
 use crate::{Error, Read, ReadOptions, counters};
 
 /// State that views of all databases share.
@@ -48,7 +51,7 @@ pub struct Views {
     /// Which searches run now.
     pub(crate) text_turns: TextTurns,
     /// Which indexes were asked.
-    pub(crate) used: UsedIndexes,
+    pub(crate) used: IndexUse,
     /// Figures of `_find` queries.
     pub(crate) finds: FindUses,
 }
@@ -125,15 +128,19 @@ pub struct ViewInfo {
     pub waiting_clients: usize,
     /// Written to the log, not yet synced.
     pub waiting_commit: bool,
+    /// Documents that views leave out because a function exceeded a limit, at most 1,000 a shard.
+    pub left_out: u64,
 }
 
 /// The views of one database.
 #[derive(Default)]
 pub(crate) struct DatabaseViews {
     indexes: Mutex<HashMap<Signature, Arc<ViewIndex>>>,
-    pub texts: DatabaseTexts,
+    pub text_indexes: DatabaseTextIndexes,
     /// One opening or cleaning at a time; of text indexes too.
     pub changing: Mutex<bool>,
+    /// Requests that open an index wait for this without a thread.
+    pub opening: Arc<tokio::sync::Mutex<()>>,
     pub written: AtomicBool,
 }
 
@@ -194,7 +201,7 @@ impl ViewIndex {
     }
 }
 
-impl Upkept for ViewIndex {
+impl DatabaseIndex for ViewIndex {
     fn database(&self) -> &Arc<str> {
         &self.database
     }
@@ -260,7 +267,7 @@ impl DatabaseViews {
         let indexes = self.indexes.get_mut();
         let idle = |index: &mut Arc<ViewIndex>| Arc::get_mut(index).is_some_and(ViewIndex::is_idle);
         let views = indexes.values_mut().all(idle).then_some(indexes.len())?;
-        Some(views + self.texts.idle_indexes()?)
+        Some(views + self.text_indexes.idle_indexes()?)
     }
 }
 
@@ -275,7 +282,7 @@ impl Database {
 
     pub(crate) fn design_now(&self, id: &str) -> Result<Arc<Design>, Error> {
         let rev = self.design_head(id)?.rev;
-        if let Some(known) = self.known_designs.views.lock().get(id, &rev) {
+        if let Some(known) = self.design_cache.views.lock().get(id, &rev) {
             return Ok(known);
         }
         let doc_id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
@@ -293,7 +300,7 @@ impl Database {
             self.languages().time_zone(),
         ));
         let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
-        let mut views = self.known_designs.views.lock();
+        let mut views = self.design_cache.views.lock();
         views.insert(id, rev, design.clone(), bytes);
         Ok(design)
     }
@@ -304,6 +311,19 @@ impl Database {
     }
 
     fn designs_now(&self) -> Result<Vec<Arc<Design>>, Error> {
+        let mut all = vec![];
+        for id in self.design_ids()? {
+            match self.design_now(&id) {
+                Ok(d) => all.push(d),
+                Err(Error::Missing(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the ids of the design documents.
+    fn design_ids(&self) -> Result<Vec<String>, Error> {
         let mut ids = vec![];
         for shard in self.all_shards() {
             let view = shard.view()?;
@@ -317,29 +337,51 @@ impl Database {
             }
             it.status()?;
         }
-        let mut all = vec![];
-        for id in ids {
-            match self.design_now(&id) {
-                Ok(d) => all.push(d),
-                Err(Error::Missing(_)) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(all)
+        Ok(ids)
     }
 
-    /// The index of a design document's views, opened when it is not yet. Blocks for a moment then.
+    /// The index of a design document's views, opened on a thread for blocking work when it is not yet.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn view_index_async(
+        self: &Arc<Self>,
+        design: &Arc<Design>,
+    ) -> Result<Arc<ViewIndex>, Error> {
+        if let Some(known) = self.known_view_index(&design.signature) {
+            return Ok(known);
+        }
+        let turn = self.views.opening.clone().lock_owned().await;
+        if let Some(known) = self.known_view_index(&design.signature) {
+            return Ok(known);
+        }
+        let (db, design) = (self.clone(), design.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            db.view_index(&design)
+        });
+        opened.await.map_err(opening_failed)?
+    }
+
+    /// The index, if it is open.
+    fn known_view_index(&self, signature: &Signature) -> Option<Arc<ViewIndex>> {
+        let known = self.views.indexes.lock().get(signature).cloned()?;
+        known.used.store(self.last_used(), Relaxed);
+        Some(known)
+    }
+
+    /// The index of a design document's views, opened when it is not yet. Blocks then: an index has up
+    /// to 1,000 views, and another thread may open or clean up indexes.
+    ///
+    /// # Errors
+    /// Errors of the store.
     pub fn view_index(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
-        self.ending.explain(self.view_index_now(design))
+        self.lifecycle.explain(self.view_index_now(design))
     }
 
     fn view_index_now(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
         let signature = design.signature;
-        let known = || {
-            let known = self.views.indexes.lock().get(&signature).cloned()?;
-            known.used.store(self.last_used(), Relaxed);
-            Some(known)
-        };
+        let known = || self.known_view_index(&signature);
         if let Some(known) = known() {
             return Ok(known);
         }
@@ -402,13 +444,14 @@ impl Database {
         let reached = self.reaches_present(index.clone());
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
-        waited
+        waited?;
+        self.check_that_functions_end(index).await
     }
 
     /// Updates an index until it has applied the required seqs.
     pub(crate) async fn wait_for_update(
         self: &Arc<Self>,
-        index: Arc<dyn Upkept>,
+        index: Arc<dyn DatabaseIndex>,
         reached: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let mut seen = index.updates().subscribe();
@@ -460,7 +503,10 @@ impl Database {
         self.shared_views().indexer.request(index.clone());
     }
 
-    /// Sizes and counts of the index.
+    /// Sizes and counts of the index. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the store.
     pub fn view_info(&self, design: &Design, index: &ViewIndex) -> Result<ViewInfo, Error> {
         let mut info = ViewInfo {
             signature: index.hex_signature(),
@@ -492,6 +538,7 @@ impl Database {
             info.updater_running |= building;
             info.updates_pending += shard.count_after(indexed_seq)?;
             info.waiting_commit |= indexed_seq > 0;
+            info.left_out += i.left_out()?;
         }
         Ok(info)
     }
@@ -532,15 +579,15 @@ impl Database {
         });
     }
 
-    /// The signatures of all indexes, of views and of texts, that design documents name, and of the index of expiry times.
+    /// The signatures of all indexes, view and text indexes, that design documents name, and of the index of expiry times.
     pub(crate) fn used_signatures(&self) -> Result<HashSet<Signature>, Error> {
         let designs = self.all_designs()?;
-        let texts = designs.iter().flat_map(|d| d.texts());
+        let text_indexes = designs.iter().flat_map(|d| d.text_indexes());
         let views = designs.iter().filter(|d| d.has_views());
         let times = self.expiry().map(|of| expiry::signature(of.member()));
         Ok(views
             .map(|d| d.signature)
-            .chain(texts.map(|t| t.signature()))
+            .chain(text_indexes.map(|t| t.signature()))
             .chain(times)
             .collect())
     }
@@ -643,8 +690,13 @@ impl Database {
         for index in self.open_view_indexes() {
             index.close();
         }
-        self.close_texts();
+        self.close_text_indexes();
     }
+}
+
+/// The thread that opened an index panicked.
+pub(crate) fn opening_failed(_: tokio::task::JoinError) -> Error {
+    Error::Internal("opening an index failed".to_owned())
 }
 
 pub(crate) fn wait(

@@ -11,13 +11,13 @@ use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, Stat
 use serde_json::Value;
 
 use super::design::{Design, ViewAt};
-use super::giving::{Alike, Giving, Link, Stopped, best};
 use super::query::{Grouping, Ranges, ViewQuery};
+use super::row_output::{Link, RowOutput, SameKeyRows, StopPoint, best};
 use super::{Update, ViewIndex};
 use crate::database::Database;
 use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
-use crate::{Error, Read, ReadOptions, WantedBytes};
+use crate::{AttachmentSelection, Error, Read, ReadOptions};
 
 /// States of a group by the indexes of shards.
 type ShardStates = Vec<(usize, State)>;
@@ -49,7 +49,7 @@ pub struct ViewRows {
     first: bool,
     /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
-    alike: Option<Alike>,
+    same_key: Option<SameKeyRows>,
 }
 
 enum Plan {
@@ -120,7 +120,7 @@ impl Database {
             left: query.limit.unwrap_or(u64::MAX),
             given: 0,
             first: true,
-            alike: None,
+            same_key: None,
             query,
         };
         if matches!(rows.plan, Plan::Rows) {
@@ -236,10 +236,11 @@ impl ViewRows {
         // All rows that its document has with its key, in their own order, but as many fewer as there
         // are above it.
         for v in &self.views {
-            if let Some(alike) = v.alike(self.at.view, &place)? {
-                let above = v.rank_of_end(self.at.view, &alike)? - v.rank(self.at.view, &place)?;
+            if let Some(same_key) = v.same_key(self.at.view, &place)? {
+                let above =
+                    v.rank_of_end(self.at.view, &same_key)? - v.rank(self.at.view, &place)?;
                 self.skip = above.saturating_sub(1);
-                range.high = alike.high;
+                range.high = same_key.high;
             }
         }
         Ok(())
@@ -330,34 +331,36 @@ impl ViewRows {
         let Some(range) = self.ranges.front().cloned() else {
             return Ok(false);
         };
-        if range.is_empty() && self.alike.is_none() {
+        if range.is_empty() && self.same_key.is_none() {
             return Ok(false);
         }
         let descending = self.query.descending;
-        let mut giving = Giving {
+        let mut output = RowOutput {
             skip: self.skip,
             left: self.left,
             first: self.first,
             take,
         };
-        let mut stopped = None;
-        if let Some(alike) = &self.alike {
-            stopped = self.rows_alike(alike, &mut giving)?.map(Stopped::Among);
+        let mut stop_point = None;
+        if let Some(same_key) = &self.same_key {
+            stop_point = self
+                .same_key_rows(same_key, &mut output)?
+                .map(StopPoint::Among);
         }
-        if stopped.is_none() {
-            stopped = self.rows_from(&range, &mut giving)?;
+        if stop_point.is_none() {
+            stop_point = self.rows_from(&range, &mut output)?;
         }
-        (self.skip, self.left, self.first) = (giving.skip, giving.left, giving.first);
-        self.alike = None;
-        let (Some(stopped), Some(range)) = (stopped, self.ranges.front_mut()) else {
+        (self.skip, self.left, self.first) = (output.skip, output.left, output.first);
+        self.same_key = None;
+        let (Some(stop_point), Some(range)) = (stop_point, self.ranges.front_mut()) else {
             return Ok(false);
         };
-        match stopped {
-            Stopped::At(place) if descending => range.high = Some(place),
-            Stopped::At(place) => range.low = [&place[..], &[0]].concat(),
-            Stopped::Among((alike, first)) => {
+        match stop_point {
+            StopPoint::At(place) if descending => range.high = Some(place),
+            StopPoint::At(place) => range.low = [&place[..], &[0]].concat(),
+            StopPoint::Among((same_key, first)) => {
                 range.high = Some(first);
-                self.alike = Some(alike);
+                self.same_key = Some(same_key);
             }
         }
         Ok(true)
@@ -367,8 +370,8 @@ impl ViewRows {
     fn rows_from(
         &self,
         range: &PlaceRange,
-        giving: &mut Giving<'_>,
-    ) -> Result<Option<Stopped>, Error> {
+        output: &mut RowOutput<'_>,
+    ) -> Result<Option<StopPoint>, Error> {
         let descending = self.query.descending;
         let mut iters: Vec<RowIter<'_>> = self
             .views
@@ -377,7 +380,7 @@ impl ViewRows {
             .collect();
         let mut row_text = vec![];
         while let Some(next) = best(&iters, descending)? {
-            if giving.left == 0 {
+            if output.left == 0 {
                 break;
             }
             // `best` has found a row there.
@@ -385,25 +388,25 @@ impl ViewRows {
                 break;
             };
             if descending && row.repeats()? {
-                let alike = Alike {
+                let same_key = SameKeyRows {
                     shard: next,
-                    left: row.alike()?,
+                    left: row.same_key()?,
                 };
-                if let Some(stopped) = self.rows_alike(&alike, giving)? {
-                    return Ok(Some(Stopped::Among(stopped)));
+                if let Some(stop_point) = self.same_key_rows(&same_key, output)? {
+                    return Ok(Some(StopPoint::Among(stop_point)));
                 }
-                let first = alike.left.low;
+                let first = same_key.left.low;
                 iters[next].seek(&first);
                 if iters[next].place()? == Some(&*first) {
                     iters[next].next();
                 }
                 continue;
             }
-            if giving.wants() {
+            if output.wants() {
                 row_text.clear();
                 self.write_row(&row, &mut row_text)?;
-                if !giving.give(&row_text) {
-                    return Ok(Some(Stopped::At(row.place.to_vec())));
+                if !output.give(&row_text) {
+                    return Ok(Some(StopPoint::At(row.place.to_vec())));
                 }
             }
             iters[next].next();
@@ -413,28 +416,28 @@ impl ViewRows {
 
     /// Returns rows that one document has with one key, in ascending order. Returns the remaining
     /// ones when it stopped, and the place of the first of them all.
-    fn rows_alike(
+    fn same_key_rows(
         &self,
-        alike: &Alike,
-        giving: &mut Giving<'_>,
-    ) -> Result<Option<(Alike, Vec<u8>)>, Error> {
-        let mut iter = self.views[alike.shard].iter(self.at.view, &alike.left, false);
+        same_key: &SameKeyRows,
+        output: &mut RowOutput<'_>,
+    ) -> Result<Option<(SameKeyRows, Vec<u8>)>, Error> {
+        let mut iter = self.views[same_key.shard].iter(self.at.view, &same_key.left, false);
         let mut row_text = vec![];
         while let Some(row) = iter.row()? {
-            if giving.left == 0 {
+            if output.left == 0 {
                 break;
             }
-            if giving.wants() {
+            if output.wants() {
                 row_text.clear();
                 self.write_row(&row, &mut row_text)?;
-                if !giving.give(&row_text) {
-                    let first = row.alike()?.low;
+                if !output.give(&row_text) {
+                    let first = row.same_key()?.low;
                     let left = PlaceRange {
                         low: [row.place, &[0]].concat(),
-                        high: alike.left.high.clone(),
+                        high: same_key.left.high.clone(),
                     };
-                    let shard = alike.shard;
-                    return Ok(Some((Alike { shard, left }, first)));
+                    let shard = same_key.shard;
+                    return Ok(Some((SameKeyRows { shard, left }, first)));
                 }
             }
             iter.next();
@@ -476,8 +479,8 @@ impl ViewRows {
             conflicts,
             att_encoding_info: self.query.attachments.encoding_info,
             attachments: match self.query.attachments.bytes {
-                true => WantedBytes::All,
-                false => WantedBytes::None,
+                true => AttachmentSelection::All,
+                false => AttachmentSelection::None,
             },
             ..ReadOptions::default()
         };

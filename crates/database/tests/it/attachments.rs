@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{
-    Database, Durability, EditMode, Error, Outcome, Read, ReadDoc, ReadOptions, SinkOptions,
-    Uploaded, WantedBytes,
+    AttachmentSelection, Database, Durability, EditMode, Error, Outcome, Read, ReadDoc,
+    ReadOptions, SinkOptions, UploadedContent,
 };
 use document::{Attachment, DocId, EditDoc, Encoding};
 use support::{compact, doc, open, runtime, with_shards};
@@ -18,7 +18,7 @@ async fn upload(
     content_type: &str,
     bytes: &[u8],
     options: SinkOptions,
-) -> Result<Uploaded, Error> {
+) -> Result<UploadedContent, Error> {
     let mut sink = db.attachment_sink(&DocId::new(id).unwrap(), content_type, options);
     for piece in bytes.chunks(10_007) {
         sink.write(Bytes::copy_from_slice(piece)).await?;
@@ -299,19 +299,19 @@ fn documents_are_read_with_the_bytes_that_are_asked_for() {
             let options = ReadOptions { attachments, att_encoding_info, ..ReadOptions::default() };
             let doc = read(&db, "d", &options);
             let json = match options.attachments {
-                WantedBytes::None => doc.json,
+                AttachmentSelection::None => doc.json,
                 _ => db.json_with_bytes(&doc, att_encoding_info).unwrap(),
             };
             let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
             json["_attachments"].clone()
         };
-        let stubs = json(WantedBytes::None, true);
+        let stubs = json(AttachmentSelection::None, true);
         assert_eq!((&stubs["a"]["stub"], &stubs["a"]["encoding"], &stubs["a"]["length"]), (&true.into(), &"gzip".into(), &5.into()));
-        let all = json(WantedBytes::All, false);
+        let all = json(AttachmentSelection::All, false);
         assert_eq!((&all["a"]["data"], &all["b"]["data"]), (&"aGVsbG8=".into(), &"eA==".into()));
-        let since = json(WantedBytes::Since(vec![document::Rev::parse(&rev).unwrap()]), false);
+        let since = json(AttachmentSelection::Since(vec![document::Rev::parse(&rev).unwrap()]), false);
         assert_eq!((&since["a"]["stub"], &since["b"]["data"]), (&true.into(), &"eA==".into()));
-        let unknown = WantedBytes::Since(vec![document::Rev::parse("7-abc").unwrap()]);
+        let unknown = AttachmentSelection::Since(vec![document::Rev::parse("7-abc").unwrap()]);
         assert_eq!(json(unknown, false), all);
     });
 }

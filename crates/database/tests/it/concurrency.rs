@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use database::{Database, Read, ReadOptions, Since, WhichRevs};
+use database::{Database, Read, ReadOptions, RevSelection, Since};
 use document::{DocId, Rev};
 use support::{
     all_docs, changes_of, compact, doc, feed, ids_of, open, rows_of, runtime, with_shards, write,
@@ -207,7 +207,7 @@ fn read_documents(db: &Arc<Database>, round: usize) {
         let plain = db.read(&id, &ReadOptions::default()).unwrap();
         assert!(!matches!(plain, Read::Missing));
         assert!(!matches!(db.read(&id, &options).unwrap(), Read::Missing));
-        let leaves = db.open_revs(&id, &WhichRevs::All, &ReadOptions::default());
+        let leaves = db.open_revs(&id, &RevSelection::All, &ReadOptions::default());
         assert!(leaves.unwrap().unwrap().iter().all(Result::is_ok));
     }
 }

@@ -33,9 +33,9 @@ async fn check_readers(db: &Arc<Database>, name: &str) {
     );
     let id = id.as_str();
     let views = tokio::join!(
-        db.design_apart(id),
-        db.design_apart(id),
-        db.design_apart(id)
+        db.design_async(id),
+        db.design_async(id),
+        db.design_async(id)
     );
     let views = [views.0, views.1, views.2].map(|design| design.unwrap());
     assert!(are_one(views.each_ref()), "{name}");
@@ -54,7 +54,7 @@ fn a_design_document_is_read_once_for_all_who_ask_for_it() {
         }
         let missing = DocId::new("_design/none").unwrap();
         assert!(db.design_doc(&missing).await.unwrap().is_none());
-        assert!(db.design_apart("_design/none").await.is_err());
+        assert!(db.design_async("_design/none").await.is_err());
     });
     databases.close();
 }
@@ -66,7 +66,7 @@ fn indexes_of_mango_are_read_once_after_a_change() {
     runtime().block_on(async {
         let db = databases.create("db", with_shards(2)).await.unwrap();
         write(&db, vec![design("a", 10), design("b", 200_000)]).await;
-        let read = || db.find_indexes_apart();
+        let read = || db.find_indexes_async();
         let all = tokio::join!(read(), read(), read());
         let all = [all.0, all.1, all.2].map(|indexes| indexes.unwrap());
         assert!(are_one(all.each_ref()));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use database::check::{CheckOptions, check};
 use database::{
-    Database, Databases, Due, Durability, EditMode, ExpiredDocument, ExpiredDocuments, Expiry,
-    Outcome, Read, ReadOptions, Since,
+    Database, Databases, DueDocuments, Durability, EditMode, ExpiredDocument, ExpiredDocuments,
+    Expiry, Outcome, Read, ReadOptions, Since,
 };
 use document::{DocId, EditDoc, Rev};
 use fastrand::Rng;
@@ -27,6 +27,14 @@ const TIME_MAX: u64 = 1_000_000;
 
 fn expiry(then: ExpiredDocuments) -> Option<Expiry> {
     Expiry::new(MEMBER, then)
+}
+
+/// Creates a database of one shard whose documents expire; its name is that of the action.
+async fn expiring(databases: &Arc<Databases>, then: ExpiredDocuments) -> Arc<Database> {
+    let db = databases.create(then.as_str(), with_shards(1));
+    let db = db.await.unwrap();
+    db.set_expiry(expiry(then)).await.unwrap();
+    db
 }
 
 /// A value of the member: a time, or something invalid.
@@ -64,7 +72,7 @@ fn scanned(db: &Arc<Database>) -> (BTreeMap<String, (u64, String)>, u64) {
 }
 
 /// Searches the index once it is current.
-async fn due(db: &Arc<Database>, now: u64, documents_max: usize) -> Due {
+async fn due(db: &Arc<Database>, now: u64, documents_max: usize) -> DueDocuments {
     let index = db.expiry_index(&db.expiry().unwrap()).unwrap();
     db.update_expiry_index(&index).await.unwrap();
     db.due(&index, now, documents_max).unwrap()
@@ -266,11 +274,7 @@ fn a_document_that_was_changed_meanwhile_stays() {
     let databases = open(dir.path());
     runtime().block_on(async {
         for then in [ExpiredDocuments::Delete, ExpiredDocuments::Purge] {
-            let db = databases
-                .create(then.as_str(), with_shards(1))
-                .await
-                .unwrap();
-            db.set_expiry(expiry(then)).await.unwrap();
+            let db = expiring(&databases, then).await;
             let docs = ["a", "b"].map(|id| doc(&json!({ "_id": id, MEMBER: 1 }).to_string()));
             let revs = write(&db, docs.to_vec()).await;
             let found = due(&db, 1, ALL).await.documents;
@@ -293,11 +297,7 @@ fn conflicting_revisions_expire_one_by_one() {
     let databases = open(dir.path());
     runtime().block_on(async {
         for then in [ExpiredDocuments::Delete, ExpiredDocuments::Purge] {
-            let db = databases
-                .create(then.as_str(), with_shards(1))
-                .await
-                .unwrap();
-            db.set_expiry(expiry(then)).await.unwrap();
+            let db = expiring(&databases, then).await;
             let leaf = |hash: &str, body: Value| {
                 let mut edit = doc(&body.to_string());
                 edit.rev = Some(Rev::parse(&format!("1-{hash}")).unwrap());

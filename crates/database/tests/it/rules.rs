@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use database::{
-    Asked, Before, Bound, Caller, ChangesQuery, CreateOptions, DatabaseAs, Databases, Durability,
-    EditMode, Error, Filter, Framing, Listing, Options, Outcome, Read, ReadOptions, Refusal,
-    RowsQuery, Shown, Since, Style, SystemRules, WhichRevs,
+    Bound, Caller, CallerContext, ChangesQuery, CreateOptions, DatabaseAs, Databases, Durability,
+    EditMode, Error, Filter, Framing, Listing, Options, Outcome, PriorDocument, Read, ReadOptions,
+    Refusal, RevSelection, RowsQuery, Since, Style, SystemRules, Visibility,
 };
 use document::{DocId, EditDoc, parse_document};
 
@@ -23,38 +23,38 @@ impl SystemRules for Rules {
 
     fn before_write(
         &self,
-        asked: &Asked<'_>,
-        before: Before<'_>,
+        context: &CallerContext<'_>,
+        before: PriorDocument<'_>,
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal> {
-        if asked.caller.name.is_none() {
+        if context.caller.name.is_none() {
             return Err(Refusal {
                 error: "forbidden".into(),
                 reason: "nobody writes here".to_owned(),
             });
         }
         let before = match before {
-            Before::Nothing => "nothing",
-            Before::Was(_) => "was",
-            Before::Conflict => "conflict",
+            PriorDocument::Nothing => "nothing",
+            PriorDocument::Was(_) => "was",
+            PriorDocument::Conflict => "conflict",
         };
-        let body = serde_json::json!({"by": asked.caller.name, "before": before});
+        let body = serde_json::json!({"by": context.caller.name, "before": before});
         Ok(edit
             .with_body(body.to_string().as_bytes())
             .expect("an object"))
     }
 
-    fn shows_all(&self, asked: &Asked<'_>) -> bool {
-        asked.caller.is_server_admin()
+    fn shows_all(&self, context: &CallerContext<'_>) -> bool {
+        context.caller.is_server_admin()
     }
 
-    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown {
+    fn after_read(&self, context: &CallerContext<'_>, id: &str, json: &[u8]) -> Visibility {
         assert!(json.starts_with(b"{\"_id\":") && json.ends_with(b"}"));
         match id {
-            _ if asked.caller.is_server_admin() => panic!("an admin is shown all"),
-            "censored" => Shown::Instead(b"{\"censored\":true}".to_vec()),
-            "forbidden" => Shown::Forbidden("not for you"),
-            _ => Shown::Hidden,
+            _ if context.caller.is_server_admin() => panic!("an admin is shown all"),
+            "censored" => Visibility::Instead(b"{\"censored\":true}".to_vec()),
+            "forbidden" => Visibility::Forbidden("not for you"),
+            _ => Visibility::Hidden,
         }
     }
 
@@ -211,7 +211,7 @@ async fn reads_show_what_the_rules_allow() {
         anna.read(&id, &ReadOptions::default()),
         Err(Error::Forbidden("not for you"))
     ));
-    let leaves = anna.open_revs(&id, &WhichRevs::All, &ReadOptions::default());
+    let leaves = anna.open_revs(&id, &RevSelection::All, &ReadOptions::default());
     assert!(leaves.expect("leaves").is_none());
     for (db, shown) in [
         (&anna, [r#""doc":{"censored":true}}"#, r#""doc":null}"#]),

@@ -202,3 +202,42 @@ async fn a_design_document_that_is_none_is_refused_however_it_comes() {
     let unknown = r#"{"_id":"_design/d","language":"cobol","views":{"v":{"map":"MOVE"}}}"#;
     assert_eq!(scene.edit(&[unknown]).await, ["ok 1"]);
 }
+
+#[tokio::test]
+async fn design_documents_that_are_not_kept_in_memory_validate_too() {
+    let scene = scene().await;
+    // More than a database keeps of texts of design documents.
+    let long = "x".repeat(3 << 20);
+    for name in ["a", "b", "c", "d"] {
+        let function = format!("function(n) {{ if (n.{name}) throw({{forbidden: '{name}'}}); }}");
+        let design = format!(
+            r#"{{"_id":"_design/{name}","validate_doc_update":"{function}","x":"{long}"}}"#
+        );
+        assert_eq!(scene.edit(&[&design]).await, ["ok 1"]);
+    }
+    // More than it keeps of selectors.
+    let values: Vec<String> = (0..200_000).map(|n| format!("\"v{n}\"")).collect();
+    let selector = format!(r#"{{"newDoc.e":{{"$nin":[{}]}}}}"#, values.join(","));
+    let design =
+        format!(r#"{{"_id":"_design/e","language":"query","validate_doc_update":{selector}}}"#);
+    assert_eq!(scene.edit(&[&design]).await, ["ok 1"]);
+    for round in 0..2 {
+        let names = ["a", "b", "c", "d"];
+        let docs = names.map(|name| format!(r#"{{"_id":"{name}","{name}":1}}"#));
+        let mut docs: Vec<&str> = docs.iter().map(String::as_str).collect();
+        let bad = format!(r#"{{"_id":"bad{round}","e":"v7"}}"#);
+        let good = format!(r#"{{"_id":"good{round}","e":"v"}}"#);
+        docs.extend([bad.as_str(), good.as_str()]);
+        let refused = names.map(|name| format!("forbidden: {name}"));
+        let done = scene.edit(&docs).await;
+        assert_eq!(done[..4], refused);
+        assert_eq!(done[4..], ["forbidden: document is not valid", "ok 1"]);
+    }
+    // One that is replaced, and one that is deleted.
+    let design = r#"{"_id":"_design/a","_rev":"REV"}"#.replace("REV", &scene.rev("_design/a"));
+    let gone = r#"{"_id":"_design/b","_rev":"REV","_deleted":true}"#;
+    let gone = gone.replace("REV", &scene.rev("_design/b"));
+    scene.edit(&[&design, &gone]).await;
+    let docs = [r#"{"_id":"f","a":1,"b":1,"e":"x"}"#, r#"{"_id":"g","c":1}"#];
+    assert_eq!(scene.edit(&docs).await, ["ok 1", "forbidden: c"]);
+}

@@ -12,7 +12,7 @@
 //! - Strings are written unchanged except for `"`, `\` and control characters.
 //!
 //! Stored text was checked, and is read without being parsed: [`skip`] finds the end of a value,
-//! [`Members`] and [`Elements`] iterate over its contents. Text that arrives in pieces has
+//! [`MemberIter`] and [`Elements`] iterate over its contents. Text that arrives in pieces has
 //! [`skip::StringEnd`]; JavaScript (`quickjs`) and query servers scan their messages themselves.
 
 mod document;
@@ -30,7 +30,7 @@ pub use error::DocError;
 pub(crate) use number::decimal_to_bytes;
 pub use number::{Number, differ_in_doubles_only, read_number, write_float};
 pub(crate) use string::{find_special, unescape, write_escaped};
-pub use walk::{Elements, Members, is_name, member, members, name_text, string_text};
+pub use walk::{Elements, MemberIter, is_name, member, members, name_text, string_text};
 
 use std::borrow::Cow;
 

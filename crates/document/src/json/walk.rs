@@ -52,30 +52,30 @@ impl<'a> Iterator for Elements<'a> {
 /// the value. The caller passes the end of the value, since it may have found it already.
 ///
 /// ```
-/// use document::json::{Members, skip};
+/// use document::json::{MemberIter, skip};
 /// let text = br#"{"a":1,"b":{}}"#;
-/// let mut members = Members::of(text);
+/// let mut members = MemberIter::of(text);
 /// let (name, value) = members.name().unwrap();
 /// assert_eq!((name, value), (&b"a"[..], 5));
 /// assert!(members.go_on(skip::value(text, value).unwrap()));
 /// assert_eq!(members.name().unwrap().0, b"b");
 /// ```
 #[derive(Clone, Debug)]
-pub struct Members<'a> {
+pub struct MemberIter<'a> {
     text: &'a [u8],
     pos: usize,
 }
 
-impl<'a> Members<'a> {
+impl<'a> MemberIter<'a> {
     /// Iterates over `{…}`, or over members without braces.
     pub fn of(text: &'a [u8]) -> Self {
         let pos = usize::from(text.first() == Some(&b'{'));
-        Members { text, pos }
+        MemberIter { text, pos }
     }
 
     /// Iterates over the members of the object whose first one is at `pos`.
     pub fn from(text: &'a [u8], pos: usize) -> Self {
-        Members { text, pos }
+        MemberIter { text, pos }
     }
 
     /// Returns the name of the current member, and the position of its value.
@@ -95,7 +95,7 @@ impl<'a> Members<'a> {
         self.text.get(end) == Some(&b',')
     }
 
-    /// Returns the position after the object, after [`Members::go_on`] returned false.
+    /// Returns the position after the object, after [`MemberIter::go_on`] returned false.
     pub fn end(&self) -> usize {
         self.pos
     }
@@ -109,7 +109,7 @@ impl<'a> Members<'a> {
 /// assert_eq!(all, [("a".into(), &b"[1]"[..]), ("b".into(), b"2")]);
 /// ```
 pub fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
-    let mut all = (object.first() == Some(&b'{')).then(|| Members::of(object));
+    let mut all = (object.first() == Some(&b'{')).then(|| MemberIter::of(object));
     std::iter::from_fn(move || {
         let (name, value) = all.as_ref()?.name()?;
         let end = skip::value(object, value)?;
@@ -131,7 +131,7 @@ pub fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     if object.first() != Some(&b'{') {
         return None;
     }
-    let mut members = Members::of(object);
+    let mut members = MemberIter::of(object);
     loop {
         let (name, value) = members.name()?;
         let end = skip::value(object, value)?;
@@ -285,6 +285,6 @@ mod tests {
         for text in ["", "[", "[\"a", "[{\"a\":1"] {
             assert_eq!(Elements::of(text.as_bytes()).count(), 0, "{text}");
         }
-        assert!(Members::of(b"{}").name().is_none());
+        assert!(MemberIter::of(b"{}").name().is_none());
     }
 }

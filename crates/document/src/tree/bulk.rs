@@ -13,8 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{Grafted, TreeLimits, weight};
-use super::{Leaf, Merged, RevNode, RevPath, RevTree, Revision};
+use super::limits::{GraftResult, TreeLimits, weight};
+use super::{Leaf, MergeResult, RevNode, RevPath, RevTree, Revision};
 use crate::rev::{Rev, RevRef};
 
 /// A revision tree for many successive edits.
@@ -166,9 +166,14 @@ impl BulkTree {
     }
 
     /// See [`RevTree::graft`].
-    pub fn graft(&mut self, path: &RevPath, revision: Revision, limits: &TreeLimits) -> Grafted {
+    pub fn graft(
+        &mut self,
+        path: &RevPath,
+        revision: Revision,
+        limits: &TreeLimits,
+    ) -> GraftResult {
         let Some(newest) = path.newest() else {
-            return Grafted::Merged(Merged::Known);
+            return GraftResult::Merged(MergeResult::Known);
         };
         let mut progress = Progress {
             count_before: self.len(),
@@ -182,18 +187,22 @@ impl BulkTree {
             Some(at) => self.complete(at, path, revision, &mut progress),
             None => match self.add(path, revision, limits, &mut progress) {
                 Some(merged) => merged,
-                None => return Grafted::TooManyLeaves,
+                None => return GraftResult::TooManyLeaves,
             },
         };
-        if merged == Merged::Known {
-            return Grafted::Merged(Merged::Known);
+        if merged == MergeResult::Known {
+            return GraftResult::Merged(MergeResult::Known);
         }
         self.stem(limits.revs(), &mut progress.candidates, &progress.added);
         if limits.is_too_heavy(self.weight, self.leaf_weight) {
-            return Grafted::Merged(self.lighten(limits, &progress, known.is_some(), merged));
+            return GraftResult::Merged(self.lighten(limits, &progress, known.is_some(), merged));
         }
         let is_unchanged = known.is_some() && self.is_unchanged(&progress);
-        Grafted::Merged(if is_unchanged { Merged::Known } else { merged })
+        GraftResult::Merged(if is_unchanged {
+            MergeResult::Known
+        } else {
+            merged
+        })
     }
 
     fn add(
@@ -202,7 +211,7 @@ impl BulkTree {
         revision: Revision,
         limits: &TreeLimits,
         progress: &mut Progress,
-    ) -> Option<Merged> {
+    ) -> Option<MergeResult> {
         let newest = path.revs().next()?;
         let ancestor = path.revs().skip(1).find_map(|rev| self.find(rev));
         let extends = self.is_empty()
@@ -212,8 +221,8 @@ impl BulkTree {
         }
         self.link_path(path, Some(revision), progress);
         Some(match extends {
-            true => Merged::NewLeaf,
-            false => Merged::NewBranch,
+            true => MergeResult::NewLeaf,
+            false => MergeResult::NewBranch,
         })
     }
 
@@ -223,16 +232,16 @@ impl BulkTree {
         path: &RevPath,
         revision: Revision,
         progress: &mut Progress,
-    ) -> Merged {
+    ) -> MergeResult {
         let body = &mut self.nodes[at as usize].revision;
         progress.has_new_body = body.is_none();
         // Leaves have bodies, so that no count changes.
         body.get_or_insert(revision);
         self.link_path(path, None, progress);
         match (progress.has_new_body, progress.joined.is_empty()) {
-            (true, _) => Merged::NewBody,
-            (false, false) => Merged::NewAncestors,
-            (false, true) => Merged::Known,
+            (true, _) => MergeResult::NewBody,
+            (false, false) => MergeResult::NewAncestors,
+            (false, true) => MergeResult::Known,
         }
     }
 
@@ -426,8 +435,8 @@ impl BulkTree {
         limits: &TreeLimits,
         progress: &Progress,
         was_known: bool,
-        merged: Merged,
-    ) -> Merged {
+        merged: MergeResult,
+    ) -> MergeResult {
         let revs = |all: &[u32]| -> Vec<Rev> {
             let all = all.iter().map(|at| &self.nodes[*at as usize].rev);
             all.cloned().collect()
@@ -448,7 +457,7 @@ impl BulkTree {
             has_new_body: progress.has_new_body,
         };
         match was_known && self.is_unchanged(&here) {
-            true => Merged::Known,
+            true => MergeResult::Known,
             false => merged,
         }
     }

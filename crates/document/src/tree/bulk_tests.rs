@@ -116,9 +116,9 @@ proptest! {
                 && !ancestor.is_some_and(|ancestor| leaves.contains(ancestor));
             let grafted = tree.graft(&path, revision, &limits);
             if branches && limits.leaves.is_some_and(|max| leaves.len() as u64 + 1 > max) {
-                prop_assert_eq!(grafted, Grafted::TooManyLeaves);
+                prop_assert_eq!(grafted, GraftResult::TooManyLeaves);
             } else {
-                prop_assert_ne!(grafted, Grafted::TooManyLeaves);
+                prop_assert_ne!(grafted, GraftResult::TooManyLeaves);
                 model.add(&line);
                 let kept: BTreeSet<Rev> = model.leaves().iter()
                     .flat_map(|leaf| model.lineage(leaf).into_iter().take(limits.revs as usize)).collect();
@@ -155,7 +155,7 @@ fn a_tree_that_is_wide_and_deep_keeps_all_leaves_and_less_of_their_histories() {
     for n in 0..210 {
         let (path, revision) = (leaf(n, 600), body(n.into()));
         let grafted = tree.graft(&path, revision, &limits);
-        assert_ne!(grafted, Grafted::TooManyLeaves);
+        assert_ne!(grafted, GraftResult::TooManyLeaves);
         assert_eq!(bulk.graft(&path, revision, &limits), grafted);
         assert!(tree.len() <= 100_000, "{}", tree.len());
     }
@@ -178,11 +178,11 @@ fn more_leaves_than_the_limit_can_be_edited_and_deleted() {
     let one_more = leaf(20, 2);
     assert_eq!(
         tree.graft(&one_more, body(90), &limits),
-        Grafted::TooManyLeaves
+        GraftResult::TooManyLeaves
     );
     assert_eq!(
         bulk.graft(&one_more, body(90), &limits),
-        Grafted::TooManyLeaves
+        GraftResult::TooManyLeaves
     );
     for n in 0..20 {
         let mut next = leaf(n, 2);
@@ -192,7 +192,7 @@ fn more_leaves_than_the_limit_can_be_edited_and_deleted() {
             deleted: true,
             ..body(100)
         };
-        let done = Grafted::Merged(Merged::NewLeaf);
+        let done = GraftResult::Merged(MergeResult::NewLeaf);
         next.ids[0] = RevHash::parse(&format!("deleted{n}"));
         assert_eq!(tree.graft(&next, tombstone, &limits), done);
         assert_eq!(bulk.graft(&next, tombstone, &limits), done);
@@ -202,7 +202,7 @@ fn more_leaves_than_the_limit_can_be_edited_and_deleted() {
     assert_eq!(tree.remove_leaves(&revs[..11]).len(), 11);
     assert_eq!(
         tree.graft(&one_more, body(90), &limits),
-        Grafted::Merged(Merged::NewBranch)
+        GraftResult::Merged(MergeResult::NewBranch)
     );
 }
 
@@ -217,9 +217,12 @@ fn a_long_id_counts_for_several_leaves() {
         ids: vec![RevHash::parse(&format!("{n}{}", "x".repeat(4000)))],
     };
     let (mut tree, mut bulk) = (RevTree::new(), BulkTree::default());
-    for (n, expected) in [Grafted::Merged(Merged::NewLeaf), Grafted::TooManyLeaves]
-        .into_iter()
-        .enumerate()
+    for (n, expected) in [
+        GraftResult::Merged(MergeResult::NewLeaf),
+        GraftResult::TooManyLeaves,
+    ]
+    .into_iter()
+    .enumerate()
     {
         let path = long(n as u8);
         assert_eq!(tree.graft(&path, body(0), &limits), expected);

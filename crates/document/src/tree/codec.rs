@@ -26,7 +26,7 @@ const HAS_BODY_DELETED: u8 = HAS_BODY | DELETED;
 /// The bytes are not an encoded revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("corrupt revision tree")]
-pub struct Corrupt;
+pub struct CorruptTree;
 
 impl RevTree {
     /// Appends the stored form of the tree.
@@ -56,14 +56,14 @@ impl RevTree {
     /// Decodes the output of [`RevTree::encode`].
     ///
     /// # Errors
-    /// [`Corrupt`] for any bytes that `encode` does not write, including those of trees that break
+    /// [`CorruptTree`] for any bytes that `encode` does not write, including those of trees that break
     /// an invariant.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, CorruptTree> {
         let (tree, rest) = Self::decode_prefix(bytes)?;
         if rest.is_empty() {
             Ok(tree)
         } else {
-            Err(Corrupt)
+            Err(CorruptTree)
         }
     }
 
@@ -71,13 +71,13 @@ impl RevTree {
     ///
     /// # Errors
     /// See [`RevTree::decode`].
-    pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), Corrupt> {
+    pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CorruptTree> {
         let mut input = Reader(bytes);
         let head = input.varint()?;
-        let count = u32::try_from(head >> 1).map_err(|_| Corrupt)? as usize;
+        let count = u32::try_from(head >> 1).map_err(|_| CorruptTree)? as usize;
         // A node takes at least two bytes, so a false count cannot make this reserve much.
         if count > bytes.len() / 2 {
-            return Err(Corrupt);
+            return Err(CorruptTree);
         }
         let nodes = if head & 1 == 1 {
             input.chain(count)?
@@ -88,7 +88,7 @@ impl RevTree {
             .iter()
             .any(|node| node.is_leaf && node.revision.is_none())
         {
-            return Err(Corrupt);
+            return Err(CorruptTree);
         }
         Ok((Self { nodes }, input.0))
     }
@@ -127,26 +127,26 @@ fn encode_node(node: &RevNode, out: &mut Vec<u8>) {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn byte(&mut self) -> Result<u8, Corrupt> {
-        let (&byte, rest) = self.0.split_first().ok_or(Corrupt)?;
+    fn byte(&mut self) -> Result<u8, CorruptTree> {
+        let (&byte, rest) = self.0.split_first().ok_or(CorruptTree)?;
         self.0 = rest;
         Ok(byte)
     }
 
-    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Corrupt> {
-        let length = usize::try_from(length).map_err(|_| Corrupt)?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Corrupt)?;
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], CorruptTree> {
+        let length = usize::try_from(length).map_err(|_| CorruptTree)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(CorruptTree)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    fn varint(&mut self) -> Result<u64, Corrupt> {
-        varint::take(&mut self.0).ok_or(Corrupt)
+    fn varint(&mut self) -> Result<u64, CorruptTree> {
+        varint::take(&mut self.0).ok_or(CorruptTree)
     }
 
-    fn chain(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
+    fn chain(&mut self, count: usize) -> Result<Vec<RevNode>, CorruptTree> {
         if count == 0 {
-            return Err(Corrupt);
+            return Err(CorruptTree);
         }
         let root = self.varint()?;
         // Most trees are read in order to add a revision.
@@ -162,36 +162,36 @@ impl<'a> Reader<'a> {
         Ok(nodes)
     }
 
-    fn general(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
+    fn general(&mut self, count: usize) -> Result<Vec<RevNode>, CorruptTree> {
         let mut nodes: Vec<RevNode> = Vec::with_capacity(count + 1);
         let mut generation = 0_u64;
         for index in 0..count {
-            generation = generation.checked_add(self.varint()?).ok_or(Corrupt)?;
+            generation = generation.checked_add(self.varint()?).ok_or(CorruptTree)?;
             let parent = match self.varint()? {
                 0 => None,
                 back => Some(
                     index
-                        .checked_sub(usize::try_from(back).map_err(|_| Corrupt)?)
-                        .ok_or(Corrupt)?,
+                        .checked_sub(usize::try_from(back).map_err(|_| CorruptTree)?)
+                        .ok_or(CorruptTree)?,
                 ),
             };
             if let Some(parent) = parent {
                 let parent = &mut nodes[parent];
                 if parent.generation.checked_add(1) != Some(generation) {
-                    return Err(Corrupt);
+                    return Err(CorruptTree);
                 }
                 parent.is_leaf = false;
             }
             let node = self.node(generation, parent.map(|parent| parent as u32), true)?;
             if nodes.last().is_some_and(|last| last.rev() >= node.rev()) {
-                return Err(Corrupt);
+                return Err(CorruptTree);
             }
             nodes.push(node);
         }
         let tree = RevTree { nodes };
         // A chain has its own form.
         if tree.is_chain() {
-            Err(Corrupt)
+            Err(CorruptTree)
         } else {
             Ok(tree.nodes)
         }
@@ -202,9 +202,9 @@ impl<'a> Reader<'a> {
         generation: u64,
         parent: Option<u32>,
         is_leaf: bool,
-    ) -> Result<RevNode, Corrupt> {
+    ) -> Result<RevNode, CorruptTree> {
         if generation > GENERATION_MAX {
-            return Err(Corrupt);
+            return Err(CorruptTree);
         }
         let flags = self.byte()?;
         let hash = self.hash(flags)?;
@@ -218,20 +218,20 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn hash(&mut self, flags: u8) -> Result<RevHash, Corrupt> {
+    fn hash(&mut self, flags: u8) -> Result<RevHash, CorruptTree> {
         if flags & TEXT_HASH == 0 {
-            let (hash, rest) = self.0.split_first_chunk().ok_or(Corrupt)?;
+            let (hash, rest) = self.0.split_first_chunk().ok_or(CorruptTree)?;
             self.0 = rest;
             return Ok(RevHash::Md5(*hash));
         }
         let length = self.varint()?;
         if length == MD5_LENGTH as u64 {
-            return Err(Corrupt);
+            return Err(CorruptTree);
         }
         Ok(RevHash::Text(self.bytes(length)?.into()))
     }
 
-    fn revision(&mut self, flags: u8) -> Result<Option<Revision>, Corrupt> {
+    fn revision(&mut self, flags: u8) -> Result<Option<Revision>, CorruptTree> {
         match flags & !TEXT_HASH {
             0 => Ok(None),
             HAS_BODY | HAS_BODY_DELETED => {
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
                     size,
                 }))
             }
-            _ => Err(Corrupt),
+            _ => Err(CorruptTree),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Limits of the size of a tree.
 
-use super::{Merged, RevNode, RevPath, RevTree, Revision};
+use super::{MergeResult, RevNode, RevPath, RevTree, Revision};
 use crate::rev::RevHash;
 
 /// The maximum number of revisions of a path; older ones are ignored. A tree holds no more of them
@@ -47,9 +47,9 @@ impl TreeLimits {
 
 /// The result of [`RevTree::graft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grafted {
-    /// The result of [`RevTree::merge`], or [`Merged::Known`] when stemming undid all of it.
-    Merged(Merged),
+pub enum GraftResult {
+    /// The result of [`RevTree::merge`], or [`MergeResult::Known`] when stemming undid all of it.
+    Merged(MergeResult),
     /// The revision would have exceeded the maximum number of leaves. Nothing was changed.
     TooManyLeaves,
 }
@@ -58,24 +58,29 @@ impl RevTree {
     /// Merges like [`RevTree::merge`], within limits: a leaf too many is refused, and only the
     /// newest revisions of every branch are kept. [`super::BulkTree::graft`] does the same for many
     /// successive edits.
-    pub fn graft(&mut self, path: &RevPath, revision: Revision, limits: &TreeLimits) -> Grafted {
+    pub fn graft(
+        &mut self,
+        path: &RevPath,
+        revision: Revision,
+        limits: &TreeLimits,
+    ) -> GraftResult {
         let Some(newest) = path.revs().next() else {
-            return Grafted::Merged(Merged::Known);
+            return GraftResult::Merged(MergeResult::Known);
         };
         if self.nodes.is_empty() {
             self.fill(path, revision, limits.revs());
             self.lighten(limits);
-            return Grafted::Merged(Merged::NewLeaf);
+            return GraftResult::Merged(MergeResult::NewLeaf);
         }
         let known = self.find(newest);
         let before = match known {
             Some(at) if self.lacks_nothing(at, path) => {
-                return Grafted::Merged(Merged::Known);
+                return GraftResult::Merged(MergeResult::Known);
             }
             Some(_) => Some(self.clone()),
             None if limits.leaves.is_some() && self.would_branch(path) => {
                 if limits.are_too_many_leaves(self.leaf_weight() + weight(newest.hash)) {
-                    return Grafted::TooManyLeaves;
+                    return GraftResult::TooManyLeaves;
                 }
                 None
             }
@@ -86,9 +91,9 @@ impl RevTree {
         self.lighten(limits);
         // The revisions that a long history added may be stemmed away again.
         if before.is_some_and(|before| before == *self) {
-            return Grafted::Merged(Merged::Known);
+            return GraftResult::Merged(MergeResult::Known);
         }
-        Grafted::Merged(merged)
+        GraftResult::Merged(merged)
     }
 
     /// Returns whether a revision of the tree has a body, and all ancestors of the path.

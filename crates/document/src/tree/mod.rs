@@ -23,8 +23,8 @@ mod union;
 
 use crate::rev::{Rev, RevHash, RevRef};
 pub use bulk::BulkTree;
-pub use codec::Corrupt;
-pub use limits::{Grafted, PATH_IDS_MAX, TreeLimits, weight};
+pub use codec::CorruptTree;
+pub use limits::{GraftResult, PATH_IDS_MAX, TreeLimits, weight};
 
 /// A stored revision, with the seq of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +99,7 @@ impl RevPath {
 
 /// The result of [`RevTree::merge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merged {
+pub enum MergeResult {
     /// The revision is the first of the document, or has replaced a leaf.
     NewLeaf,
     /// The revision is a further leaf: a conflict.
@@ -162,14 +162,14 @@ impl RevNode {
 /// The revisions of one document. See the [module](self) for its invariants.
 ///
 /// ```
-/// use document::{Merged, Rev, RevHash, RevPath, RevTree, Revision};
+/// use document::{MergeResult, Rev, RevHash, RevPath, RevTree, Revision};
 ///
 /// let mut tree = RevTree::new();
 /// let first = Rev::parse("1-a").unwrap();
 /// let body = |seq| Revision { deleted: false, seq, size: 2 };
-/// assert_eq!(tree.merge(&RevPath::single(first), body(1)), Merged::NewLeaf);
+/// assert_eq!(tree.merge(&RevPath::single(first), body(1)), MergeResult::NewLeaf);
 /// let path = RevPath { start: 2, ids: vec![RevHash::parse("b"), RevHash::parse("a")] };
-/// assert_eq!(tree.merge(&path, body(2)), Merged::NewLeaf);
+/// assert_eq!(tree.merge(&path, body(2)), MergeResult::NewLeaf);
 /// assert_eq!(tree.winner().unwrap().rev.to_string(), "2-b");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,16 +199,16 @@ impl RevTree {
     ///
     /// `revision` is where the body of the path's newest revision is. A revision keeps its first
     /// body: only an ancestor without one takes it. An empty path is known.
-    pub fn merge(&mut self, path: &RevPath, revision: Revision) -> Merged {
+    pub fn merge(&mut self, path: &RevPath, revision: Revision) -> MergeResult {
         let Some(newest) = path.revs().next() else {
-            return Merged::Known;
+            return MergeResult::Known;
         };
         if self.nodes.is_empty() {
             self.fill(path, revision, u64::MAX);
-            return Merged::NewLeaf;
+            return MergeResult::NewLeaf;
         }
         if self.append(path, revision) {
-            return Merged::NewLeaf;
+            return MergeResult::NewLeaf;
         }
         if let Some(at) = self.find(newest) {
             return self.complete(at, path, revision);
@@ -219,14 +219,14 @@ impl RevTree {
             .is_some_and(|at| self.nodes[at].is_leaf);
         self.unite(self.new_nodes(path, Some(revision)));
         if extends_leaf {
-            Merged::NewLeaf
+            MergeResult::NewLeaf
         } else {
-            Merged::NewBranch
+            MergeResult::NewBranch
         }
     }
 
     /// Adds missing body and ancestors of a revision that is in the tree.
-    fn complete(&mut self, at: usize, path: &RevPath, revision: Revision) -> Merged {
+    fn complete(&mut self, at: usize, path: &RevPath, revision: Revision) -> MergeResult {
         let body = &mut self.nodes[at].revision;
         let has_body = body.is_some();
         body.get_or_insert(revision);
@@ -234,9 +234,9 @@ impl RevTree {
         let is_longer = !new.is_empty();
         self.unite(new);
         match (has_body, is_longer) {
-            (false, _) => Merged::NewBody,
-            (true, true) => Merged::NewAncestors,
-            (true, false) => Merged::Known,
+            (false, _) => MergeResult::NewBody,
+            (true, true) => MergeResult::NewAncestors,
+            (true, false) => MergeResult::Known,
         }
     }
 

@@ -38,8 +38,11 @@ fn revs(leaves: &[Leaf<'_>]) -> Vec<String> {
 #[test]
 fn the_first_revision_and_an_extension_are_new_leaves() {
     let mut tree = RevTree::new();
-    assert_eq!(tree.merge(&path(1, &["a"]), body(1)), Merged::NewLeaf);
-    assert_eq!(tree.merge(&path(2, &["b", "a"]), body(2)), Merged::NewLeaf);
+    assert_eq!(tree.merge(&path(1, &["a"]), body(1)), MergeResult::NewLeaf);
+    assert_eq!(
+        tree.merge(&path(2, &["b", "a"]), body(2)),
+        MergeResult::NewLeaf
+    );
     assert_eq!(revs(&tree.leaves()), ["2-b"]);
     assert_eq!(tree.get(&rev("1-a")).unwrap().revision, Some(body(1)));
     assert!(!tree.is_leaf(&rev("1-a")));
@@ -49,8 +52,14 @@ fn the_first_revision_and_an_extension_are_new_leaves() {
 fn a_conflict_is_a_new_branch_and_the_higher_hash_wins() {
     let mut tree = RevTree::new();
     tree.merge(&path(1, &["a"]), body(1));
-    assert_eq!(tree.merge(&path(1, &["c"]), body(2)), Merged::NewBranch);
-    assert_eq!(tree.merge(&path(1, &["b"]), body(3)), Merged::NewBranch);
+    assert_eq!(
+        tree.merge(&path(1, &["c"]), body(2)),
+        MergeResult::NewBranch
+    );
+    assert_eq!(
+        tree.merge(&path(1, &["b"]), body(3)),
+        MergeResult::NewBranch
+    );
     assert_eq!(revs(&tree.leaves()), ["1-c", "1-b", "1-a"]);
     assert_eq!(tree.winner().unwrap().rev.to_string(), "1-c");
 }
@@ -70,10 +79,10 @@ fn a_known_revision_changes_nothing() {
     let mut tree = RevTree::new();
     tree.merge(&path(3, &["c", "b", "a"]), body(1));
     let before = tree.clone();
-    assert_eq!(tree.merge(&path(3, &["c"]), body(2)), Merged::Known);
+    assert_eq!(tree.merge(&path(3, &["c"]), body(2)), MergeResult::Known);
     assert_eq!(
         tree.merge(&path(3, &["c", "b", "a"]), body(3)),
-        Merged::Known
+        MergeResult::Known
     );
     assert_eq!(
         tree.merge(
@@ -83,7 +92,7 @@ fn a_known_revision_changes_nothing() {
             },
             body(4)
         ),
-        Merged::Known
+        MergeResult::Known
     );
     assert_eq!(tree, before);
 }
@@ -93,8 +102,8 @@ fn an_ancestor_that_comes_later_joins_the_histories_and_brings_its_body() {
     let mut tree = RevTree::new();
     tree.merge(&path(3, &["c", "b"]), body(1));
     let late = path(2, &["b", "a"]);
-    assert_eq!(tree.merge(&late, tombstone(2)), Merged::NewBody);
-    assert_eq!(tree.merge(&late, body(3)), Merged::Known);
+    assert_eq!(tree.merge(&late, tombstone(2)), MergeResult::NewBody);
+    assert_eq!(tree.merge(&late, body(3)), MergeResult::Known);
     assert_eq!(revs(&tree.leaves()), ["3-c"]);
     let expected = vec![
         (rev("3-c"), Some(body(1))),
@@ -110,7 +119,7 @@ fn a_leaf_that_comes_again_with_a_longer_history_gets_it() {
     tree.merge(&path(3, &["c"]), body(1));
     assert_eq!(
         tree.merge(&path(3, &["c", "b", "a"]), body(2)),
-        Merged::NewAncestors
+        MergeResult::NewAncestors
     );
     assert_eq!(tree.path(&rev("3-c")), Some(path(3, &["c", "b", "a"])));
     assert_eq!(tree.winner().unwrap().revision, body(1));
@@ -119,7 +128,7 @@ fn a_leaf_that_comes_again_with_a_longer_history_gets_it() {
     tree.merge(&path(3, &["c"]), body(1));
     assert_eq!(
         tree.merge(&path(2, &["b", "a"]), body(2)),
-        Merged::NewBranch
+        MergeResult::NewBranch
     );
     assert_eq!(revs(&tree.leaves()), ["3-c", "2-b"]);
 }
@@ -129,10 +138,13 @@ fn a_longer_path_joins_stemmed_branches() {
     // The recorded scenario "new_edits false joins two branches".
     let mut tree = RevTree::new();
     tree.merge(&path(3, &["c"]), body(1));
-    assert_eq!(tree.merge(&path(1, &["a"]), body(2)), Merged::NewBranch);
+    assert_eq!(
+        tree.merge(&path(1, &["a"]), body(2)),
+        MergeResult::NewBranch
+    );
     assert_eq!(
         tree.merge(&path(4, &["d", "c", "b", "a"]), body(3)),
-        Merged::NewLeaf
+        MergeResult::NewLeaf
     );
     assert_eq!(revs(&tree.leaves()), ["4-d"]);
     assert_eq!(tree.path(&rev("4-d")), Some(path(4, &["d", "c", "b", "a"])));
@@ -144,7 +156,7 @@ fn the_first_ancestry_stays_when_made_up_ids_contradict_it() {
     tree.merge(&path(3, &["c", "b", "a"]), body(1));
     assert_eq!(
         tree.merge(&path(4, &["d", "c", "x", "y"]), body(2)),
-        Merged::NewLeaf
+        MergeResult::NewLeaf
     );
     assert_eq!(tree.path(&rev("4-d")), Some(path(4, &["d", "c", "b", "a"])));
     assert_eq!(tree.len(), 4);
@@ -271,14 +283,14 @@ fn what_is_not_an_encoded_tree_is_corrupt() {
     tree.encode(&mut good);
     assert_eq!(RevTree::decode(&good), Ok(tree));
     for length in 0..good.len() {
-        assert_eq!(RevTree::decode(&good[..length]), Err(Corrupt));
+        assert_eq!(RevTree::decode(&good[..length]), Err(CorruptTree));
     }
     good.push(0);
-    assert_eq!(RevTree::decode(&good), Err(Corrupt));
+    assert_eq!(RevTree::decode(&good), Err(CorruptTree));
     assert_eq!(RevTree::decode_prefix(&good).unwrap().1, [0]);
-    assert_eq!(RevTree::decode(&[]), Err(Corrupt));
+    assert_eq!(RevTree::decode(&[]), Err(CorruptTree));
     assert_eq!(RevTree::decode(&[0]), Ok(RevTree::new()));
-    assert_eq!(RevTree::decode(&[0xff; 40]), Err(Corrupt));
+    assert_eq!(RevTree::decode(&[0xff; 40]), Err(CorruptTree));
 }
 
 /// A history: the parent of each revision, an earlier one or none. An id is derived from its
@@ -519,11 +531,11 @@ proptest! {
             let ancestor = now.lineage(&rev).into_iter().find(|rev| before.parents.contains_key(rev));
             let extends = ancestor.is_some_and(|ancestor| before.leaves().contains(&ancestor));
             let expected = match (known, extends || before.parents.is_empty()) {
-                (true, _) if !had_body => Merged::NewBody,
-                (true, _) if now != before => Merged::NewAncestors,
-                (true, _) => Merged::Known,
-                (false, true) => Merged::NewLeaf,
-                (false, false) => Merged::NewBranch,
+                (true, _) if !had_body => MergeResult::NewBody,
+                (true, _) if now != before => MergeResult::NewAncestors,
+                (true, _) => MergeResult::Known,
+                (false, true) => MergeResult::NewLeaf,
+                (false, false) => MergeResult::NewBranch,
             };
             prop_assert_eq!(merged, expected);
         }

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use projection::{Arguments, LeftBehind, left_behind, required};
+use projection::{Arguments, LastingEffect, lasting_effect, required};
 use query_server::language::{DesignDoc, Designs, Error, ListIo, SLICE};
-use quickjs::{Limit, Limits};
+use quickjs::{CallTimer, Limit, Limits};
 
 use super::environment::{Entered, Prelude, limit_error};
 use super::host::{Console, Listing};
@@ -105,14 +105,14 @@ impl Heaps {
         function: &Function<'_>,
         documents: &Documents<'_>,
     ) -> Result<(Vec<u8>, Prepared), Error> {
-        let started = Instant::now();
+        let mut timer = CallTimer::start(self.limits.time);
         let mut passed: Vec<&str> = Vec::with_capacity(documents.each.len());
         for (n, document) in documents.each.iter().enumerate() {
             if n > 0 {
                 prepared = self.next(prepared, function)?;
             }
             // All of them share the time limit of one call.
-            if started.elapsed() > self.limits.time {
+            if timer.is_late() {
                 return Err(limit_error(&self.limits, Limit::Time));
             }
             let reply = prepared.call(function, &documents.only(document))?;
@@ -155,13 +155,13 @@ impl Prepared {
             let is_untouched = entered.is_true(&is_verbatim)? && !loads && !keeps;
             Ok((source, is_untouched))
         })?;
-        let left = || left_behind(&source, Arguments::Shared);
+        let left = || lasting_effect(&source, Arguments::Shared);
         Ok(Prepared {
             sandbox,
             database: database.into(),
             ddoc: ddoc.clone(),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
-            leaves_nothing: is_untouched && left() == LeftBehind::Nothing,
+            leaves_nothing: is_untouched && left() == LastingEffect::Nothing,
         })
     }
 

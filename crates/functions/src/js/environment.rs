@@ -2,18 +2,19 @@
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use query_server::language::{Error, MEMORY_LIMIT, TIME_LIMIT};
 use query_server::prelude::PRELUDE_OF_QUICKJS;
 use quickjs::{
-    BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
+    BuildError, Context, Enter, Heap, Host, Interrupted, Limit, Limits, RetainedValue, Scope,
+    Script, SilentHost, Value,
 };
-use quickjs::{Script, Value};
 
 use super::{host, thrown};
 use crate::spidermonkey::{names_last_match, reads_dates};
 
-/// The prelude, compiled once by the first context.
+/// The prelude's byte code, by [`script`].
 static SCRIPT: OnceLock<Script> = OnceLock::new();
 
 /// Functions of the prelude.
@@ -84,13 +85,33 @@ pub(super) fn failure(scope: &Scope<'_>) -> Error {
     }
 }
 
+/// Returns the prelude, which the first caller compiles: on no user's clock, and in no user's memory.
+fn script() -> Result<&'static Script, Error> {
+    if let Some(script) = SCRIPT.get() {
+        return Ok(script);
+    }
+    let limits = Limits {
+        time: Duration::MAX,
+        ..Limits::default()
+    };
+    let mut heap = new_heap(&limits)?;
+    let context = heap.new_context();
+    let context = context.map_err(|limit| limit_error(&limits, limit))?;
+    let script = heap.enter(&context, &SilentHost, |scope| {
+        let script = scope.compile(PRELUDE_OF_QUICKJS, c"prelude.js");
+        script.map_err(|Interrupted| failure(scope))
+    })?;
+    Ok(SCRIPT.get_or_init(|| script))
+}
+
 impl Environment {
     /// Creates a context in a heap.
     pub fn new(heap: &mut Heap, host: &dyn Host) -> Result<Environment, Error> {
+        let script = script()?;
         let context = heap.new_context();
         let context = context.map_err(|limit| limit_error(heap.limits(), limit))?;
         let api = heap.enter(&context, host, |scope| {
-            Api::load(scope).map_err(|Failed| failure(scope))
+            Api::load(scope, script).map_err(|Interrupted| failure(scope))
         });
         match api {
             Ok(api) => Ok(Environment { context, api }),
@@ -125,14 +146,8 @@ impl Environment {
 }
 
 impl Api {
-    fn load(scope: &Scope<'_>) -> Result<Api, Failed> {
-        let start = match SCRIPT.get() {
-            Some(script) => scope.run(script)?,
-            None => {
-                let script = scope.compile(PRELUDE_OF_QUICKJS, c"prelude.js")?;
-                scope.run(SCRIPT.get_or_init(|| script))?
-            }
-        };
+    fn load(scope: &Scope<'_>, script: &Script) -> Result<Api, Interrupted> {
+        let start = scope.run(script)?;
         let host = scope.host_object(&host::FUNCTIONS)?;
         let api = scope.call(&start, [&host])?;
         let member = |name| scope.get(&api, name).map(|function| scope.keep(function));
@@ -172,8 +187,8 @@ impl Api {
 
 impl<'js> Entered<'_, 'js> {
     /// Converts the result of an operation of the scope.
-    pub fn done<T>(&self, result: Result<T, Failed>) -> Result<T, Error> {
-        result.map_err(|Failed| failure(self.scope))
+    pub fn done<T>(&self, result: Result<T, Interrupted>) -> Result<T, Error> {
+        result.map_err(|Interrupted| failure(self.scope))
     }
 
     /// Calls a function of the prelude.

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::ffi::CStr;
-use std::time::Instant;
 
 use document::collation::Collator;
 use query_server::language::{Error, ListIo};
@@ -105,15 +104,16 @@ impl<'a> Listing<'a> {
 impl Host for Listing<'_> {
     /// Time that the other end takes does not count on JavaScript's clock.
     fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply {
-        let before = Instant::now();
         let mut io = self.io.borrow_mut();
         let done = match function {
-            LIST_START => io.start(text.as_bytes()).map(|()| Reply::Undefined),
-            LIST_CHUNK => io.chunk(text).map(|()| Reply::Undefined),
-            LIST_ROW => io.row().map(|row| row.map_or(Reply::Null, Reply::Text)),
+            LIST_START => clock.excuse(|| io.start(text.as_bytes()).map(|()| Reply::Undefined)),
+            LIST_CHUNK => clock.excuse(|| io.chunk(text).map(|()| Reply::Undefined)),
+            LIST_ROW => {
+                let row = clock.excuse(|| io.row());
+                row.map(|row| row.map_or(Reply::Null, Reply::Text))
+            }
             _ => return self.console.call(function, text, clock),
         };
-        clock.excuse(before.elapsed());
         if matches!(done, Ok(Reply::Text(_))) {
             // Each row is a call of its own, as for CouchDB's time-out.
             clock.start();

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profiler::Label;
-use projection::{Arguments, LeftBehind, left_behind, required};
+use projection::{Arguments, LastingEffect, lasting_effect, required};
 use query_server::language::{
-    Doc, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapGroup, Mapper, SLICE, Thrown,
+    Doc, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapFailure, MapGroup, Mapper, SLICE,
 };
-use quickjs::{BuildError, Form, Limit, Limits, RetainedValue, Scope, Value};
+use quickjs::{BuildError, CallTimer, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
 use super::environment::{Entered, failure, limit_error};
@@ -93,11 +93,11 @@ fn compile(
 fn leave_nothing(group: &MapGroup) -> Vec<bool> {
     let left = group.maps.iter();
     let left: Vec<_> = left
-        .map(|map| left_behind(map, Arguments::Shared))
+        .map(|map| lasting_effect(map, Arguments::Shared))
         .collect();
     let loads = |map: &String| group.lib.is_some() && !required(map).is_empty();
-    let is_plain = !left.contains(&LeftBehind::ByCompilation) && !group.maps.iter().any(loads);
-    let nothing = |left: &LeftBehind| is_plain && *left == LeftBehind::Nothing;
+    let is_plain = !left.contains(&LastingEffect::ByCompilation) && !group.maps.iter().any(loads);
+    let nothing = |left: &LastingEffect| is_plain && *left == LastingEffect::Nothing;
     left.iter().map(nothing).collect()
 }
 
@@ -200,8 +200,8 @@ impl Mapper for ThreadMapper {
 struct At {
     doc: usize,
     view: usize,
-    /// When the document's first function was called.
-    began: Instant,
+    /// Measures the document's functions together.
+    timer: CallTimer,
     /// The limit of the text of the document's rows.
     end: usize,
     /// The call, by document and view, that ran out of memory in a heap that may have kept some of earlier calls.
@@ -234,7 +234,7 @@ impl ThreadMapper {
         let mut at = At {
             doc: 0,
             view: 0,
-            began: started,
+            timer: CallTimer::start(self.compilations.limits.time),
             end: 0,
             retried: None,
         };
@@ -245,7 +245,7 @@ impl ThreadMapper {
                 None if at.is_second_try() => Compiled::new(limits, &self.group)?,
                 None => self.compilations.take(&self.group)?,
             };
-            if at.view > 0 && at.began.elapsed() > limits.time {
+            if at.view > 0 && at.timer.is_late() {
                 return Err(limit_error(limits, Limit::Time));
             }
             let is_over = || started.elapsed() >= time;
@@ -276,14 +276,14 @@ impl ThreadMapper {
             return Err(error);
         }
         // The time of the failed call is not that of the next.
-        at.began = Instant::now();
+        at.timer = CallTimer::start(self.compilations.limits.time);
         let is_of_memory = matches!(error, Error::Limit { limit, .. } if limit == MEMORY_LIMIT);
         if is_of_memory && !at.is_second_try() {
             at.retried = Some((at.doc, at.view));
             return Ok(());
         }
         let (doc, view) = (at.doc as u32, at.view as u32);
-        out.thrown.push(Thrown::new(doc, view, error, None));
+        out.thrown.push(MapFailure::new(doc, view, error, None));
         at.view += 1;
         if at.view >= self.group.maps.len() {
             at.view = 0;
@@ -322,7 +322,7 @@ impl ThreadMapper {
         let is_rewound = leave_nothing.contains(&false);
         let form = self.form(count);
         let (text, tells, indexes) = (&mut self.text, self.group.tells, self.group.indexes);
-        let emit_bytes_max = self.compilations.limits.emit_bytes_max;
+        let limits = &self.compilations.limits;
         let (heap, environment, console) = sandbox.parts();
         environment.enter(heap, console, |entered| {
             let scope = entered.scope;
@@ -334,9 +334,9 @@ impl ThreadMapper {
                 if at.view == 0 {
                     // Functions that leave nothing share one clock, which the heap keeps.
                     if is_rewound {
-                        at.began = Instant::now();
+                        at.timer = CallTimer::start(limits.time);
                     }
-                    at.end = end(out.bytes.len(), emit_bytes_max);
+                    at.end = end(out.bytes.len(), limits.emit_bytes_max);
                     whole(doc, text);
                 }
                 scope.start_clock();
@@ -489,7 +489,7 @@ impl<'js> Pass<'_, 'js> {
 
     fn tell(&self, view: usize, error: Error, line: Option<u32>, out: &mut Emits) {
         out.thrown
-            .push(Thrown::new(self.index, view as u32, error, line));
+            .push(MapFailure::new(self.index, view as u32, error, line));
     }
 
     /// Handles a function that threw, which is logged, or hit a limit, which ends the call.

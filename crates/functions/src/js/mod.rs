@@ -3,7 +3,7 @@
 //! QuickJS itself is the crate `quickjs`. A context of it gets the prelude (`environment`) and a
 //! few host functions (`host`). `mapper`, `reducer` and `designs` run users' functions in the
 //! calling thread, each in a `sandbox` that is rewound between calls and kept among the `idle`
-//! ones; `process` runs them in a `worker`, over a `wire`.
+//! ones; `process` runs them in a `worker`, over a `socket` with frames of `wire`.
 
 mod budget;
 mod dates;
@@ -17,6 +17,7 @@ mod process;
 mod profile;
 mod reducer;
 mod sandbox;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod thrown;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use query_server::language::{Designs, Error, MEMORY_LIMIT, MapGroup, Mapper, Reducer};
+use query_server::language::{Designs, Error, MEMORY_LIMIT, MapGroup, Mapper, Reducer, TIME_LIMIT};
 use quickjs::Limits;
 
 use designs::{Heaps, ThreadDesigns};
@@ -152,7 +153,7 @@ impl Options {
 pub struct Engine {
     place: Place,
     /// The limits that a document may exceed, by their configuration keys.
-    limits: [(&'static str, u64); 3],
+    limits: [(&'static str, u64); 4],
 }
 
 /// Where it runs.
@@ -180,6 +181,7 @@ impl Engine {
             place,
             limits: [
                 (MEMORY_LIMIT, limits.memory_bytes as u64),
+                (TIME_LIMIT, limits.time.as_millis() as u64),
                 ("emit_rows_limit", limits.emit_rows_max as u64),
                 ("emit_bytes_limit", limits.emit_bytes_max as u64),
             ],

@@ -17,6 +17,7 @@ use telemetry::State;
 use super::budget::{Budget, Share};
 use super::profile::Control;
 use super::reducer::Source;
+use super::socket::{WorkerSocket, is_timeout};
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
 use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
@@ -25,13 +26,17 @@ use query_server::language::{
 };
 
 /// A worker enforces the time limit itself; one that exceeds it by this much is in a built-in
-/// function that does not end, and is killed.
+/// function that does not end, and is killed. One that waits for the processor is not.
 const GRACE: Duration = Duration::from_secs(1);
+/// Time limit of a worker's start. A worker gives way to everything else, so on a busy machine this is more than a call's time limit.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of definitions known to one worker before they are all sent again: it forgets
 /// more than it reports.
 const KNOWN_MAX: usize = 1024;
-/// Maximum number of design documents whose numbers are remembered.
+/// Maximum number of design documents whose numbers are remembered, and maximum size of their texts
+/// in bytes: they are compared.
 const DESIGNS_MAX: usize = 256;
+const DESIGNS_BYTES_MAX: usize = 8 << 20;
 /// Maximum size of maps and reduces whose numbers are remembered, in bytes. A longer one gets a new
 /// number each time.
 const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
@@ -41,13 +46,14 @@ struct Worker {
     /// its process number is never another's.
     share: Option<Share>,
     child: Child,
-    socket: BufReader<UnixStream>,
+    socket: BufReader<WorkerSocket>,
     /// The profiler's control.
     control: Arc<Control>,
     /// Definitions that were sent to it.
     known: HashSet<u64>,
     /// When it was last used.
     used: Instant,
+    is_ready: bool,
     /// It has answered something since it was taken, or was started then.
     has_lived: bool,
     /// It gave an invalid answer.
@@ -79,9 +85,6 @@ impl Worker {
         };
         let (ours, theirs) = UnixStream::pair()?;
         let (control, their_control) = UnixStream::pair()?;
-        let patience = Some(options.time + GRACE);
-        ours.set_read_timeout(patience)?;
-        ours.set_write_timeout(patience)?;
         let child = Command::new(program)
             .arg0("settee")
             .args(&options.worker.args)
@@ -96,13 +99,15 @@ impl Worker {
             .spawn()?;
         PROCESS_STARTS.count();
         let control = Control::register(control);
+        let pid = child.id();
         let mut worker = Worker {
-            share: Some(budget.share(child.id())),
+            share: Some(budget.share(pid)),
             child,
-            socket: BufReader::new(ours),
+            socket: BufReader::new(WorkerSocket::new(ours, pid, START_TIME_MAX)?),
             control,
             known: HashSet::new(),
             used: Instant::now(),
+            is_ready: false,
             has_lived: true,
             has_failed: false,
         };
@@ -112,6 +117,22 @@ impl Worker {
 
     fn send(&mut self, frame: Frame) -> io::Result<()> {
         frame.send(self.socket.get_mut())
+    }
+
+    /// Waits until it is set up. From then on it has the time limit to answer.
+    fn wait_until_ready(&mut self, time: Duration) -> io::Result<()> {
+        if self.is_ready {
+            return Ok(());
+        }
+        let first = self.receive().map_err(|error| match is_timeout(&error) {
+            true => io::Error::other(format!("it is not ready after {START_TIME_MAX:?}")),
+            false => error,
+        })?;
+        if first.kind != Kind::Ready {
+            return Err(io::Error::other("unexpected answer"));
+        }
+        self.is_ready = true;
+        self.socket.get_mut().runs(time + GRACE)
     }
 
     /// Returns the next frame that is not a log line.
@@ -243,8 +264,12 @@ impl Processes {
             designs.push(known);
             return number;
         }
-        if designs.len() == DESIGNS_MAX {
-            designs.remove(0);
+        let bytes = |design: &(Arc<str>, DesignDoc, u64)| design.1.json.len();
+        let mut kept: usize = designs.iter().map(bytes).sum();
+        while designs.len() >= DESIGNS_MAX
+            || !designs.is_empty() && kept + ddoc.json.len() > DESIGNS_BYTES_MAX
+        {
+            kept -= bytes(&designs.remove(0));
         }
         let number = self.number();
         designs.push((database.clone(), ddoc.clone(), number));
@@ -315,7 +340,10 @@ impl Processes {
             let mut worker = worker.map_err(|error| {
                 Error::Process(format!("a worker for functions does not start: {error}"))
             })?;
-            match talk(&mut worker, number, definition, &request, &mut converse) {
+            let reply = worker.wait_until_ready(self.options.time);
+            let reply =
+                reply.and_then(|()| talk(&mut worker, number, definition, &request, &mut converse));
+            match reply {
                 Ok(Reply::Done(done)) => {
                     self.give_back(worker);
                     return Ok(done);
@@ -345,16 +373,16 @@ impl Processes {
 
     /// Returns the error of a worker that does not answer.
     fn broken(&self, error: &io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Limit {
+        if is_timeout(error) {
+            return Error::Limit {
                 limit: query_server::language::TIME_LIMIT,
                 value: self.options.time.as_millis().to_string(),
-            },
-            _ if has_died(error) => {
-                Error::Process("the worker process of the functions died".into())
-            }
-            _ => Error::Process(format!("a worker for functions failed: {error}")),
+            };
         }
+        if has_died(error) {
+            return Error::Process("the worker process of the functions died".into());
+        }
+        Error::Process(format!("a worker for functions failed: {error}"))
     }
 
     fn simple(

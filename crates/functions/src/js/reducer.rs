@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use projection::{Arguments, LeftBehind, left_behind, required};
+use projection::{Arguments, LastingEffect, lasting_effect, required};
 use query_server::language::{Error, ReduceRow, Reducer};
 use quickjs::{Limits, RetainedValue, Value};
 use telemetry::State;
@@ -59,11 +59,11 @@ impl Prepared {
             }
             Ok((entered.scope.keep(function), is_untouched))
         })?;
-        let left = || left_behind(&source.source, Arguments::Own);
+        let left = || lasting_effect(&source.source, Arguments::Own);
         Ok(Prepared {
             sandbox,
             function,
-            leaves_nothing: is_untouched && left() == LeftBehind::Nothing,
+            leaves_nothing: is_untouched && left() == LastingEffect::Nothing,
             source: source.clone(),
             calls: 0,
         })

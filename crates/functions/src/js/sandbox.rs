@@ -2,7 +2,7 @@
 //!
 //! [`Sandbox::rewind`] restores the heap to the state when the functions had just been compiled.
 //! That copies some hundred kilobytes, so it is skipped between calls of functions that are known
-//! to leave nothing ([`projection::left_behind`]).
+//! to leave nothing ([`projection::lasting_effect`]).
 
 use query_server::language::Error;
 use quickjs::{Context, Enter, Heap, Host, Limit, Limits, RewindingHeap, Scope};

@@ -4,14 +4,19 @@
 use std::ffi::CStr;
 
 use query_server::language::Error;
-use quickjs::{Failed, Scope, Value};
+use quickjs::{Interrupted, Scope, Value};
 
 /// The text for a thrown value that cannot be shown.
 const UNSHOWN: &str = "a value that cannot be shown";
 
 /// Returns the error for a thrown value: `{forbidden: …}`, `{unauthorized: …}`, an `Error`,
-/// CouchDB's `["error", name, reason]`, or anything else.
+/// CouchDB's `["error", name, reason]`, or anything else. Its texts are cut here, so that a worker
+/// sends no long ones, and keeps none for the other calls of a request.
 pub(super) fn error<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Error {
+    whole_error(scope, value).bounded()
+}
+
+fn whole_error<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Error {
     if !value.is_object() {
         let reason = text(scope, value).unwrap_or_else(|| UNSHOWN.into());
         let name = "unnamed_error".into();
@@ -110,7 +115,7 @@ fn text<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<String> {
 }
 
 /// Returns the result of a step; what it threw is discarded.
-fn looked_at<T>(scope: &Scope<'_>, result: Result<T, Failed>) -> Option<T> {
+fn looked_at<T>(scope: &Scope<'_>, result: Result<T, Interrupted>) -> Option<T> {
     if result.is_err() {
         drop(scope.take_exception());
     }

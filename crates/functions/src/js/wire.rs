@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Options;
 use super::log::Line;
 use confine::Confinement;
-use query_server::language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
+use query_server::language::{DesignDoc, Emit, Emits, Error, Indexes, MapFailure, MapGroup, Owner};
 
 /// Maximum length of a frame, in bytes.
 const FRAME_MAX: u32 = 1 << 30;
@@ -28,13 +28,15 @@ pub(super) enum Kind {
     List,
     Check,
     // Replies.
+    /// The first one: the worker is set up.
+    Ready,
     Done,
     Failed,
     /// The worker does not know the number of the request (any more).
     Unknown,
     Log,
     // While a list function runs: the worker asks, the server's process answers with `Done`, `Row`
-    // or `Failed`.
+    // or `Interrupted`.
     Start,
     Chunk,
     NextRow,
@@ -46,7 +48,7 @@ pub(super) enum Kind {
     Samples,
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind::Options,
     Kind::Define,
     Kind::Verify,
@@ -56,6 +58,7 @@ const KINDS: [Kind; 19] = [
     Kind::Call,
     Kind::List,
     Kind::Check,
+    Kind::Ready,
     Kind::Done,
     Kind::Failed,
     Kind::Unknown,
@@ -535,11 +538,16 @@ pub(super) fn read_emits(
     Ok(done)
 }
 
-fn read_thrown(frame: &mut Received) -> io::Result<Thrown> {
+fn read_thrown(frame: &mut Received) -> io::Result<MapFailure> {
     let mut number = || u32::try_from(frame.number()?).map_err(|_| malformed());
     let (doc, view, line) = (number()?, number()?, number()?);
     let error = read_error(frame)?;
-    Ok(Thrown::new(doc, view, error, (line > 0).then_some(line)))
+    Ok(MapFailure::new(
+        doc,
+        view,
+        error,
+        (line > 0).then_some(line),
+    ))
 }
 
 pub(super) fn log_frame(line: &Line) -> Frame {

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use confine::Confinement;
 use procfs::process::Process;
 use profiler::Label;
-use projection::{Arguments, left_behind};
+use projection::{Arguments, lasting_effect};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{set_name, set_no_new_privs};
@@ -120,7 +120,7 @@ fn confine_all(engine: &Engine, expected: Confinement) -> io::Result<()> {
     confine::read_time_zone();
     // Fails where the limits are too low for any function.
     let _ = engine.check("function () {}", None);
-    left_behind("function () {}", Arguments::Shared);
+    lasting_effect("function () {}", Arguments::Shared);
     if !confine::deny_files()? && expected.files {
         return Err(io::Error::other("the kernel no longer denies files"));
     }
@@ -157,6 +157,7 @@ fn serve() -> io::Result<()> {
         clock: 0,
         socket: BufReader::with_capacity(READ_BYTES, socket),
     };
+    Frame::new(Kind::Ready).send(worker.socket.get_mut())?;
     while let Some(request) = Received::read(&mut worker.socket)? {
         worker.answer(request)?;
     }

@@ -21,7 +21,7 @@ use crate::browsers::dev::DevRequest;
 use crate::connection::head_timeout::HEAD_BYTES_MAX;
 use crate::connection::server::AFTER_FAILED_ACCEPT;
 use crate::connection::spelling::{Bodiless, Spelling};
-use crate::metrics::catalogue;
+use crate::metric_catalogue;
 
 /// The path that is answered.
 const PATH: &str = "/_node/_local/_prometheus";
@@ -104,7 +104,7 @@ fn answer(app: &App, req: &hyper::Request<Incoming>, peer: IpAddr) -> Response<F
             StatusCode::FORBIDDEN,
             refused.map_or_else(String::new, |e| format!("{}\n", e.reason)),
         ),
-        (&Method::GET | &Method::HEAD, PATH) => (StatusCode::OK, catalogue::prometheus(app)),
+        (&Method::GET | &Method::HEAD, PATH) => (StatusCode::OK, metric_catalogue::prometheus(app)),
         (_, PATH) => (
             StatusCode::METHOD_NOT_ALLOWED,
             "Only GET,HEAD allowed\n".into(),

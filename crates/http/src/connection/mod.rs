@@ -1,11 +1,11 @@
 //! How does a connection live? Accepting, TLS, heads of requests that are odd or slow, and the end.
 
-mod again;
 pub mod head_timeout;
 pub mod lenient;
 pub mod linger;
 pub mod metrics_port;
 pub mod places;
+mod repoll;
 pub mod room;
 pub mod seat;
 pub mod server;

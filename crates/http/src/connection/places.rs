@@ -23,9 +23,9 @@ use rustc_hash::FxHashMap;
 use telemetry::Tick;
 use tokio::sync::Notify;
 
+use crate::accounting::completion::without_slow_lines;
 use crate::connection::room::{Activity, Class, Newcomer, Occupant, Shares};
 use crate::connection::seat::{Busy, Seat};
-use crate::metrics::ending::without_slow_lines;
 use crate::reply::{Body, StreamError};
 
 /// Interval at which a waiting connection or request tries again to get a place.

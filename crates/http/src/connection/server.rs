@@ -19,29 +19,32 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use metrics::{End, Socket};
 use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, Tick, within};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::accounting::completion::{Completion, Numbers, RequestFacts};
+use crate::accounting::slow;
+use crate::accounting::traced::Traced;
 use crate::app::App;
 use crate::browsers::cross_site;
 use crate::browsers::dev::DevRequest;
 use crate::clustered;
-use crate::connection::again::Again;
 use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LONG_HEAD_BYTES};
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
 use crate::connection::places::{Held, Place, Ticket};
+use crate::connection::repoll::Repoll;
 use crate::connection::room::Class;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
+use crate::forwarded_clients::client_address;
 use crate::load::{has_short_body, note_short_request};
-use crate::metrics::ending::{End, Ending, Numbers, Told};
-use crate::metrics::traced::Traced;
-use crate::metrics::{Socket, slow};
+use crate::reply::ahead::Ahead;
 use crate::reply::jsonp;
 use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
@@ -212,6 +215,7 @@ fn accept(
             peer,
             spoken: Spoken::Unknown,
             place: ticket,
+            ahead: Ahead::default(),
         };
         match tls {
             None => connection(stream, client, &app, watcher).await,
@@ -242,6 +246,8 @@ struct Client {
     peer: SocketAddr,
     spoken: Spoken,
     place: Ticket,
+    /// The bytes of its responses, over HTTP/2.
+    ahead: Ahead,
 }
 
 async fn connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
@@ -295,7 +301,7 @@ where
     let connection = builder
         .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
         .into_owned();
-    if let Err(e) = Again::new(watcher.watch(connection)).await {
+    if let Err(e) = Repoll::new(watcher.watch(connection)).await {
         tracing::debug!(error = %e, "connection ended");
     }
 }
@@ -331,14 +337,16 @@ struct UnderWay<'a> {
     req: Request,
     id: HeaderValue,
     received: Tick,
+    /// A HEAD request over HTTP/2, where hyper would send the body of its response.
+    is_http2_head: bool,
     is_answered: bool,
 }
 
 impl UnderWay<'_> {
     /// The log record of it when its answer has ended.
-    fn told(&self, status: u16, timing: Timing, head_us: u64) -> Told<'_> {
+    fn facts(&self, status: u16, timing: Timing, head_us: u64) -> RequestFacts<'_> {
         let req = &self.req;
-        Told {
+        RequestFacts {
             id: &self.id,
             peer: req.peer,
             user: req.user.name.as_deref(),
@@ -370,8 +378,8 @@ impl Drop for UnderWay<'_> {
                 true => (500, End::Cut),
                 false => (0, End::Aborted),
             };
-            let told = self.told(status, Timing::default(), us);
-            told.tell(&self.app.stats, end, 0, us);
+            let facts = self.facts(status, Timing::default(), us);
+            facts.report(&self.app.stats, end, 0, us);
         }
     }
 }
@@ -392,7 +400,7 @@ fn host_error(
 async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyper::Response<Body> {
     let received = telemetry::entered_at();
     let n = app.stats.begin();
-    let (parts, body) = req.into_parts();
+    let (mut parts, body) = req.into_parts();
     let version = parts.version;
     let is_long_head = head_bytes(&parts) > LONG_HEAD_BYTES;
     let is_short = has_short_body(&parts.headers, !body.is_end_stream());
@@ -401,9 +409,12 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let settings = app.settings();
     let is_secured = client.spoken != Spoken::Unknown;
     let host_error = host_error(&parts, &settings, &client);
-    let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
+    let peer = Some(address_of(app, &client, &settings, &mut parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
-    let memory = (app.bodies.clone(), app.answers.clone());
+    let is_http2 = version == hyper::Version::HTTP_2;
+    let is_http2_head = is_http2 && parts.method == hyper::Method::HEAD;
+    let ahead = is_http2.then(|| client.ahead.of_request());
+    let memory = (app.bodies.clone(), app.answers.clone().by(ahead.clone()));
     let mut req = Request::new(method, parts, body, peer, settings, memory);
     req.traced = traced;
     req.https = is_secured;
@@ -414,6 +425,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
         req,
         id,
         received,
+        is_http2_head,
         is_answered: false,
     };
     let req = &mut under_way.req;
@@ -421,9 +433,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
         Some(e) => Err(e),
         None => route(app, req).await,
     };
-    let id = &under_way.id;
-    let mut reply =
-        result.unwrap_or_else(|e| refuse(req, e.report(id.to_str().unwrap_or_default())));
+    let id = under_way.id.to_str().unwrap_or_default();
+    let mut reply = result.unwrap_or_else(|e| refuse(req, e.report(id)));
     if is_short && matches!(reply.body, Body::Full(_)) {
         note_short_request();
     }
@@ -434,6 +445,10 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if let Some(whole) = long_body(req, &reply, version) {
         reply = counted(req, reply, whole).await;
     }
+    if let Some(ahead) = ahead.filter(|_| !is_http2_head) {
+        reply.body = ahead.paced(reply.body);
+    }
+    req.begun = None;
     // A reserved place is free after this answer, whatever is left of the body.
     let is_reserved = |place: &Ticket| place.seat.is_reserved();
     // After a long head the connection would keep its long buffer.
@@ -445,6 +460,17 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
             .push((CONNECTION, HeaderValue::from_static("close")));
     }
     finish(&mut under_way, reply)
+}
+
+/// Returns the address of a request's client, which may be behind a proxy or another node.
+fn address_of(
+    app: &App,
+    client: &Client,
+    settings: &Settings,
+    headers: &mut HeaderMap,
+) -> std::net::IpAddr {
+    let forwarded = client_address(app, headers);
+    forwarded.unwrap_or_else(|| settings.proxy_headers.client(client.peer.ip(), headers))
 }
 
 /// Returns the body of a response that counts as memory: a long one that was built for it.
@@ -462,12 +488,14 @@ fn long_body(req: &Request, reply: &Reply, version: hyper::Version) -> Option<By
 }
 
 /// A response that was built as a whole, counted until it is written to the connection. A read waits
-/// while there is no memory for its response, and is refused if none is free in time; writes, and
-/// requests of operators, are always answered.
+/// while there is no memory for its response, and is refused if none is free in time; successful writes,
+/// and requests of operators, are always answered.
 async fn counted(req: &mut Request, mut reply: Reply, whole: Bytes) -> Reply {
     let class = req.row.class(&req.method, req.query.last(&["feed"]));
     let is_of_operator = req.user.is_admin() && !req.is_of_database;
-    let held = match class.writes(&req.method) || is_of_operator || reply.status >= 300 {
+    let held = match is_of_operator
+        || is_always_sent(reply.status, class.writes(&req.method), whole.len())
+    {
         true => req.answers.count(whole.len() as u64),
         false => match req.answers.settle(whole.len()).await {
             Ok(held) => held,
@@ -476,6 +504,15 @@ async fn counted(req: &mut Request, mut reply: Reply, whole: Bytes) -> Reply {
     };
     reply.body = Body::Full(held.with(whole));
     reply
+}
+
+/// Whether a response is sent whether there is memory for it or not: that of a write that was applied,
+/// and the server's own errors. A function chooses its status, but a long response is never the server's error.
+fn is_always_sent(status: u16, writes: bool, length: usize) -> bool {
+    match status < 300 {
+        true => writes,
+        false => length <= WATCHED_FROM_BYTES,
+    }
 }
 
 /// The length of a request's head, about, in bytes.
@@ -549,7 +586,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     }
     let (recognised, us) = within!(State::Auth, app.authenticate(req));
     req.auth_us = us;
-    recognised?;
+    if let Some(reply) = recognised? {
+        return Ok(reply);
+    }
     take_place(app, req).await?;
     let may_be_unknown =
         !requires_login(req) || is_only(req, "/_up") && !settings.chttpd.require_valid_user;
@@ -561,6 +600,10 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     loop {
         if !may_change && cross_site::changes(req) {
             return Err(cross_site::refusal());
+        }
+        // Before anything is built: a client that reads no responses gets no more of them.
+        if !req.answers.makes_ahead() && router::may_be_long(req) {
+            req.begun = req.answers.begin().await?;
         }
         let answer = router::route(app, req).await;
         if !std::mem::take(&mut req.is_rerouted) || answer.is_err() {
@@ -737,20 +780,23 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     if has_no_body && let Some(length) = body.length() {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    let told = under_way.told(status, timing, us);
+    let facts = under_way.facts(status, timing, us);
     *response.body_mut() = match body {
-        // A body that is never read.
         body if has_no_body => {
-            told.tell(&app.stats, End::Whole, 0, us);
-            body
+            facts.report(&app.stats, End::Whole, 0, us);
+            match under_way.is_http2_head {
+                true => Body::Full(Bytes::new()),
+                // Over HTTP/1 it is never read, but hyper takes its length.
+                false => body,
+            }
         }
         Body::Full(bytes) | Body::Static(bytes) if bytes.len() <= WATCHED_FROM_BYTES => {
-            told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
+            facts.report(&app.stats, End::Whole, bytes.len() as u64, us);
             Body::Full(bytes)
         }
         body => {
-            let ending = Ending::new(&told, app.stats.clone(), under_way.received);
-            body.watched(ending.with(under_way.req.take_held()))
+            let completion = Completion::new(&facts, app.stats.clone(), under_way.received);
+            body.watched(completion.with(under_way.req.take_held()))
         }
     };
     under_way.is_answered = true;
@@ -844,4 +890,25 @@ fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     let left = rest.len();
     let used = text.len() - left;
     HeaderValue::from_bytes(&text[..used]).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_short_errors_and_applied_writes_are_sent_without_room() {
+        let (short, long) = (WATCHED_FROM_BYTES, WATCHED_FROM_BYTES + 1);
+        // A function chose these statuses.
+        for status in [300, 404, 500, 999] {
+            for writes in [false, true] {
+                assert!(!is_always_sent(status, writes, long), "{status}");
+                assert!(is_always_sent(status, writes, short), "{status}");
+            }
+        }
+        for length in [short, long] {
+            assert!(is_always_sent(201, true, length));
+            assert!(!is_always_sent(200, false, length));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Many documents read in one request: `_bulk_get`.
 
 use database::{
-    DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, Turn, WantedBytes, WhichRevs,
+    AttachmentSelection, DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevSelection, RevsReader, Turn,
 };
 use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev, TextList};
@@ -47,7 +47,7 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
         ..ReadOptions::default()
     };
     let gives_way = docs.len() > READ_HERE_MAX && others_came();
-    let reads_attachments = options.attachments != WantedBytes::None || wants_since;
+    let reads_attachments = options.attachments != AttachmentSelection::None || wants_since;
     let multipart = ["mixed", "related"].into_iter().find(|subtype| {
         !req.accepts("application/json") && req.accepts(&format!("multipart/{subtype}"))
     });
@@ -372,7 +372,7 @@ impl BulkGet {
             Form::Json => {
                 parts.push_text(b"{\"ok\":");
                 match options.attachments {
-                    WantedBytes::None => parts.push_text(&read.json),
+                    AttachmentSelection::None => parts.push_text(&read.json),
                     _ => push_doc_json(
                         &self.db,
                         read,
@@ -442,11 +442,13 @@ impl BulkGet {
         if let Some(since) = doc.get("atts_since") {
             let revs = parse_revs_or(since, "att_since value must be array of revs.")?;
             if !revs.is_empty() {
-                options.attachments = WantedBytes::Since(revs);
+                options.attachments = AttachmentSelection::Since(revs);
             }
         }
-        if let (Form::Multipart { .. }, WantedBytes::None) = (&self.form, &options.attachments) {
-            options.attachments = WantedBytes::All;
+        if let (Form::Multipart { .. }, AttachmentSelection::None) =
+            (&self.form, &options.attachments)
+        {
+            options.attachments = AttachmentSelection::All;
         }
         Ok(options)
     }
@@ -457,8 +459,8 @@ impl BulkGet {
         options: &ReadOptions,
     ) -> Result<Found, ApiError> {
         let which = match &rev {
-            None => WhichRevs::All,
-            Some(rev) => WhichRevs::List(vec![rev.clone()]),
+            None => RevSelection::All,
+            Some(rev) => RevSelection::List(vec![rev.clone()]),
         };
         let found = self.db.open_revs(&id, &which, options)?;
         Ok(found.map_or(Found::Missing(rev), Found::Revs))

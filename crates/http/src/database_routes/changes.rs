@@ -78,11 +78,7 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
 /// The parameters of the query; [`filter`] reads the filter.
 fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError> {
     let q = &req.query;
-    let event_id = (kind == FeedKind::EventSource)
-        .then(|| req.named_header("last-event-id"))
-        .flatten();
-    let since = event_id.or_else(|| q.last(&["since", "last-event-id"]));
-    let since = match since {
+    let since = match req.since(kind == FeedKind::EventSource) {
         None | Some("0") => Since::Start,
         Some("now") => Since::Now,
         Some(seq) => Since::Seq(seq.to_owned()),

@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{Database, ExpiredDocuments, Expiry, Ttl};
+use database::{Database, ExpiredDocuments, Expiry, PurgePlace, Ttl};
 use document::{DocId, Rev};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::document_routes::documents::{self, parse_revs, parse_revs_or};
+use crate::database_routes::revs_diff::{write_revs, write_text};
+use crate::document_routes::documents::{self, parse_revs};
 use crate::errors::ApiError;
-use crate::reply::answers::Answers;
+use crate::reply::stream::{CHUNK_BYTES, pull};
 use crate::reply::{Body, Reply, pieces_of};
 use crate::request::Request;
 use node::{Access, require_server_admin};
-
-/// More documents are not looked up on the thread that serves requests.
-const LOOKED_UP_HERE_MAX: usize = 500;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -165,14 +163,32 @@ pub async fn purged_infos_limit(req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::ok())
 }
 
-pub fn purged_infos(access: &Access) -> Answer {
-    let infos: Vec<Value> = access
-        .db
-        .purged_infos()?
-        .into_iter()
-        .map(|p| json!({"id": p.id, "revs": rev_strings(&p.revs)}))
-        .collect();
-    Ok(Reply::json(200, &json!({"purged_infos": infos})))
+pub async fn purged_infos(req: &Request, access: &Access) -> Answer {
+    let db = access.db.clone();
+    let mut place = Some(PurgePlace::default());
+    let mut before: &[u8] = b"{\"purged_infos\":[";
+    let next = move |out: &mut Vec<u8>| -> Result<bool, ApiError> {
+        let Some(from) = place else {
+            return Ok(false);
+        };
+        if from == PurgePlace::default() {
+            out.extend_from_slice(std::mem::take(&mut before));
+        }
+        place = db.purged_infos(from, &mut |purge| {
+            out.extend_from_slice(std::mem::replace(&mut before, b","));
+            out.extend_from_slice(b"{\"id\":");
+            write_text(&purge.id, out);
+            out.extend_from_slice(b",\"revs\":");
+            write_revs(&purge.revs, out);
+            out.push(b'}');
+            out.len() < CHUNK_BYTES
+        })?;
+        if place.is_none() {
+            out.extend_from_slice(b"]}\n");
+        }
+        Ok(place.is_some())
+    };
+    pull(&req.answers, "application/json", next).await
 }
 
 pub async fn auto_purge(app: &App, req: &mut Request, access: &Access) -> Answer {
@@ -182,8 +198,7 @@ pub async fn auto_purge(app: &App, req: &mut Request, access: &Access) -> Answer
     req.require_json()?;
     let (ttl, expiry) = auto_purge_properties(req.json_object().await?)?;
     access.db.set_deleted_document_ttl(ttl).await?;
-    // Only where it differs: nodes with an older program do not know it, and need not while it is not used. What other nodes
-    // set was applied here before the change above.
+    // Only if it differs: in a cluster, it is a write of its own. Changes by other nodes were applied here before the change above.
     if access.db.expiry() != expiry {
         access.db.set_expiry(expiry).await?;
     }
@@ -292,58 +307,6 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
         if done.has_few_copies { 202 } else { 201 },
         &json!({"purge_seq": null, "purged": purged}),
     ))
-}
-
-async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
-    req.require_json()?;
-    req.json_object()
-        .await?
-        .into_iter()
-        .map(|(id, revs)| {
-            Ok((
-                id,
-                parse_revs_or(&revs, "Invalid revisions, must be a list")?,
-            ))
-        })
-        .collect()
-}
-
-/// Large requests run on threads that give way to short requests.
-async fn diff(
-    answers: &Answers,
-    access: &Access,
-    ids: Vec<(String, Vec<Rev>)>,
-) -> Result<Vec<database::RevsDiff>, ApiError> {
-    if ids.len() < LOOKED_UP_HERE_MAX {
-        return Ok(access.db.revs_diff(ids)?);
-    }
-    let db = access.db.clone();
-    Ok(answers.apart(move || db.revs_diff(ids)).await??)
-}
-
-pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
-    let ids = revs_body(req).await?;
-    let mut out = Map::new();
-    for d in diff(&req.answers, access, ids).await? {
-        let mut of = Map::new();
-        of.insert("missing".into(), rev_strings(&d.missing).into());
-        if !d.possible_ancestors.is_empty() {
-            let ancestors = rev_strings(&d.possible_ancestors).into();
-            of.insert("possible_ancestors".into(), ancestors);
-        }
-        out.insert(d.id, of.into());
-    }
-    Ok(Reply::json(200, &out.into()))
-}
-
-pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
-    let ids = revs_body(req).await?;
-    let missing: Map<String, Value> = diff(&req.answers, access, ids)
-        .await?
-        .into_iter()
-        .map(|d| (d.id, rev_strings(&d.missing).into()))
-        .collect();
-    Ok(Reply::json(200, &json!({"missing_revs": missing})))
 }
 
 pub async fn compact(req: &mut Request, access: &Access, ddoc: Option<&str>) -> Answer {

@@ -7,9 +7,9 @@ use database::{FindAnswer, FindIndexes, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
+use crate::accounting::slow::Detail;
 use crate::database_routes::texts::within_wait;
 use crate::errors::ApiError;
-use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_in_turns};
@@ -61,7 +61,7 @@ async fn read<T: Send + 'static>(
     };
     let limits = find_limits(&req.settings.mango, req.answers.sharer());
     // Read before, and not counted: they are of the database, not of this query.
-    let indexes = access.db.find_indexes_apart().await?;
+    let indexes = access.db.find_indexes_async().await?;
     let is_long = is_long(&bytes) || indexes.are_many();
     apart_if(is_long, bytes, move |bytes| {
         let (made, bytes) = measured(bytes.len(), || {
@@ -129,7 +129,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     req.keep(bytes).await?;
     let parse_us = (started.elapsed().as_micros() as u64).saturating_sub(req.body_us);
     let detail = Arc::new(Detail {
-        find: Some(plan.asked()),
+        find: Some(plan.report()),
         ..Detail::default()
     });
     req.detail = Some(detail.clone());

@@ -1,11 +1,14 @@
 //! `_index`: creating, listing and deleting Mango's indexes, which live in design documents.
 
+use std::sync::Arc;
+
 use database::EditMode;
 use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
 use mango::{FindError, NewIndex, TextKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::database_routes::find::{apart_if_long, selector_limits};
+use crate::database_routes::texts::blocking;
 use crate::document_routes::documents::write;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -17,6 +20,9 @@ type Answer = Result<Reply, ApiError>;
 
 /// How often a change of a design document is tried again that another one came before.
 const TRIES_MAX: usize = 4;
+
+/// Most design documents whose indexes one request deletes: each may be a write.
+const DELETED_MAX: usize = 10_000;
 
 /// `_index`
 pub async fn route(req: &mut Request, access: &Access) -> Answer {
@@ -38,7 +44,7 @@ async fn list(req: &Request, access: &Access) -> Answer {
     if limit.is_some_and(|n| n < 1) || skip < 0 {
         return Err(FindError::InvalidListParams.into());
     }
-    let all = access.db.find_indexes_apart().await?;
+    let all = access.db.find_indexes_async().await?;
     let first = (skip as usize).min(all.len());
     let limit = limit.map_or(usize::MAX, |n| n as usize);
     let mut left = first..first.saturating_add(limit).min(all.len());
@@ -79,11 +85,17 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
         Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
     })
     .await?;
+    let index = Arc::new(index);
     let mut result = "exists";
     for left in (0..TRIES_MAX).rev() {
-        let old = access.db.design_text(&index.ddoc)?;
-        let (rev, members) = split(old);
-        let Some(new) = index.add_to(members.as_ref())? else {
+        let (db, of) = (access.db.clone(), index.clone());
+        // The design document may be long.
+        let added = blocking(move || {
+            let (rev, members) = split(db.design_text(&of.ddoc)?);
+            let new = of.add_to(members.as_ref())?;
+            Ok(new.map(|new| (rev, new)))
+        });
+        let Some((rev, new)) = added.await? else {
             break;
         };
         // An application may request its existing index as any user; only creating it is for
@@ -114,7 +126,9 @@ async fn remove(
     name: &str,
 ) -> Result<(), ApiError> {
     for left in (0..TRIES_MAX).rev() {
-        let (rev, Some(members)) = split(access.db.design_text(ddoc)?) else {
+        let (db, id) = (access.db.clone(), ddoc.to_owned());
+        let old = blocking(move || Ok(split(db.design_text(&id)?)));
+        let (rev, Some(members)) = old.await? else {
             return Err(ApiError::missing());
         };
         let is_index = mango::index::is_of_indexes(&members);
@@ -133,21 +147,32 @@ async fn remove(
 pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.json_object().await?;
+    let ids = body.get("docids").and_then(Value::as_array);
+    if ids.is_some_and(|ids| ids.len() > DELETED_MAX) {
+        return Err(ApiError::bad_request(format!(
+            "`docids` must have at most {DELETED_MAX} elements: send several requests"
+        )));
+    }
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
     let (mut success, mut fail) = (vec![], vec![]);
     for id in ids {
+        // Where nothing is removed, nothing below waits.
+        tokio::task::yield_now().await;
         match remove_all(req, access, &id).await {
-            Ok(()) => success.insert(0, json!({"id": id, "ok": true})),
-            Err(e) => fail.insert(0, json!({"id": id, "error": e.error})),
+            Ok(()) => success.push(json!({"id": id, "ok": true})),
+            Err(e) => fail.push(json!({"id": id, "error": e.error})),
         }
     }
+    // CouchDB lists them from the last one to the first.
+    success.reverse();
+    fail.reverse();
     Ok(Reply::json(200, &json!({"success": success, "fail": fail})))
 }
 
 /// Removes every index of a design document. (CouchDB fails when there are several.)
 async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
-    let indexes = access.db.find_indexes_apart().await?;
+    let indexes = access.db.find_indexes_async().await?;
     let own = indexes
         .iter()
         .filter(|i| i.index.ddoc.as_deref() == Some(id));

@@ -1,17 +1,20 @@
 //! `_all_docs`, `_design_docs`, `_local_docs`, a partition's documents, and `/queries` on them.
 
+use std::sync::Arc;
+
 use database::{Bound, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments};
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::database_routes::partition;
+use crate::database_routes::{partition, queries};
 use crate::design_routes::lists::ListRows;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
-use node::Access;
+use crate::settings::Settings;
+use node::{Access, Query};
 use routes::ListingKind;
 
 type Answer = Result<Reply, ApiError>;
@@ -54,11 +57,13 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
 }
 
 /// Parameters as given; of one that is given twice, the later one applies.
+#[derive(Clone)]
 struct GivenRows {
     query: RowsQuery,
     partition: Option<String>,
-    start: Option<Value>,
-    end: Option<Value>,
+    /// Shared: copying a key of many elements is slow.
+    start: Option<Arc<Value>>,
+    end: Option<Arc<Value>>,
     keys: Option<Vec<Value>>,
     grouping: GivenGrouping,
 }
@@ -82,11 +87,11 @@ impl GivenRows {
                 "group" => self.grouping.group = Some(value.boolean()?),
                 "group_level" => self.grouping.level = Some(value.natural()?),
                 "key" => {
-                    let key = value.json()?;
+                    let key = Arc::new(value.json()?);
                     (self.start, self.end) = (Some(key.clone()), Some(key));
                 }
-                "startkey" | "start_key" => self.start = Some(value.json()?),
-                "endkey" | "end_key" => self.end = Some(value.json()?),
+                "startkey" | "start_key" => self.start = Some(Arc::new(value.json()?)),
+                "endkey" | "end_key" => self.end = Some(Arc::new(value.json()?)),
                 "keys" => self.add_keys(value)?,
                 name => apply(&mut self.query, name, value)?,
             }
@@ -103,22 +108,22 @@ impl GivenRows {
         };
         // As CouchDB has it, a single one is the range too, of which what follows may make another.
         if let [key] = keys.as_slice() {
-            (self.start, self.end) = (Some(key.clone()), Some(key.clone()));
+            let key = Arc::new(key.clone());
+            (self.start, self.end) = (Some(key.clone()), Some(key));
         }
         self.keys = Some(keys);
         Ok(())
     }
 
     /// The requested listing: a partition's is a separate one.
-    fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
-        let settings = app.settings();
+    fn check(self, settings: &Settings, is_partitioned: bool) -> Result<RowsQuery, ApiError> {
         let mut q = self.query;
         if self.grouping.grouping()? != Grouping::None {
             return Err(ApiError::query_parse(
                 "Invalid use of grouping on a map view.",
             ));
         }
-        let range = (self.start.as_ref(), self.end.as_ref());
+        let range = (self.start.as_deref(), self.end.as_deref());
         match self.keys.as_deref() {
             None | Some([]) => {}
             Some(_) if range == (None, None) => {}
@@ -127,7 +132,7 @@ impl GivenRows {
         }
         (q.start, q.end) = (range.0.map(bound), range.1.map(bound));
         if let Some(partition) = self.partition {
-            if !access.db.is_partitioned() {
+            if !is_partitioned {
                 return Err(ApiError::query_parse(
                     "`partition` parameter is not supported on this db",
                 ));
@@ -164,26 +169,31 @@ fn query_of(
     for params in given {
         rows.add(params)?;
     }
-    rows.check(app, access)
+    rows.check(&app.settings(), access.db.is_partitioned())
 }
 
-/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// The parameters of a request that apply to each of its `queries`: as in CouchDB, not its `keys`
 /// and grouping.
-fn one_of_queries(
-    app: &App,
-    req: &Request,
-    access: &Access,
-    listing: Listing,
-    query: &Map<String, Value>,
-) -> Result<RowsQuery, ApiError> {
+fn of_all_queries(listing: Listing, query: &Query) -> Result<GivenRows, ApiError> {
     let mut rows = GivenRows::of(listing);
-    rows.add(&Params::Query(&req.query))?;
+    rows.add(&Params::Query(query))?;
     rows.keys = None;
     rows.grouping = GivenGrouping::default();
+    Ok(rows)
+}
+
+/// One of `queries`.
+fn one_of_queries(
+    of_all: &GivenRows,
+    query: &Map<String, Value>,
+    settings: &Settings,
+    is_partitioned: bool,
+) -> Result<RowsQuery, ApiError> {
+    let mut rows = of_all.clone();
     rows.add(&Params::Body(query))?;
     // As in CouchDB, a single key is a range here, so that it has an offset, and no row when missing.
     rows.keys = rows.keys.filter(|keys| keys.len() != 1);
-    rows.check(app, access)
+    rows.check(settings, is_partitioned)
 }
 
 /// In Erlang's order of terms, which `_all_docs` follows, everything else comes before strings.
@@ -249,36 +259,12 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     }
 }
 
-/// Reads the `queries` of a POST body with any content type.
-pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
-    let mut body = req.json_object().await?;
-    let queries = match body.remove("queries") {
-        None => {
-            return Err(ApiError::bad_request(
-                "POST body must include `queries` parameter.",
-            ));
-        }
-        Some(Value::Array(queries)) => queries,
-        Some(_) => return Err(ApiError::bad_request("`queries` member must be an array.")),
-    };
-    let object = |query| match query {
-        Value::Object(query) => Ok(query),
-        _ => Err(ApiError::bad_request("a query must be a JSON object")),
-    };
-    queries.into_iter().map(object).collect()
-}
-
 /// Several listings in one answer.
 pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: ListingKind) -> Answer {
     require_listed(access, &listing_of(kind))?;
-    let queries = posted_queries(req).await?;
-    let mut all = Vec::with_capacity(queries.len());
-    for query in queries {
-        all.push(one_of_queries(app, req, access, listing_of(kind), &query)?);
-    }
+    let posted = queries::posted(req).await?;
+    let all = make_queries(app, req, access, kind, posted).await?;
     let blocking = all.iter().any(|q| q.attachments.bytes);
-    req.keep(all.iter().map(RowsQuery::memory_bytes).sum())
-        .await?;
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
@@ -312,6 +298,29 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
         true => pull_blocking(&req.answers, "application/json", next).await,
         false => pull(&req.answers, "application/json", next).await,
     }
+}
+
+/// Makes the posted queries of a listing; the parameters of the URL are parsed once.
+async fn make_queries(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    kind: ListingKind,
+    posted: Vec<Map<String, Value>>,
+) -> Result<Vec<RowsQuery>, ApiError> {
+    let (settings, is_partitioned) = (app.settings(), access.db.is_partitioned());
+    let query = req.query.clone();
+    let mut of_all = None;
+    queries::make_all(req, posted, move |posted| {
+        let of_all = match &of_all {
+            Some(of_all) => of_all,
+            None => &*of_all.insert(of_all_queries(listing_of(kind), &query)?),
+        };
+        let made = one_of_queries(of_all, posted, &settings, is_partitioned)?;
+        let bytes = made.memory_bytes();
+        Ok((made, bytes))
+    })
+    .await
 }
 
 enum QueriesState {
@@ -425,6 +434,10 @@ impl ListRows for AllDocsRows {
         let row = rest[..end].to_vec();
         self.at = (self.at + end + 3).min(self.chunk.len());
         Ok(Some(row))
+    }
+
+    fn fetched_bytes(&self) -> usize {
+        self.chunk.len()
     }
 
     fn version(&self) -> String {

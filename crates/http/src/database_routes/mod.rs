@@ -10,6 +10,8 @@ pub mod listing;
 pub mod nouveau;
 pub mod partition;
 pub mod preview;
+pub mod queries;
+pub mod revs_diff;
 pub mod search;
 pub mod texts;
 pub mod views;

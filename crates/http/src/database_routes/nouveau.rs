@@ -51,7 +51,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         }
         _ => None,
     };
-    let design = access.db.design_apart(id).await?;
+    let design = access.db.design_async(id).await?;
     require_visible(access, id)?;
     let asked = match &body {
         Some(body) => asked_in(body)?,
@@ -105,7 +105,7 @@ fn cost_of(query: &TextQuery) -> TextCost<'_> {
             + ranges.sum::<usize>(),
         groups: query.group.as_ref().map_or(0, |group| group.limit),
         values: query.drilldown.iter().map(|(_, values)| values.len()).sum(),
-        reads_texts: query.highlight.is_some() || query.explain,
+        reads_stored_text: query.highlight.is_some() || query.explain,
         hits: query.limit,
         reads_docs: false,
     }
@@ -116,7 +116,7 @@ pub async fn info(access: &Access, id: &str, path: &[String]) -> Answer {
     let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    let design = access.db.design_apart(id).await?;
+    let design = access.db.design_async(id).await?;
     let index = index_of(access, design, Flavour::Nouveau, name).await?;
     let db = access.db.clone();
     let info = blocking(move || Ok(db.text_info(&index)?)).await?;

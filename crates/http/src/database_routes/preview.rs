@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use database::{
-    Error, PREVIEW_DOCS_MAX, Preview, PreviewDocs, PreviewError, PreviewFunctions, TriedWrite,
+    Error, PREVIEW_DOCS_MAX, Preview, PreviewDocs, PreviewError, PreviewFunctions, TrialWrite,
 };
 use document::json::{Elements, member, string_text};
 use document::{normalise, parse_document, write_json_string};
@@ -34,7 +34,7 @@ static TURNS: LazyLock<Arc<Queue>> = LazyLock::new(|| {
 /// The functions to try.
 enum Wanted {
     View(PreviewFunctions, PreviewDocs),
-    Write(TriedWrite),
+    Write(TrialWrite),
 }
 
 /// For users who may write design documents: they could also save the functions and run them.
@@ -67,7 +67,7 @@ async fn view(
     Ok(Reply::json_bytes(200, done.map_err(refused)?))
 }
 
-async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> Answer {
+async fn write(app: &App, req: &Request, access: &Access, tried: TrialWrite) -> Answer {
     let place = place(app, access, Lane::Calls).await?;
     let (db, asker) = (access.db.clone(), caller(&req.user));
     let work = move || db.try_write(&place, &asker, tried);
@@ -178,7 +178,7 @@ fn parse(body: &[u8]) -> Result<Wanted, ApiError> {
     };
     let language = language.map_or_else(|| JAVASCRIPT.to_owned(), |name| language_name(&name));
     if let Some(tried) = object(&body, "validate")? {
-        return Ok(Wanted::Write(TriedWrite {
+        return Ok(Wanted::Write(TrialWrite {
             function: required(text(tried, "function")?, "validate.function")?,
             language,
             design: design.map(<[u8]>::to_vec),

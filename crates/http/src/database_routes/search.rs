@@ -26,7 +26,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    let design = access.db.design_apart(id).await?;
+    let design = access.db.design_async(id).await?;
     require_visible(access, id)?;
     let asked = match req.method.as_str() {
         "POST" => {
@@ -95,7 +95,7 @@ async fn about(
     let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    let design = access.db.design_apart(id).await?;
+    let design = access.db.design_async(id).await?;
     let index = index_of(access, design, Flavour::Clouseau, name).await?;
     let db = access.db.clone();
     let info = blocking(move || Ok(db.text_info(&index)?)).await?;

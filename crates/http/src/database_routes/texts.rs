@@ -162,7 +162,7 @@ pub async fn current_index(
     update: bool,
 ) -> Result<Arc<TextIndex>, ApiError> {
     for _ in 0..LOOKS_MAX {
-        let design = access.db.design_apart(id).await?;
+        let design = access.db.design_async(id).await?;
         let index = index_of(access, design, flavour, name).await?;
         if !update {
             return Ok(index);
@@ -221,7 +221,7 @@ pub async fn cleanup(
         req.bytes().await?;
     }
     let db = access.db.clone();
-    blocking(move || Ok(db.clean_up_texts()?)).await?;
+    blocking(move || Ok(db.clean_up_text_indexes()?)).await?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 

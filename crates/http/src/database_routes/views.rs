@@ -7,20 +7,21 @@ use document::{DocId, TextList};
 use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
 
+use crate::accounting::slow::Detail;
 use crate::app::App;
-use crate::database_routes::listing::posted_queries;
-use crate::database_routes::texts;
+use crate::database_routes::{queries, texts};
 use crate::errors::ApiError;
-use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
-use node::Access;
+use crate::settings::Settings;
+use node::{Access, Query};
 
 type Answer = Result<Reply, ApiError>;
 
 /// A view that a request names, with its index.
+#[derive(Clone)]
 pub struct View {
     pub design: Arc<Design>,
     pub at: ViewAt,
@@ -30,12 +31,12 @@ pub struct View {
 impl View {
     /// Finds a view. `id` is that of the design document.
     pub async fn find(access: &Access, id: &str, name: &str) -> Result<View, ApiError> {
-        let design = access.db.design_apart(id).await?;
+        let design = access.db.design_async(id).await?;
         require_visible(access, id)?;
         let Some(at) = design.view(name) else {
             return Err(ApiError::new(404, "not_found", "missing_named_view"));
         };
-        let index = access.db.view_index(&design)?;
+        let index = access.db.view_index_async(&design).await?;
         Ok(View { design, at, index })
     }
 
@@ -47,12 +48,13 @@ impl View {
         access: &Access,
         mut query: ViewQuery,
     ) -> Result<ViewRows, ApiError> {
-        self.check(app, &mut query)?;
+        self.check(&app.settings(), &mut query)?;
         let db = &access.db;
-        if db.view_must_wait(&self.index, query.update) {
-            db.update_view(&self.index).await?;
-        } else if query.update == Update::Lazy {
-            db.update_view_later(&self.index);
+        match query.update {
+            // Also of a current index: it fails if its functions ended for no document.
+            Update::True => db.update_view(&self.index).await?,
+            Update::Lazy => db.update_view_later(&self.index),
+            Update::False => {}
         }
         Ok(db.view_rows(&self.design, &self.index, self.at, query)?)
     }
@@ -71,8 +73,8 @@ impl View {
                 .is_some_and(|r| matches!(reduces[r], database::ReduceSpec::Custom(_)))
     }
 
-    fn check(&self, app: &App, query: &mut ViewQuery) -> Result<(), ApiError> {
-        let limits = &app.settings().query_server_config;
+    fn check(&self, settings: &Settings, query: &mut ViewQuery) -> Result<(), ApiError> {
+        let limits = &settings.query_server_config;
         let limit_max = match self.design.spec.partitioned {
             true => limits.partition_query_limit,
             false => limits.query_limit,
@@ -101,25 +103,44 @@ pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> 
     for params in given {
         parsed.add(params)?;
     }
-    parsed.check(app)
+    parsed.check(&app.settings())
 }
 
-/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// The parameters of a request that apply to each of its `queries`: as in CouchDB, not its `keys`
 /// and grouping.
-fn one_of_queries(
-    app: &App,
-    req: &Request,
-    query: &Map<String, Value>,
-) -> Result<ViewQuery, ApiError> {
+fn of_all_queries(query: &Query) -> Result<GivenQuery, ApiError> {
     let mut parsed = GivenQuery::default();
-    parsed.add(&Params::Query(&req.query))?;
+    parsed.add(&Params::Query(query))?;
     parsed.query.keys = None;
     parsed.grouping = GivenGrouping::default();
-    parsed.add(&Params::Body(query))?;
-    parsed.check(app)
+    Ok(parsed)
 }
 
-#[derive(Default)]
+/// Makes the posted queries of a view; the parameters of the URL are parsed once.
+async fn make_queries(
+    app: &App,
+    req: &mut Request,
+    view: &View,
+    posted: Vec<Map<String, Value>>,
+) -> Result<Vec<ViewQuery>, ApiError> {
+    let (settings, view, query) = (app.settings(), view.clone(), req.query.clone());
+    let mut of_all = None;
+    queries::make_all(req, posted, move |posted| {
+        let of_all = match &of_all {
+            Some(of_all) => of_all,
+            None => &*of_all.insert(of_all_queries(&query)?),
+        };
+        let mut parsed = of_all.clone();
+        parsed.add(&Params::Body(posted))?;
+        let mut made = parsed.check(&settings)?;
+        view.check(&settings, &mut made)?;
+        let bytes = made.memory_bytes();
+        Ok((made, bytes))
+    })
+    .await
+}
+
+#[derive(Clone, Default)]
 struct GivenQuery {
     query: ViewQuery,
     grouping: GivenGrouping,
@@ -137,8 +158,8 @@ impl GivenQuery {
         Ok(())
     }
 
-    fn check(mut self, app: &App) -> Result<ViewQuery, ApiError> {
-        let keys_max = app.settings().limits.max_keys;
+    fn check(mut self, settings: &Settings) -> Result<ViewQuery, ApiError> {
+        let keys_max = settings.limits.max_keys;
         if let Some(keys) = &self.query.keys
             && keys.len() as u64 > keys_max
         {
@@ -282,17 +303,10 @@ pub async fn queries(
     let view = View::find(access, id, name).await?;
     // Unlike for `_all_docs/queries`, CouchDB checks the content type here.
     req.require_json()?;
-    let queries = posted_queries(req).await?;
-    let (mut all, mut runs, mut blocking) = (Vec::with_capacity(queries.len()), false, false);
-    for query in queries {
-        let mut q = one_of_queries(app, req, &query)?;
-        view.check(app, &mut q)?;
-        runs |= view.runs_functions(&q);
-        blocking |= runs || q.attachments.bytes;
-        all.push(q);
-    }
-    req.keep(all.iter().map(ViewQuery::memory_bytes).sum())
-        .await?;
+    let posted = queries::posted(req).await?;
+    let all = make_queries(app, req, &view, posted).await?;
+    let runs = all.iter().any(|q| view.runs_functions(q));
+    let blocking = runs || all.iter().any(|q| q.attachments.bytes);
     update_for(access, &view, &all).await?;
     let db = access.db.clone();
     let mut todo = all.into_iter();
@@ -340,7 +354,7 @@ pub async fn queries(
 
 /// Updates the index as the queries require: before they are answered, or afterwards.
 async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Result<(), ApiError> {
-    if queries.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
+    if queries.iter().any(|q| q.update == Update::True) {
         access.db.update_view(&view.index).await?;
     } else if queries.iter().any(|q| q.update == Update::Lazy) {
         access.db.update_view_later(&view.index);
@@ -401,9 +415,10 @@ impl RowsBody {
 
 /// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
 pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
-    let design = access.db.design_apart(id).await?;
-    let index = access.db.view_index(&design)?;
-    let info = access.db.view_info(&design, &index)?;
+    let design = access.db.design_async(id).await?;
+    let index = access.db.view_index_async(&design).await?;
+    let (db, of) = (access.db.clone(), design.clone());
+    let info = texts::blocking(move || Ok(db.view_info(&of, &index)?)).await?;
     let mut about = json!({
         "signature": info.signature,
         "language": info.language,
@@ -425,7 +440,10 @@ pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
         "waiting_commit": info.waiting_commit,
         "collator_versions": [database::COLLATOR_VERSION.to_string()],
     });
-    // CouchDB does not have this member, so it is only returned on request.
+    // CouchDB does not have these members: one is returned only where it says something, the other only on request.
+    if info.left_out > 0 {
+        about["num_left_out_docs"] = info.left_out.into();
+    }
     if req.query.get("projections") == Some("true") {
         let db = access.db.clone();
         // The functions are read for it.
@@ -453,9 +471,10 @@ pub async fn cleanup(access: &Access) -> Answer {
 
 /// `_compact/{name}`
 pub async fn compact(access: &Access, id: &str) -> Answer {
-    let design = access.db.design_apart(id).await?;
+    let design = access.db.design_async(id).await?;
     if design.has_views() {
-        access.db.compact_view(&access.db.view_index(&design)?);
+        let index = access.db.view_index_async(&design).await?;
+        access.db.compact_view(&index);
     }
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }

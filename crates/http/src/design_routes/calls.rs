@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
 use document::json::member;
-use document::{DocId, Rev, parse_document};
+use document::{DocId, Rev};
 use functions::{Admission, Lane, Place};
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::path::Call;
-use super::rewrite::{self, Base, Led, Target};
+use super::rewrite::{self, Base, Meaning, Target};
 use super::rules::Rules;
 use super::{lists, response};
 use crate::app::App;
@@ -22,7 +22,9 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use node::Access;
-use node::{Rewritten, Said, body_given, design_doc, for_rewrite, security_json, updater};
+use node::{
+    RequestPart, RewrittenRequest, body_given, design_doc, for_rewrite, security_json, updater,
+};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -74,27 +76,34 @@ pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError>
     }
 }
 
-/// Runs a function on a blocking thread, in the database's turn. Returns the query server's reply.
-pub async fn run(
+/// A longer reply of a function is read before another function gets the place: so only as many are in
+/// memory at a time as functions may run.
+const SHORT_REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// Runs a function on a blocking thread, in the database's turn. Returns what `read` makes of the query
+/// server's reply there: a long one takes a while.
+async fn run<T: Send + 'static>(
     app: &App,
     access: &Access,
     ddoc: Arc<DesignDoc>,
     path: &[&str],
     args: Vec<u8>,
-) -> Result<Vec<u8>, ApiError> {
+    read: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     let languages = access.db.languages().clone();
     let place = place(app, access, Lane::Calls).await?;
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
     let work = move || {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        languages
+        let reply = languages
             .designs(&place, &ddoc.language)?
-            .call(&ddoc, &path, &args)
+            .call(&ddoc, &path, &args)?;
+        let _place = Some(place).filter(|_| reply.len() > SHORT_REPLY_BYTES_MAX);
+        read(&reply)
     };
-    let reply = tokio::task::spawn_blocking(work)
+    tokio::task::spawn_blocking(work)
         .await
-        .map_err(ApiError::worker_failed)?;
-    Ok(reply?)
+        .map_err(ApiError::worker_failed)?
 }
 
 /// Reads the body for functions; it can be read again.
@@ -114,8 +123,8 @@ fn shown_peer(req: &Request) -> Option<IpAddr> {
 }
 
 /// The client's part of the request, for functions.
-fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
-    Said {
+fn request_part<'a>(req: &'a Request, body: Option<&'a [u8]>) -> RequestPart<'a> {
+    RequestPart {
         method: &req.method,
         path: &req.path,
         raw_query: req.raw_query.as_deref(),
@@ -123,7 +132,7 @@ fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
         segments: &req.segments,
         query: &req.query,
         headers: &req.headers,
-        peer: shown_peer(req).or(req.peer),
+        client_address: shown_peer(req).or(req.peer),
         user: &req.user,
         body,
     }
@@ -137,7 +146,7 @@ pub fn request_json(
     id: Option<&str>,
     body: Option<&[u8]>,
 ) -> Result<Value, node::Error> {
-    node::request_json(&app.node, &said(req, body), access, id)
+    node::request_json(&app.node, &request_part(req, body), access, id)
 }
 
 /// A document's revision, and its text as functions see it.
@@ -177,15 +186,10 @@ async fn show(
     }
     let body = read_body(req).await?;
     let request = request_json(app, req, access, id, body.as_deref())?;
-    let reply = run(
-        app,
-        access,
-        ddoc,
-        &["shows", name],
-        args(&document, &request),
-    )
-    .await?;
-    response::show(&reply, &etag, req.settings.showlist_policy())
+    let args = args(&document, &request);
+    let settings = req.settings.clone();
+    let read = move |reply: &[u8]| response::show(reply, &etag, settings.showlist_policy());
+    run(app, access, ddoc, &["shows", name], args, read).await
 }
 
 async fn update(
@@ -200,21 +204,13 @@ async fn update(
     let (access, updater) = updater(&app.node.auth, access, &req.user);
     let (_, document) = document(&access, id)?;
     let request = request_json(app, req, &access, id, body.as_deref())?;
-    let reply = run(
-        app,
-        &access,
-        ddoc,
-        &["updates", name],
-        args(&document, &request),
-    )
-    .await?;
-    let update = response::Update::parse(&reply)?;
+    let args = args(&document, &request);
     let settings = req.settings.clone();
-    let policy = settings.showlist_policy();
-    let Some(doc) = &update.doc else {
-        return update.reply(None, policy);
+    let read = move |reply: &[u8]| response::Update::parse(reply, settings.showlist_policy());
+    let mut update = run(app, &access, ddoc, &["updates", name], args, read).await?;
+    let Some(mut doc) = update.take_doc()? else {
+        return update.reply(None);
     };
-    let mut doc = parse_document(doc.get().as_bytes())?;
     if doc.id.is_none() {
         // Refused in the words for an empty id.
         doc.id = Some(DocId::new("")?);
@@ -226,7 +222,7 @@ async fn update(
         rev: &written.rev().to_string(),
         status: written.status(),
     };
-    update.reply(Some(saved), policy)
+    update.reply(Some(saved))
 }
 
 async fn rewrite(
@@ -252,20 +248,22 @@ async fn rewrite(
         }
         Rewrites::Function => {
             let body = read_body(req).await?;
-            let said = said(req, body.as_deref());
-            let request = for_rewrite(&said, &db, security_json(access))?;
+            let part = request_part(req, body.as_deref());
+            let request = for_rewrite(&part, &db, security_json(access))?;
             let args = format!("[{request}]").into_bytes();
-            let reply = run(app, access, ddoc.clone(), &["rewrites"], args).await?;
-            let policy = settings.showlist_policy();
-            match rewrite::of_function(base, &req.query, &reply, policy)? {
-                Led::Nowhere => return Err(rewrite::no_rules()),
-                Led::Respond(reply) => return Ok(reply),
-                Led::Forward(target) => target,
+            let read = {
+                let settings = settings.clone();
+                move |reply: &[u8]| rewrite::of_function(reply, settings.showlist_policy())
+            };
+            match run(app, access, ddoc.clone(), &["rewrites"], args, read).await? {
+                Meaning::Nowhere => return Err(rewrite::no_rules()),
+                Meaning::Respond(reply) => return Ok(reply),
+                Meaning::Forward(forward) => forward.target(base, &req.query)?,
             }
         }
         Rewrites::None => return Err(rewrite::no_rules()),
     };
-    lead(req, base, target)?;
+    lead(req, base, target).await?;
     // A chain of rewrites must not hold the thread.
     tokio::task::yield_now().await;
     // The server starts over with the request: from here, each time would take more of the thread's stack.
@@ -319,7 +317,7 @@ impl Rewrites {
 }
 
 /// Changes the request as the rewrite specifies. Its rights are checked where it is routed.
-fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiError> {
+async fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiError> {
     let broken = |what: &str| ApiError::new(500, "rewrite_error", format!("bad {what}"));
     let mut changed = req.rewritten.take().is_some_and(|r| r.changed);
     req.lead_to(&target.uri);
@@ -340,10 +338,14 @@ fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiErro
         }
     }
     if let Some(body) = target.body {
-        changed |= !req.has_body(&body);
-        req.set_body(body);
+        let differs = !req.has_body(&body);
+        changed |= differs;
+        match differs {
+            true => req.set_made_body(body).await?,
+            false => req.set_body(body),
+        }
     }
-    req.rewritten = Some(Rewritten {
+    req.rewritten = Some(RewrittenRequest {
         db: base.db.to_owned(),
         secure: base.secure,
         changed,

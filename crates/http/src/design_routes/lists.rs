@@ -12,15 +12,18 @@ use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::{calls, response};
+use super::calls;
+use super::response::{self, Head};
 use crate::app::App;
 use crate::database_routes::listing::AllDocsRows;
 use crate::database_routes::views;
 use crate::errors::ApiError;
-use crate::reply::stream::CHUNK_BYTES;
+use crate::reply::answers::{Answers, Held};
+use crate::reply::stream::{CHUNK_BYTES, LONG_BYTES, Piece as PieceOut};
 use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
 use crate::request::parameters::Params;
+use crate::settings::Settings;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -41,6 +44,8 @@ pub trait ListRows: Send {
     fn head(&mut self) -> Result<Vec<u8>, ApiError>;
     /// The next row's JSON text.
     fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError>;
+    /// Memory of the rows that were fetched last, in bytes.
+    fn fetched_bytes(&self) -> usize;
     /// A text that differs when the rows may.
     fn version(&self) -> String;
 }
@@ -70,11 +75,12 @@ async fn open_rows(
         version,
         rows,
         ahead: VecDeque::new(),
+        ahead_bytes: 0,
         more: true,
     }))
 }
 
-/// Rows of a view that are fetched together.
+/// Most rows of a view that are fetched together; fewer if they are long.
 const ROWS_AHEAD: usize = 100;
 
 /// The rows of a view.
@@ -82,6 +88,8 @@ struct ViewListRows {
     version: String,
     rows: ViewRows,
     ahead: VecDeque<Vec<u8>>,
+    /// Bytes of the rows in `ahead` when they were fetched.
+    ahead_bytes: usize,
     more: bool,
 }
 
@@ -100,13 +108,19 @@ impl ListRows for ViewListRows {
 
     fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         if self.ahead.is_empty() && self.more {
-            let ahead = &mut self.ahead;
+            let (ahead, mut bytes) = (&mut self.ahead, 0);
             self.more = self.rows.next_rows(&mut |_, row| {
                 ahead.push_back(row.to_vec());
-                ahead.len() < ROWS_AHEAD
+                bytes += row.len();
+                ahead.len() < ROWS_AHEAD && bytes < CHUNK_BYTES
             })?;
+            self.ahead_bytes = bytes;
         }
         Ok(self.ahead.pop_front())
+    }
+
+    fn fetched_bytes(&self) -> usize {
+        self.ahead_bytes
     }
 
     fn version(&self) -> String {
@@ -141,29 +155,28 @@ pub async fn list(
     // It is among what the function is called with, as long as that runs.
     req.keep_body();
     let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
-    let parts = [
-        "list",
-        &ddoc.rev,
-        &view_ddoc.rev,
-        &rows.version(),
-        req.accept(),
-    ];
+    let (version, accept) = (rows.version(), req.accept());
+    let parts = ["list", &ddoc.rev, &view_ddoc.rev, &version, accept];
     let etag = response::etag(&parts, &req.user);
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let settings = req.settings.clone();
     let languages = access.db.languages().clone();
     // Without a thread.
     let of_user = calls::in_time(app, app.lists.admission(&req.user, req.peer)).await?;
     let place = calls::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
+    let heads = Heads::new(etag, req);
+    let heads_of_function = heads.clone();
     let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
-    let name = name.to_owned();
+    let (name, answers) = (name.to_owned(), req.answers.clone());
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
             rows: &mut *rows,
+            fetched: (0, None),
+            answers,
             to,
+            heads: heads_of_function,
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
             stall_time_max,
             waited: Cell::default(),
@@ -181,7 +194,33 @@ pub async fn list(
         );
         drop((place, of_user));
     });
-    answer(pieces, &etag, settings.showlist_policy()).await
+    answer(pieces, &req.answers, &heads).await
+}
+
+/// Reads the heads of a list's response.
+#[derive(Clone)]
+struct Heads {
+    etag: String,
+    settings: Arc<Settings>,
+}
+
+impl Heads {
+    fn new(etag: String, req: &Request) -> Heads {
+        Heads {
+            etag,
+            settings: req.settings.clone(),
+        }
+    }
+
+    /// The head that the argument of `start` means.
+    fn of(&self, response: &[u8]) -> Result<Head, ApiError> {
+        response::list(response, &self.etag, self.settings.showlist_policy())
+    }
+
+    /// The head of a function that has not called `start`.
+    fn default(&self) -> Result<Head, ApiError> {
+        self.of(b"{}")
+    }
 }
 
 /// Runs a list function to its end; its output goes to `io`.
@@ -211,17 +250,28 @@ fn run(
 
 /// A piece of a list function's output.
 enum Piece {
-    Start(Vec<u8>),
-    /// With the room that it takes until the client has it.
-    Text(String, OwnedSemaphorePermit),
+    /// It is read on the function's thread: its text may be long.
+    Start(Result<Head, ApiError>),
+    /// A text, and its room until the client has it.
+    Text(String, Room),
     Failed(ApiError),
     /// The client took nothing for too long.
     Stalled,
 }
 
+/// Room of a text, and memory of responses if it is as long as a piece.
+struct Room {
+    _waiting: OwnedSemaphorePermit,
+    held: Option<Held>,
+}
+
 struct Io<'r> {
     rows: &'r mut dyn ListRows,
+    /// Bytes of the rows that were fetched last, with their memory when they are long.
+    fetched: (usize, Option<Held>),
+    answers: Answers,
     to: mpsc::UnboundedSender<Piece>,
+    heads: Heads,
     /// Bytes that may yet wait for the client.
     room: Arc<Semaphore>,
     stall_time_max: Duration,
@@ -244,8 +294,37 @@ impl Io<'_> {
         self.to.send(piece).map_err(|_| gone())
     }
 
-    /// Waits until the client has taken enough to leave room for these bytes.
-    fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
+    /// Waits until there is room for these bytes.
+    fn wait_for_room(&mut self, bytes: usize) -> Result<Room, FunctionError> {
+        let waiting = self.wait_for_client(bytes)?;
+        // Such a text is a piece of its own: `gather` waits for nothing after it, and its memory for
+        // nothing but the client.
+        let held = match bytes >= CHUNK_BYTES {
+            true => Some(self.wait_for_memory(bytes)?),
+            false => None,
+        };
+        Ok(Room {
+            _waiting: waiting,
+            held,
+        })
+    }
+
+    /// Takes memory of responses for a long text.
+    fn wait_for_memory(&mut self, bytes: usize) -> Result<Held, FunctionError> {
+        let waiting = async {
+            tokio::select! {
+                held = self.answers.settle(bytes) => Some(held),
+                () = self.to.closed() => None,
+            }
+        };
+        match tokio::runtime::Handle::current().block_on(waiting) {
+            Some(held) => held.map_err(|e| self.fail(e)),
+            None => Err(gone()),
+        }
+    }
+
+    /// Waits until the client has taken enough of the output before.
+    fn wait_for_client(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
         self.given.set(self.given.get() + bytes as u64);
         let bytes = (bytes + PIECE_BYTES).min(WAITING_BYTES_MAX);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -279,7 +358,7 @@ fn gone() -> FunctionError {
 
 impl ListIo for Io<'_> {
     fn start(&mut self, response: &[u8]) -> Result<(), FunctionError> {
-        self.send(Piece::Start(response.to_vec()))
+        self.send(Piece::Start(self.heads.of(response)))
     }
 
     fn chunk(&mut self, text: &str) -> Result<(), FunctionError> {
@@ -288,42 +367,79 @@ impl ListIo for Io<'_> {
     }
 
     fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
-        self.rows.next().map_err(|e| self.fail(e))
+        let row = self.rows.next().map_err(|e| self.fail(e))?;
+        let bytes = self.rows.fetched_bytes();
+        if bytes != self.fetched.0 {
+            // Those before are gone.
+            self.fetched = (bytes, None);
+            self.fetched.1 = (bytes > LONG_BYTES).then(|| self.answers.count(bytes as u64));
+        }
+        Ok(row)
     }
 }
 
 type Pieces = mpsc::UnboundedReceiver<Piece>;
 
 /// The head as soon as it is known; a short body whole, a long one in pieces.
-async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer {
-    let mut first = Vec::new();
+async fn answer(mut pieces: Pieces, answers: &Answers, heads: &Heads) -> Answer {
+    let (mut first, mut rooms) = (Vec::new(), vec![]);
     let head = match pieces.recv().await {
-        Some(Piece::Start(head)) => response::list(&head, etag, policy)?,
+        Some(Piece::Start(head)) => head?,
         Some(Piece::Failed(e)) => return Err(e),
-        Some(Piece::Text(text, _room)) => {
-            first.extend_from_slice(text.as_bytes());
-            response::list(b"{}", etag, policy)?
+        Some(Piece::Text(text, room)) => {
+            add(text, room, &mut first, &mut rooms);
+            heads.default()?
         }
-        None | Some(Piece::Stalled) => response::list(b"{}", etag, policy)?,
+        None | Some(Piece::Stalled) => heads.default()?,
     };
-    if gather(&mut pieces, &mut first).await == Gathered::End {
+    if gather(&mut pieces, &mut first, &mut rooms).await == Gathered::End {
         return Ok(head.with_body(Body::Full(first.into())));
     }
-    let rest = stream::unfold((Some(first), Some(pieces)), |(first, pieces)| async move {
-        if let Some(first) = first {
-            return Some((Ok(Bytes::from(first)), (None, pieces)));
+    let mut start = PieceOut::none(answers);
+    set(&mut start, first, rooms);
+    let rest = stream::unfold((start, Some(pieces)), |(mut out, pieces)| async move {
+        if !out.is_empty() {
+            return Some((Ok(out.split_off()), (out, pieces)));
         }
         let mut pieces = pieces?;
-        let mut piece = Vec::new();
-        match gather(&mut pieces, &mut piece).await {
+        let (mut piece, mut rooms) = (Vec::new(), vec![]);
+        match gather(&mut pieces, &mut piece, &mut rooms).await {
             Gathered::Stalled => {
                 let cut: StreamError = "the client took nothing for too long".into();
-                Some((Err(cut), (None, None)))
+                Some((Err(cut), (out, None)))
             }
-            _ => (!piece.is_empty()).then(|| (Ok(piece.into()), (None, Some(pieces)))),
+            _ if piece.is_empty() => None,
+            _ => {
+                set(&mut out, piece, rooms);
+                Some((Ok(out.split_off()), (out, Some(pieces))))
+            }
         }
     });
     Ok(head.with_body(Body::Stream(Box::pin(rest))))
+}
+
+/// Sets a piece, which keeps the rooms of its long texts until the connection has written it: the
+/// function sends the next long text afterwards.
+fn set(out: &mut PieceOut, piece: Vec<u8>, rooms: Vec<Room>) {
+    match rooms.is_empty() {
+        true => out.set(piece.into()),
+        false => out.set_counted(Bytes::from_owner(LongPiece {
+            bytes: piece,
+            _rooms: rooms,
+        })),
+    }
+}
+
+/// A piece with long texts.
+struct LongPiece {
+    bytes: Vec<u8>,
+    _rooms: Vec<Room>,
+}
+
+impl AsRef<[u8]> for LongPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -334,12 +450,20 @@ enum Gathered {
     Stalled,
 }
 
+/// Appends a text to a piece, whose long texts keep their rooms.
+fn add(text: String, room: Room, piece: &mut Vec<u8>, rooms: &mut Vec<Room>) {
+    piece.extend_from_slice(text.as_bytes());
+    if room.held.is_some() {
+        rooms.push(room);
+    }
+}
+
 /// Appends output until there is a good deal of it. A failure is part of it, as in CouchDB.
-async fn gather(pieces: &mut Pieces, out: &mut Vec<u8>) -> Gathered {
+async fn gather(pieces: &mut Pieces, out: &mut Vec<u8>, rooms: &mut Vec<Room>) -> Gathered {
     while out.len() < CHUNK_BYTES {
         match pieces.recv().await {
             None => return Gathered::End,
-            Some(Piece::Text(text, _room)) => out.extend_from_slice(text.as_bytes()),
+            Some(Piece::Text(text, room)) => add(text, room, out, rooms),
             Some(Piece::Failed(e)) => {
                 out.extend_from_slice(format!("{}\n", e.to_json()).as_bytes())
             }
@@ -348,4 +472,43 @@ async fn gather(pieces: &mut Pieces, out: &mut Vec<u8>) -> Gathered {
         }
     }
     Gathered::More
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_text_is_a_piece_that_keeps_its_room_until_it_is_written() {
+        let answers = Answers::new(10 << 20);
+        let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let (to, mut pieces) = mpsc::unbounded_channel();
+        for length in [10, CHUNK_BYTES, 20] {
+            let waiting = room.clone().try_acquire_many_owned(100).expect("room");
+            let held = (length >= CHUNK_BYTES).then(|| answers.count(length as u64));
+            let room = Room {
+                _waiting: waiting,
+                held,
+            };
+            assert!(to.send(Piece::Text("x".repeat(length), room)).is_ok());
+        }
+        drop(to);
+        let (mut piece, mut rooms) = (vec![], vec![]);
+        let gathered = gather(&mut pieces, &mut piece, &mut rooms).await;
+        assert!(gathered == Gathered::More, "it does not wait for the next");
+        assert_eq!((piece.len(), rooms.len()), (CHUNK_BYTES + 10, 1));
+        let mut out = PieceOut::none(&answers);
+        set(&mut out, piece, rooms);
+        assert_eq!(answers.used_bytes().0, CHUNK_BYTES as u64);
+        // Those of the long text, and of the one after it.
+        assert_eq!(room.available_permits(), WAITING_BYTES_MAX - 200);
+        drop(out.split_off());
+        assert_eq!(answers.used_bytes().0, 0);
+        assert_eq!(room.available_permits(), WAITING_BYTES_MAX - 100);
+        let (mut piece, mut rooms) = (vec![], vec![]);
+        let gathered = gather(&mut pieces, &mut piece, &mut rooms).await;
+        assert!(gathered == Gathered::End);
+        assert_eq!((piece.len(), rooms.len()), (20, 0));
+        assert_eq!(room.available_permits(), WAITING_BYTES_MAX);
+    }
 }

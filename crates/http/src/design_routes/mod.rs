@@ -1,11 +1,12 @@
 //! Design functions over HTTP.
 //!
 //! Without a database: which function a path calls (`path`), the processing of its response
-//! (`response`), the targets of rewrites (`rewrite`, `rules`). With one: `calls` runs functions,
+//! (`response`, with `object` for its JSON), the targets of rewrites (`rewrite`, `rules`). With one: `calls` runs functions,
 //! `lists` those that read rows.
 
 pub mod calls;
 pub mod lists;
+pub mod object;
 pub mod path;
 pub mod response;
 pub mod rewrite;

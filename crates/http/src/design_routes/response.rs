@@ -3,13 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use document::{EditDoc, parse_document};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
     HeaderValue, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VARY,
 };
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
+use super::object::{Members, cut, quoted, rewritten, text};
 use crate::errors::ApiError;
 use crate::reply::{Body, Reply, Timing};
 
@@ -95,11 +96,8 @@ impl Head {
 }
 
 fn invalid(what: impl std::fmt::Display) -> ApiError {
-    ApiError::new(
-        500,
-        "external_response_error",
-        format!("Invalid data from external server: {what}"),
-    )
+    let reason = cut(format!("Invalid data from external server: {what}"));
+    ApiError::new(500, "external_response_error", reason)
 }
 
 fn unexpected(reply: &[u8]) -> ApiError {
@@ -107,64 +105,89 @@ fn unexpected(reply: &[u8]) -> ApiError {
     invalid(text)
 }
 
+/// The length of the JSON text of a response's headers, in bytes, and their number.
+pub(super) const HEADERS_BYTES_MAX: usize = 256 << 10;
+pub(super) const HEADERS_MAX: usize = 1000;
+
+/// A response of a function.
+#[derive(Debug)]
+struct Response {
+    head: Head,
+    body: Bytes,
+    /// The function set the status.
+    has_code: bool,
+}
+
 /// Takes a response object apart. `policy` is the Content-Security-Policy of everything that a function made
 /// (`[csp] showlist_header_value`, unless `showlist_enable` is false).
-fn parse(response: &Map<String, Value>, policy: Option<&str>) -> Result<(Head, Bytes), ApiError> {
+fn parse(response: &Members<'_>, policy: Option<&str>) -> Result<Response, ApiError> {
     let mut head = Head {
         status: 200,
         headers: vec![],
     };
     let mut content_type = "application/json";
     let mut data = Bytes::new();
-    let mut json = None;
-    for (name, value) in response {
-        match (name.as_str(), value) {
-            ("", _) | ("stop", Value::Bool(true)) => {}
-            ("code", code) => head.status = status(code)?,
-            ("json", value) => {
+    let (mut json, mut has_code) = (None, false);
+    for (name, value) in response.iter() {
+        let unknown = || invalid(format_args!("{name}: {}", quoted(value)));
+        match name {
+            "" => {}
+            "stop" if value.get() == "true" => {}
+            "code" => {
+                head.status = status(value)?;
+                has_code = true;
+            }
+            "json" => {
                 json = Some(value);
                 content_type = "application/json";
             }
-            ("body", Value::String(text)) => {
-                data = text.clone().into();
+            "body" => {
+                data = text(value).ok_or_else(unknown)?.into();
                 content_type = "text/html; charset=utf-8";
             }
-            ("base64", Value::String(text)) => {
+            "base64" => {
+                let text = text(value).ok_or_else(unknown)?;
                 data = STANDARD
                     .decode(text.trim())
                     .map_err(|_| invalid("base64 that cannot be decoded"))?
                     .into();
                 content_type = "application/binary";
             }
-            ("headers", Value::Object(headers)) => head.headers = parse_headers(headers)?,
-            (name, value) => return Err(invalid(format_args!("{name}: {value}"))),
+            "headers" => head.headers = parse_headers(value)?.ok_or_else(unknown)?,
+            _ => return Err(unknown()),
         }
     }
     if let Some(value) = json {
-        data = format!("{value}\n").into();
+        let mut text = rewritten(value).map_err(|_| invalid("JSON that cannot be read"))?;
+        text.push('\n');
+        data = text.into();
     }
     head.default_type(content_type);
     head.guard(policy);
-    Ok((head, data))
+    Ok(Response {
+        head,
+        body: data,
+        has_code,
+    })
 }
 
 /// Reads a final status; functions may not send 1xx. CouchDB copies a text into the status line, so
 /// that `"400"` and `"400 Bad Request"` are statuses too.
-fn status(code: &Value) -> Result<u16, ApiError> {
-    let number = match code {
-        Value::String(line) => {
+fn status(code: &RawValue) -> Result<u16, ApiError> {
+    let number = match text(code) {
+        Some(line) => {
             let digits = line
                 .split_once(' ')
                 .map_or(line.as_str(), |(digits, _)| digits);
             let is_number = digits.bytes().all(|b| b.is_ascii_digit());
             digits.parse().ok().filter(|_| is_number)
         }
-        code => code.as_f64(),
+        None => serde_json::from_str(code.get()).ok(),
     };
     number
-        .filter(|c| c.fract() == 0.0 && (200.0..1000.0).contains(c))
+        .filter(|c: &f64| c.fract() == 0.0 && (200.0..1000.0).contains(c))
         .map(|c| c as u16)
-        .ok_or_else(|| invalid(format_args!("code: {code}")))
+        .ok_or_else(|| invalid(format_args!("code: {}", quoted(code))))
 }
 
 /// Whether functions may not send a header: it frames the message, or applies to the whole server
@@ -183,45 +206,60 @@ fn sets_session(cookie: &[u8]) -> bool {
     name.is_empty() || name.len() == pair.len() || name.eq_ignore_ascii_case(b"AuthSession")
 }
 
-fn parse_headers(headers: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, ApiError> {
-    let mut parsed = Vec::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(_) | Value::Bool(_) | Value::Null => value.to_string(),
-            other => return Err(invalid(format_args!("header {name}: {other}"))),
+/// Reads the headers of a response; `None` when they are not an object.
+pub(super) fn parse_headers(
+    headers: &RawValue,
+) -> Result<Option<Vec<(HeaderName, HeaderValue)>>, ApiError> {
+    let length = headers.get().len();
+    if length > HEADERS_BYTES_MAX {
+        let most = format!("headers of {length} bytes, which is more than {HEADERS_BYTES_MAX}");
+        return Err(invalid(most));
+    }
+    let Some(members) = Members::of(headers) else {
+        return Ok(None);
+    };
+    if members.count() > HEADERS_MAX {
+        return Err(invalid(format_args!("more than {HEADERS_MAX} headers")));
+    }
+    let mut parsed = Vec::with_capacity(members.count());
+    for (name, value) in members.iter() {
+        let unknown = || invalid(format_args!("header {name}: {}", quoted(value)));
+        let text = match value.get().as_bytes().first() {
+            Some(b'[' | b'{') => return Err(unknown()),
+            Some(b'"') => text(value).ok_or_else(unknown)?,
+            _ => quoted(value),
         };
         let pair = (
             HeaderName::from_bytes(name.as_bytes()),
             HeaderValue::from_bytes(text.as_bytes()),
         );
         let (Ok(name), Ok(value)) = pair else {
-            return Err(invalid(format_args!("header {name}: {value}")));
+            return Err(unknown());
         };
         if !is_the_servers(&name, &value) {
             parsed.push((name, value));
         }
     }
-    Ok(parsed)
+    Ok(Some(parsed))
 }
 
 /// The reply to a show: `reply` is the query server's `["resp", {…}]`.
 pub fn show(reply: &[u8], etag: &str, policy: Option<&str>) -> Result<Reply, ApiError> {
-    let (kind, response): (String, Map<String, Value>) =
+    let (kind, response): (&RawValue, Members<'_>) =
         serde_json::from_slice(reply).map_err(|_| unexpected(reply))?;
-    if kind != "resp" {
+    if kind.get() != "\"resp\"" {
         return Err(unexpected(reply));
     }
-    let (mut head, body) = parse(&response, policy)?;
-    head.tag(etag);
-    Ok(head.with_body(Body::Full(body)))
+    let mut response = parse(&response, policy)?;
+    response.head.tag(etag);
+    Ok(response.head.with_body(Body::Full(response.body)))
 }
 
 /// The head of a list's reply, from the argument of `start`.
 pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, ApiError> {
-    let response: Map<String, Value> =
+    let members: Members<'_> =
         serde_json::from_slice(response).map_err(|_| unexpected(response))?;
-    let (mut head, _) = parse(&response, policy)?;
+    let mut head = parse(&members, policy)?.head;
     head.tag(etag);
     Ok(head)
 }
@@ -229,9 +267,10 @@ pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, A
 /// The result of an update function.
 #[derive(Debug)]
 pub struct Update {
-    /// The document to save, as the function gave it.
-    pub doc: Option<Box<RawValue>>,
-    response: Map<String, Value>,
+    /// The document to save, or why it cannot be one.
+    doc: Option<Result<EditDoc, ApiError>>,
+    /// An error counts only once the document is saved, as in CouchDB.
+    response: Result<Response, ApiError>,
 }
 
 /// The outcome of writing an update function's document.
@@ -244,22 +283,38 @@ pub struct Saved<'a> {
 }
 
 impl Update {
-    /// Parses the query server's `["up", doc, {…}]`; a document must be an object.
-    pub fn parse(reply: &[u8]) -> Result<Update, ApiError> {
-        let (kind, doc, response): (String, Box<RawValue>, Map<String, Value>) =
+    /// Parses the query server's `["up", doc, {…}]`; a document must be an object. `policy` as for other
+    /// functions' responses.
+    pub fn parse(reply: &[u8], policy: Option<&str>) -> Result<Update, ApiError> {
+        let (kind, doc, response): (&RawValue, &RawValue, Members<'_>) =
             serde_json::from_slice(reply).map_err(|_| unexpected(reply))?;
-        if kind != "up" {
+        if kind.get() != "\"up\"" {
             return Err(unexpected(reply));
         }
-        let doc = Some(doc).filter(|d| d.get().starts_with('{'));
-        Ok(Update { doc, response })
+        let doc = Some(doc.get()).filter(|doc| doc.starts_with('{'));
+        Ok(Update {
+            doc: doc.map(|doc| parse_document(doc.as_bytes()).map_err(ApiError::from)),
+            response: parse(&response, policy),
+        })
+    }
+
+    /// Takes the document to save.
+    ///
+    /// # Errors
+    /// Those of an invalid document.
+    pub fn take_doc(&mut self) -> Result<Option<EditDoc>, ApiError> {
+        self.doc.take().transpose()
     }
 
     /// The reply, after the document was saved when there is one. The function's own code comes before 201.
-    pub fn reply(&self, saved: Option<Saved<'_>>, policy: Option<&str>) -> Result<Reply, ApiError> {
-        let (mut head, body) = parse(&self.response, policy)?;
+    pub fn reply(self, saved: Option<Saved<'_>>) -> Result<Reply, ApiError> {
+        let Response {
+            mut head,
+            body,
+            has_code,
+        } = self.response?;
         if let Some(saved) = saved {
-            if !self.response.contains_key("code") {
+            if !has_code {
                 head.status = saved.status;
             }
             let mut id = String::new();
@@ -274,16 +329,16 @@ impl Update {
 /// The reply of a rewrite function that answers without a target.
 pub(super) fn of_rewrite(
     code: u16,
-    headers: &Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
     policy: Option<&str>,
-) -> Result<Reply, ApiError> {
+) -> Reply {
     let mut head = Head {
         status: code,
-        headers: parse_headers(headers)?,
+        headers,
     };
     head.guard(policy);
-    Ok(head.with_body(Body::Full(body)))
+    head.with_body(Body::Full(body))
 }
 
 /// Distinguishes the answers of a show or list: the function, its arguments, and the user.
@@ -299,7 +354,7 @@ pub fn etag(parts: &[&str], user: &auth::UserCtx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     type Headers = Vec<(String, String)>;
 
@@ -451,17 +506,17 @@ mod tests {
 
     #[test]
     fn a_saved_document_is_a_201_with_its_revision() {
-        let update = Update::parse(br#"["up",{"_id":"a/b","n":1.0},{"body":"created"}]"#).unwrap();
-        assert_eq!(
-            update.doc.as_ref().map(|d| d.get()),
-            Some(r#"{"_id":"a/b","n":1.0}"#)
-        );
+        let reply = br#"["up",{"_id":"a/b","n":1.0},{"body":"created"}]"#;
+        let mut update = Update::parse(reply, Some("sandbox")).unwrap();
+        let doc = update.take_doc().unwrap().expect("a document");
+        assert_eq!(doc.id.as_ref().map(|id| id.as_str()), Some("a/b"));
+        assert_eq!(doc.body, br#"{"n":1.0}"#);
         let saved = Saved {
             id: "a/b",
             rev: "1-x",
             status: 201,
         };
-        let (status, headers, body) = parts(update.reply(Some(saved), Some("sandbox")).unwrap());
+        let (status, headers, body) = parts(update.reply(Some(saved)).unwrap());
         assert_eq!((status, &body[..]), (201, &b"created"[..]));
         assert_eq!(header(&headers, "x-couch-update-newrev"), Some("1-x"));
         assert_eq!(header(&headers, "x-couch-id"), Some("a%2Fb"));
@@ -470,16 +525,52 @@ mod tests {
 
     #[test]
     fn no_document_is_a_200_and_the_functions_code_wins() {
-        let update = Update::parse(br#"["up",null,{"body":"hello"}]"#).unwrap();
-        assert!(update.doc.is_none());
-        assert_eq!(parts(update.reply(None, None).unwrap()).0, 200);
-        let update = Update::parse(br#"["up",{"_id":"a"},{"code":202,"body":"x"}]"#).unwrap();
+        let mut update = Update::parse(br#"["up",null,{"body":"hello"}]"#, None).unwrap();
+        assert!(update.take_doc().unwrap().is_none());
+        assert_eq!(parts(update.reply(None).unwrap()).0, 200);
+        let update = Update::parse(br#"["up",{"_id":"a"},{"code":202,"body":"x"}]"#, None).unwrap();
         let saved = Saved {
             id: "a",
             rev: "1-x",
             status: 201,
         };
-        assert_eq!(parts(update.reply(Some(saved), None).unwrap()).0, 202);
+        assert_eq!(parts(update.reply(Some(saved)).unwrap()).0, 202);
+    }
+
+    #[test]
+    fn an_invalid_response_counts_once_the_document_is_saved() {
+        let mut update = Update::parse(br#"["up",{"_id":"a"},{"code":99}]"#, None).unwrap();
+        assert!(update.take_doc().unwrap().is_some());
+        assert_eq!(update.reply(None).err().map(|e| e.status), Some(500));
+        let mut update = Update::parse(br#"["up",{"_id":1},{"body":"x"}]"#, None).unwrap();
+        assert!(update.take_doc().is_err());
+    }
+
+    #[test]
+    fn long_results_are_read_without_a_tree_of_values() {
+        // A tree of them would take a hundred times the text.
+        let array = format!("[{}[0]]", "[0],".repeat(200_000));
+        let reply = format!(r#"["resp",{{"json":{array},"code":404}}]"#);
+        let (status, _, body) = parts(show(reply.as_bytes(), "e", None).unwrap());
+        assert_eq!((status, body), (404, format!("{array}\n").into_bytes()));
+        for name in ["code", "unknown", "body", "base64", "headers", "stop"] {
+            let reply = format!(r#"["resp",{{"{name}":{array}}}]"#);
+            let refused = show(reply.as_bytes(), "e", None).err().expect(name);
+            assert_eq!(refused.status, 500, "{name}");
+            assert!(refused.reason.len() <= 64 << 10, "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_have_a_bound() {
+        let headers = |count: usize| -> Value {
+            let headers = (0..count).map(|n| (format!("x-{n}"), json!("y")));
+            json!({"headers": headers.collect::<serde_json::Map<_, _>>()})
+        };
+        assert!(shown(headers(HEADERS_MAX)).is_ok());
+        assert_eq!(shown(headers(HEADERS_MAX + 1)).unwrap_err().status, 500);
+        let long = json!({"headers": {"x-a": "y".repeat(HEADERS_BYTES_MAX)}});
+        assert_eq!(shown(long).unwrap_err().status, 500);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,
     ORIGIN, REFERER, TRANSFER_ENCODING, UPGRADE,
 };
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
+use super::object::{Members, cut, quoted, text};
 use super::response;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -63,14 +64,6 @@ pub fn is_the_clients(name: &HeaderName) -> bool {
     OWN.contains(name) || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
 }
 
-/// The result of a rewrite function.
-pub enum Led {
-    /// The function has no rule for this request.
-    Nowhere,
-    Forward(Target),
-    Respond(Reply),
-}
-
 /// Refuses a request that was rewritten `done` times already (`[chttpd] rewrite_limit`).
 pub fn check_limit(done: u64, limit: u64) -> Result<(), ApiError> {
     if done < limit {
@@ -89,6 +82,19 @@ pub fn no_rules() -> ApiError {
 /// The error of an invalid rule, or of an invalid reply of a function.
 pub fn broken(reason: impl Into<std::borrow::Cow<'static, str>>) -> ApiError {
     ApiError::new(500, "rewrite_error", reason)
+}
+
+/// The length of a target, in bytes: each part of a rule may repeat what the client sent, and a function
+/// makes any text.
+pub const TARGET_BYTES_MAX: usize = 256 << 10;
+
+/// The error of a target that is longer than [`TARGET_BYTES_MAX`].
+pub fn too_long() -> ApiError {
+    ApiError::new(
+        414,
+        "too_long",
+        format!("A rewrite leads to a target of more than {TARGET_BYTES_MAX} bytes"),
+    )
 }
 
 /// A path under construction.
@@ -140,57 +146,110 @@ impl UriPath {
 
 // ---- functions
 
-/// The meaning of a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`. `policy` as
-/// for other functions' responses.
-pub fn of_function(
-    base: Base<'_>,
-    query: &Query,
-    reply: &[u8],
-    policy: Option<&str>,
-) -> Result<Led, ApiError> {
-    let reply: Vec<Value> = serde_json::from_slice(reply).map_err(|_| broken("bad rewrite"))?;
-    let rewrite = match (reply.first().and_then(Value::as_str), reply.get(1)) {
-        (Some("no_dispatch_rule"), None) => return Ok(Led::Nowhere),
-        (Some("ok"), Some(Value::Object(rewrite))) => rewrite,
-        _ => return Err(broken("bad rewrite")),
-    };
-    let method = text(rewrite, "method")?;
-    let path = text(rewrite, "path")?;
-    let body = text(rewrite, "body")?.map(|b| Bytes::copy_from_slice(b.as_bytes()));
-    let headers = texts(rewrite, "headers")?;
-    let new_query = texts(rewrite, "query")?;
-    if let Some(code) = code(rewrite)? {
-        let empty = Map::new();
-        let headers = headers.unwrap_or(&empty);
-        let reply = response::of_rewrite(code, headers, body.unwrap_or_default(), policy)?;
-        return Ok(Led::Respond(reply));
+/// The meaning of a rewrite function's reply.
+pub enum Meaning {
+    /// The function has no rule for this request.
+    Nowhere,
+    Forward(Forward),
+    Respond(Reply),
+}
+
+/// A request that a rewrite function returns, relative to its design document.
+#[derive(Debug)]
+pub struct Forward {
+    /// The target without its path and query.
+    target: Target,
+    path: String,
+    /// `None` leaves the client's query.
+    query: Option<Vec<(String, String)>>,
+}
+
+/// Reads a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`. `policy` as for other
+/// functions' responses.
+///
+/// # Errors
+/// 500 `rewrite_error` for an invalid reply, 414 when its path or query is too long.
+pub fn of_function(reply: &[u8], policy: Option<&str>) -> Result<Meaning, ApiError> {
+    let bad = || broken("bad rewrite");
+    if let Ok((kind,)) = serde_json::from_slice::<(&RawValue,)>(reply) {
+        return match kind.get() {
+            "\"no_dispatch_rule\"" => Ok(Meaning::Nowhere),
+            _ => Err(bad()),
+        };
+    }
+    let (kind, rewrite): (&RawValue, Members<'_>) =
+        serde_json::from_slice(reply).map_err(|_| bad())?;
+    if kind.get() != "\"ok\"" {
+        return Err(bad());
+    }
+    let method = text_of(&rewrite, "method")?;
+    let path = text_of(&rewrite, "path")?;
+    let body = text_of(&rewrite, "body")?.map(Bytes::from);
+    let raw_headers = rewrite.get("headers");
+    if raw_headers.is_some_and(|headers| headers.get().len() > response::HEADERS_BYTES_MAX) {
+        return Err(broken("headers are too long"));
+    }
+    let headers = texts_of(&rewrite, "headers")?.unwrap_or_default();
+    if headers.len() > response::HEADERS_MAX {
+        return Err(broken("too many headers"));
+    }
+    if rewrite
+        .get("query")
+        .is_some_and(|query| query.get().len() > TARGET_BYTES_MAX)
+    {
+        return Err(too_long());
+    }
+    let query = texts_of(&rewrite, "query")?;
+    if let Some(code) = code(&rewrite)? {
+        let headers = match raw_headers {
+            Some(headers) => response::parse_headers(headers)?.unwrap_or_default(),
+            None => vec![],
+        };
+        let body = body.unwrap_or_default();
+        return Ok(Meaning::Respond(response::of_rewrite(
+            code, headers, body, policy,
+        )));
     }
     let path = path.ok_or_else(|| broken("Rewrite result must produce a new path."))?;
-    let parameters: Vec<(&str, &str)> = match new_query {
-        Some(query) => pairs(query).collect(),
-        None => query.0.iter().map(|(k, v)| (&**k, &**v)).collect(),
-    };
-    Ok(Led::Forward(Target {
-        uri: function_uri(base, path, &parameters),
-        method: method.map(str::to_owned),
-        headers: headers
-            .into_iter()
-            .flat_map(pairs)
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
-        body,
+    if path.len() > TARGET_BYTES_MAX {
+        return Err(too_long());
+    }
+    let uri = String::new();
+    Ok(Meaning::Forward(Forward {
+        target: Target {
+            uri,
+            method,
+            headers,
+            body,
+        },
+        path,
+        query,
     }))
 }
 
-fn pairs(object: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
-    // `texts` has refused everything but strings.
-    object
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
+impl Forward {
+    /// Returns the target; `query` is the client's.
+    ///
+    /// # Errors
+    /// 414 when its URI is too long.
+    pub fn target(self, base: Base<'_>, query: &Query) -> Result<Target, ApiError> {
+        let uri = match &self.query {
+            Some(own) => function_uri(base, &self.path, own),
+            None => function_uri(base, &self.path, &query.0),
+        };
+        if uri.len() > TARGET_BYTES_MAX {
+            return Err(too_long());
+        }
+        Ok(Target { uri, ..self.target })
+    }
 }
 
 /// A function's path is encoded already, and relative to its design document even with a slash before it.
-fn function_uri(base: Base<'_>, path: &str, pairs: &[(&str, &str)]) -> String {
+fn function_uri<K: AsRef<str>, V: AsRef<str>>(
+    base: Base<'_>,
+    path: &str,
+    pairs: &[(K, V)],
+) -> String {
     let (path, own_query) = path.split_once('?').unwrap_or((path, ""));
     let mut target = UriPath::of(base);
     for segment in path.split('/') {
@@ -209,9 +268,9 @@ fn function_uri(base: Base<'_>, path: &str, pairs: &[(&str, &str)]) -> String {
     }
     for (name, value) in pairs {
         uri.push(separator);
-        encode_into(name, &mut uri);
+        encode_into(name.as_ref(), &mut uri);
         uri.push('=');
-        encode_into(value, &mut uri);
+        encode_into(value.as_ref(), &mut uri);
         separator = '&';
     }
     uri
@@ -235,38 +294,39 @@ fn escape(text: &str) -> String {
     out
 }
 
-fn text<'r>(rewrite: &'r Map<String, Value>, name: &str) -> Result<Option<&'r str>, ApiError> {
+fn text_of(rewrite: &Members<'_>, name: &str) -> Result<Option<String>, ApiError> {
     match rewrite.get(name) {
         None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(broken(format!("bad {name}"))),
+        Some(value) => match text(value) {
+            Some(text) => Ok(Some(text)),
+            None => Err(broken(format!("bad {name}"))),
+        },
     }
 }
 
-fn texts<'r>(
-    rewrite: &'r Map<String, Value>,
-    name: &str,
-) -> Result<Option<&'r Map<String, Value>>, ApiError> {
+type Texts = Vec<(String, String)>;
+
+fn texts_of(rewrite: &Members<'_>, name: &str) -> Result<Option<Texts>, ApiError> {
     let Some(value) = rewrite.get(name) else {
         return Ok(None);
     };
-    let Value::Object(object) = value else {
-        return Err(broken(format!("bad {name}")));
-    };
-    match object.iter().find(|(_, v)| !v.is_string()) {
-        Some((key, value)) => Err(broken(format!(
-            "object key/value must be strings {key}={value}"
-        ))),
-        None => Ok(Some(object)),
-    }
+    let members = Members::of(value).ok_or_else(|| broken(format!("bad {name}")))?;
+    let texts = members.iter().map(|(key, value)| match text(value) {
+        Some(text) => Ok((key.to_owned(), text)),
+        None => Err(broken(cut(format!(
+            "object key/value must be strings {key}={}",
+            quoted(value)
+        )))),
+    });
+    texts.collect::<Result<Texts, ApiError>>().map(Some)
 }
 
-fn code(rewrite: &Map<String, Value>) -> Result<Option<u16>, ApiError> {
+fn code(rewrite: &Members<'_>) -> Result<Option<u16>, ApiError> {
     let Some(value) = rewrite.get("code") else {
         return Ok(None);
     };
-    match value.as_u64() {
-        Some(code @ 200..600) => Ok(Some(code as u16)),
+    match serde_json::from_str(value.get()) {
+        Ok(code @ 200..600) => Ok(Some(code)),
         _ => Err(broken("bad code")),
     }
 }

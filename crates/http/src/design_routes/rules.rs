@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use document::json::Elements;
 use serde_json::{Map, Value};
 
-use super::rewrite::{Base, Target, UriPath, broken};
+use super::rewrite::{Base, TARGET_BYTES_MAX, Target, UriPath, broken, too_long};
 use crate::errors::ApiError;
 use node::{Query, encode_into, parse_json, value_of};
 
@@ -23,8 +23,6 @@ const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "e
 const RULES_BYTES_MAX: usize = 1 << 20;
 /// The parts of a rule: segments of its paths, parameters of its query and elements of those.
 const RULE_PARTS_MAX: usize = 256;
-/// The length of a target that rules lead to, in bytes: each of its parts may repeat what the client sent.
-const TARGET_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, PartialEq)]
 enum Part {
@@ -141,14 +139,6 @@ fn check_count(count: usize, rules_max: u64) -> Result<(), ApiError> {
             "The design document has more than {rules_max} rewrite rules ([chttpd] max_rewrite_rules)"
         ))),
     }
-}
-
-fn too_long() -> ApiError {
-    ApiError::new(
-        414,
-        "too_long",
-        format!("A rewrite rule leads to a target of more than {TARGET_BYTES_MAX} bytes"),
-    )
 }
 
 impl Rule {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use telemetry::State;
 
-use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes};
+use database::{AttachmentSelection, Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
@@ -174,7 +174,7 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
     if plain && req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    if options.attachments != WantedBytes::None {
+    if options.attachments != AttachmentSelection::None {
         let info = options.att_encoding_info;
         let reply = attachments::doc_reply(req, &access.db, &doc, info)?;
         return Ok(if plain { reply.etag(&etag) } else { reply });
@@ -187,9 +187,9 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
 
 pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
     let attachments = match query.json("atts_since")? {
-        Some(since) => WantedBytes::Since(parse_revs(&since)?),
-        None if query.is_true("attachments") => WantedBytes::All,
-        None => WantedBytes::None,
+        Some(since) => AttachmentSelection::Since(parse_revs(&since)?),
+        None if query.is_true("attachments") => AttachmentSelection::All,
+        None => AttachmentSelection::None,
     };
     let meta = query.is_true("meta");
     Ok(ReadOptions {
@@ -203,6 +203,7 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         local_seq: query.is_true("local_seq"),
         attachments,
         att_encoding_info: query.is_true("att_encoding_info"),
+        sorted: false,
     })
 }
 

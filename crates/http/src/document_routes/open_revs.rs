@@ -1,7 +1,11 @@
 //! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are read one
 //! by one as the client takes them.
 
-use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
+use std::collections::BTreeSet;
+
+use database::{
+    AttachmentSelection, DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevSelection, RevsReader,
+};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev};
 use node::{Access, Query};
@@ -29,13 +33,13 @@ pub const ERROR_PART: &str = "application/json; error=\"true\"";
 ///
 /// # Errors
 /// 400 when it is not a list of revisions.
-pub fn asked(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
+pub fn asked(query: &Query) -> Result<Option<RevSelection>, ApiError> {
     match query.get("open_revs") {
         None => Ok(None),
-        Some("all") => Ok(Some(WhichRevs::All)),
+        Some("all") => Ok(Some(RevSelection::All)),
         Some(list) => {
             let revs = parse_revs(&node::parse_json(list)?)?;
-            Ok((!revs.is_empty()).then_some(WhichRevs::List(revs)))
+            Ok((!revs.is_empty()).then_some(RevSelection::List(revs)))
         }
     }
 }
@@ -48,19 +52,20 @@ pub async fn get(
     req: &Request,
     access: &Access,
     id: &DocId,
-    which: &WhichRevs,
+    which: &RevSelection,
     mut options: ReadOptions,
 ) -> Answer {
+    options.sorted = true;
     // A client that accepts multipart gets it, whatever else it accepts.
     let json = !req.accepts("multipart/mixed");
     // Multipart responses always have the attachments.
-    if !json && options.attachments == WantedBytes::None {
-        options.attachments = WantedBytes::All;
+    if !json && options.attachments == AttachmentSelection::None {
+        options.attachments = AttachmentSelection::All;
     }
     let form = match json {
         true => Form::Json {
             encoding_info: options.att_encoding_info,
-            with_bytes: options.attachments != WantedBytes::None,
+            with_bytes: options.attachments != AttachmentSelection::None,
         },
         false => Form::Multipart {
             writer: Writer::new(&boundary()?)?,
@@ -71,7 +76,7 @@ pub async fn get(
         db: access.db.clone(),
         form,
         pushed: 0,
-        must_show: matches!(which, WhichRevs::All),
+        must_show: matches!(which, RevSelection::All),
     };
     let found = match (access.db.open_revs(id, which, &options)?, which) {
         (Some(OpenRevs::Long(reader)), _) => {
@@ -79,8 +84,11 @@ pub async fn get(
             return revs.read_by(*reader, &req.answers).await;
         }
         (Some(OpenRevs::Read(found)), _) => found,
-        (None, WhichRevs::All) => return Err(ApiError::missing()),
-        (None, WhichRevs::List(revs)) => revs.iter().cloned().map(Err).collect(),
+        (None, RevSelection::All) => return Err(ApiError::missing()),
+        (None, RevSelection::List(revs)) => {
+            let revs = BTreeSet::from_iter(revs);
+            revs.into_iter().cloned().map(Err).collect()
+        }
     };
     let mut parts = Parts::default();
     for rev in &found {

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::errors::ApiError;
+use crate::reply::ahead::{Begun, RequestAhead};
 
 /// The first 16 KiB of a request's parameters are not counted.
 pub const FREE_BYTES: u64 = 16 << 10;
@@ -28,8 +29,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for memory of a long response that is about to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// However full the budget is, a user may have this part of a fair share, so that ordinary requests
-/// of others continue.
+/// However full the budget is, a user may have this part of the reserve, so that ordinary requests of
+/// others continue. The reserve is a quarter of the budget, beyond it.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// A request that waits for room checks again after this time: the memory of other users may be free.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -44,6 +45,8 @@ pub struct Answers {
     sharer: Option<Sharer>,
     /// The database that the request is about, as the hash of the path's first segment.
     database: u64,
+    /// The bytes of the HTTP/2 connection that the request came by.
+    ahead: Option<RequestAhead>,
 }
 
 /// A user, as the hash of a name or of an address.
@@ -62,6 +65,8 @@ struct Pool {
 #[derive(Default)]
 struct State {
     used: u64,
+    /// The part of `used` that comes from the reserve.
+    reserved: u64,
     /// Memory of built responses that wait for room; it is not part of `used`.
     waiting: u64,
     peak: u64,
@@ -69,10 +74,19 @@ struct State {
     shares: HashMap<Option<Sharer>, Share>,
 }
 
+/// Where memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Budget,
+    Reserve,
+}
+
 /// The part of one user.
 #[derive(Default)]
 struct Share {
     used: u64,
+    /// The part of `used` that comes from the reserve.
+    reserved: u64,
     /// Memory of built responses that wait for room.
     waiting: u64,
     /// Number of requests that wait for room.
@@ -82,10 +96,15 @@ struct Share {
 }
 
 impl State {
-    fn add(&mut self, sharer: Option<Sharer>, bytes: u64) {
+    fn add(&mut self, sharer: Option<Sharer>, bytes: u64, from: Part) {
+        let share = self.shares.entry(sharer).or_default();
         self.used += bytes;
+        share.used += bytes;
+        if from == Part::Reserve {
+            self.reserved += bytes;
+            share.reserved += bytes;
+        }
         self.note_peak();
-        self.shares.entry(sharer).or_default().used += bytes;
     }
 
     fn note_peak(&mut self) {
@@ -105,26 +124,42 @@ impl State {
         }
     }
 
-    /// Returns the memory that a user may have however full the budget is.
-    fn reserve(&self, budget_bytes: u64) -> u64 {
-        RESERVE_BYTES.min(budget_bytes / 4 / (self.shares.len() as u64 + 1))
+    /// Returns the memory that a user may have however full the budget is: a part of the rest of the
+    /// reserve, so that all users together never have more than the reserve.
+    fn reserve(&self, budget_bytes: u64, sharer: Option<Sharer>) -> u64 {
+        let own = self.shares.get(&sharer).map_or(0, |share| share.reserved);
+        let left = (budget_bytes / 4).saturating_sub(self.reserved - own);
+        RESERVE_BYTES.min(left / (self.shares.len() as u64 + 1))
     }
 
-    /// Returns whether a response that was built may be kept: within the user's part, or a longer
-    /// one if the user has little else and the budget is not used up.
-    fn has_room_for_built(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
-        let has_little = self.own(sharer) < self.reserve(budget_bytes).max(1);
-        self.has_room(budget_bytes, sharer, bytes) || has_little && self.used <= budget_bytes
+    /// Returns where the memory of a built response comes from: as of others, or of a longer one if
+    /// the user has little else and the budget is not used up.
+    fn room_for_built(
+        &self,
+        budget_bytes: u64,
+        sharer: Option<Sharer>,
+        bytes: u64,
+    ) -> Option<Part> {
+        let has_little = || {
+            let reserve = self.reserve(budget_bytes, sharer).max(1);
+            self.own(sharer) < reserve && self.used <= budget_bytes
+        };
+        let room = self.room(budget_bytes, sharer, bytes);
+        room.or_else(|| has_little().then_some(Part::Budget))
     }
 
-    /// Returns whether a user may have this many more bytes. A user has at most as much as is free,
-    /// so that there is always something left for the next; and never less than a share of the
-    /// reserve, which all of them together have beyond the budget at most once.
-    fn has_room(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
+    /// Returns where this many more bytes of a user come from, if it may have them. A user has at
+    /// most as much as is free, so that there is always something left for the next; and never less
+    /// than a share of the rest of the reserve.
+    fn room(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> Option<Part> {
         let own = self.own(sharer);
         let free = budget_bytes.saturating_sub(self.used - own);
         let share = if sharer.is_some() { free / 2 } else { free };
-        own + bytes <= share.max(self.reserve(budget_bytes))
+        match own + bytes {
+            all if all <= share => Some(Part::Budget),
+            all if all <= self.reserve(budget_bytes, sharer) => Some(Part::Reserve),
+            _ => None,
+        }
     }
 
     /// Returns whether a built response may wait: at most a quarter of the budget does, and a user
@@ -141,6 +176,7 @@ pub struct Held {
     pool: Arc<Pool>,
     sharer: Option<Sharer>,
     bytes: u64,
+    from: Part,
 }
 
 impl Answers {
@@ -157,7 +193,31 @@ impl Answers {
             }),
             sharer: None,
             database: 0,
+            ahead: None,
         }
+    }
+
+    /// Returns the memory for a request of an HTTP/2 connection; without one it is HTTP/1.
+    pub fn by(self, ahead: Option<RequestAhead>) -> Answers {
+        Answers { ahead, ..self }
+    }
+
+    /// Waits until the connection of the request may make another response. It is called again after
+    /// each long wait: a request that counts already does not wait.
+    ///
+    /// # Errors
+    /// 503 when its client took nothing for some time.
+    pub async fn begin(&self) -> Result<Option<Begun>, ApiError> {
+        match &self.ahead {
+            None => Ok(None),
+            Some(ahead) => ahead.begin().await.map(Some),
+        }
+    }
+
+    /// Whether a piece may be made while the client takes the one before. Over HTTP/2 there are too
+    /// many responses at a time.
+    pub fn makes_ahead(&self) -> bool {
+        self.ahead.is_none()
     }
 
     /// Returns the memory as a user has it: by name, and without a login by address. `database`: the path's first segment.
@@ -171,6 +231,7 @@ impl Answers {
             pool: self.pool.clone(),
             sharer,
             database: self.pool.hasher.hash_one(database),
+            ahead: self.ahead.clone(),
         }
     }
 
@@ -201,7 +262,7 @@ impl Answers {
             user: self.sharer.unwrap_or(0),
             database: self.database,
         };
-        database::apart(owner, work)
+        database::run_low_priority(owner, work)
     }
 
     /// Returns the present and the largest memory of responses, in bytes.
@@ -216,13 +277,7 @@ impl Answers {
     /// # Errors
     /// 413 when it is more than a user can get, 503 when too little was freed in time.
     pub async fn take(&self, bytes: u64) -> Result<Held, ApiError> {
-        let most = match self.sharer {
-            Some(_) => self.pool.budget_bytes / 2,
-            None => self.pool.budget_bytes,
-        };
-        if bytes > most {
-            return Err(ApiError::too_large("half of [memory] answers", most));
-        }
+        self.check_most(bytes)?;
         let taken = self.wait(self.pool.wait_max, || self.try_take(bytes));
         taken.await.ok_or_else(|| {
             ApiError::busy(
@@ -232,22 +287,44 @@ impl Answers {
         })
     }
 
+    /// Refuses parameters that take more memory than a user can get.
+    ///
+    /// # Errors
+    /// 413 that names the limit.
+    pub fn check_most(&self, bytes: u64) -> Result<(), ApiError> {
+        let most = match self.sharer {
+            Some(_) => self.pool.budget_bytes / 2,
+            None => self.pool.budget_bytes,
+        };
+        match bytes > most {
+            true => Err(ApiError::too_large("half of [memory] answers", most)),
+            false => Ok(()),
+        }
+    }
+
     fn try_take(&self, bytes: u64) -> Option<Held> {
-        self.take_if(bytes, State::has_room)
+        self.take_if(bytes, State::room)
     }
 
     fn take_if(
         &self,
         bytes: u64,
-        has_room: impl Fn(&State, u64, Option<Sharer>, u64) -> bool,
+        room: impl Fn(&State, u64, Option<Sharer>, u64) -> Option<Part>,
     ) -> Option<Held> {
         let mut state = self.pool.state.lock();
-        if !has_room(&state, self.pool.budget_bytes, self.sharer, bytes) {
-            return None;
-        }
-        state.add(self.sharer, bytes);
+        let from = room(&state, self.pool.budget_bytes, self.sharer, bytes)?;
+        Some(self.add(&mut state, bytes, from))
+    }
+
+    fn add(&self, state: &mut State, bytes: u64, from: Part) -> Held {
+        state.add(self.sharer, bytes, from);
         self.pool.used.store(state.used, Ordering::Relaxed);
-        Some(self.held(bytes))
+        Held {
+            pool: self.pool.clone(),
+            sharer: self.sharer,
+            bytes,
+            from,
+        }
     }
 
     /// Takes memory for a response that was built. Without room the response waits, if not too many
@@ -275,7 +352,7 @@ impl Answers {
     }
 
     fn take_for_built(&self, bytes: usize) -> Option<Held> {
-        self.take_if(bytes as u64, State::has_room_for_built)
+        self.take_if(bytes as u64, State::room_for_built)
     }
 
     /// Takes memory for the bytes of a response, as [`Self::settle`] does, until all copies of the
@@ -305,20 +382,9 @@ impl Answers {
         })
     }
 
-    fn held(&self, bytes: u64) -> Held {
-        Held {
-            pool: self.pool.clone(),
-            sharer: self.sharer,
-            bytes,
-        }
-    }
-
     /// Counts bytes that an answer has.
     pub fn count(&self, bytes: u64) -> Held {
-        let mut state = self.pool.state.lock();
-        state.add(self.sharer, bytes);
-        self.pool.used.store(state.used, Ordering::Relaxed);
-        self.held(bytes)
+        self.add(&mut self.pool.state.lock(), bytes, Part::Budget)
     }
 
     /// Returns whether a response may have to wait to begin. A user who has a share has more than a
@@ -338,8 +404,8 @@ impl Answers {
         }
         let has_room = || {
             let state = self.pool.state.lock();
-            let has_room = state.has_room(self.pool.budget_bytes, self.sharer, 1);
-            has_room.then_some(())
+            let room = state.room(self.pool.budget_bytes, self.sharer, 1);
+            room.map(drop)
         };
         let admitted = self.wait(self.pool.begin_wait_max, has_room).await;
         admitted.ok_or_else(no_room)
@@ -435,10 +501,16 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
+        let reserved = match self.from {
+            Part::Budget => 0,
+            Part::Reserve => self.bytes,
+        };
         state.used -= self.bytes;
+        state.reserved -= reserved;
         self.pool.used.store(state.used, Ordering::Relaxed);
         state.change(self.sharer, |share| {
             share.used -= self.bytes;
+            share.reserved -= reserved;
             if share.waiters > 0 {
                 share.freed.notify_one();
             }
@@ -471,6 +543,7 @@ pub fn measured<T>(otherwise: usize, work: impl FnOnce() -> T) -> (T, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::ahead::Ahead;
 
     const MIB: u64 = 1 << 20;
 
@@ -484,6 +557,7 @@ mod tests {
             pool: Arc::new(pool),
             sharer: None,
             database: 0,
+            ahead: None,
         }
     }
 
@@ -497,6 +571,22 @@ mod tests {
 
     fn status<T>(taken: Result<T, ApiError>) -> u16 {
         taken.map_or_else(|e| e.status, |_| 200)
+    }
+
+    #[tokio::test]
+    async fn the_user_of_a_request_keeps_its_connection() {
+        let connection = Ahead::default();
+        let answers = impatient(10 * MIB).by(Some(connection.of_request()));
+        assert!(!user(&answers, "a").makes_ahead());
+        let first = answers.begin().await.expect("room");
+        // The user's view of the request begins nothing else.
+        let same = user(&answers, "a").begin().await.expect("room");
+        assert_eq!(connection.begun(), 1);
+        drop(first);
+        assert_eq!(connection.begun(), 1);
+        drop(same);
+        assert_eq!(connection.begun(), 0);
+        assert!(matches!(impatient(MIB).begin().await, Ok(None)));
     }
 
     #[tokio::test]
@@ -538,19 +628,21 @@ mod tests {
         assert_eq!(status(other.admit().await), 200);
         let _held = other.take(200 << 10).await.expect("of the reserve");
         assert_eq!(status(other.take(2 * MIB).await), 503);
-        // However many there are, they have no more than a quarter of the budget beyond it.
-        let others: Vec<Answers> = (0..10_000)
-            .map(|n| user(&answers, &n.to_string()))
-            .collect();
-        let mut held = vec![];
-        for other in &others {
-            held.extend(other.try_take(64 << 10));
+    }
+
+    #[tokio::test]
+    async fn however_many_users_there_are_they_have_a_quarter_beyond_the_budget() {
+        for bytes in [1, 100, 10 << 10, 64 << 10] {
+            let answers = impatient(10 * MIB);
+            let _full = user(&answers, "a").count(10 * MIB);
+            let others = (0..20_000).map(|n| user(&answers, &n.to_string()));
+            let held: Vec<Held> = others.filter_map(|other| other.try_take(bytes)).collect();
+            let (used, _) = answers.used_bytes();
+            assert!(
+                held.len() > 10 && used <= 10 * MIB * 5 / 4,
+                "{bytes}: {used}"
+            );
         }
-        assert!(
-            answers.used_bytes().0 < 23 * MIB,
-            "{:?}",
-            answers.used_bytes()
-        );
     }
 
     #[tokio::test]

@@ -1,97 +1,36 @@
 //! Responses: a status, headers, and a body that is whole or pulled piece by piece.
 
+pub mod ahead;
 pub mod answers;
+pub mod body;
 pub mod jsonp;
 pub mod live;
 pub mod permission;
 pub mod stream;
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
 use futures_util::Stream;
-use http_body::{Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use serde_json::Value;
 
+use crate::accounting::completion::{Completion, ObservedPieces};
 use crate::errors::ApiError;
 pub use crate::errors::StreamError;
-use crate::metrics::ending::{Ending, Watched};
-
-/// The pieces of a streamed body.
-pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
-
-pub enum Body {
-    Full(Bytes),
-    /// Bytes that the server has in memory anyway, which cost nothing however many clients read them.
-    Static(Bytes),
-    Stream(Pieces),
-    /// A stream of this length.
-    Sized(Pieces, u64),
-}
+pub use body::{Body, Pieces};
 
 impl Body {
-    /// No bytes, with a length that hyper writes into a header: it writes none for a body that has
-    /// ended before it is sent.
-    pub fn nothing() -> Body {
-        Body::Sized(Box::pin(futures_util::stream::empty()), 0)
-    }
-
-    /// How many bytes it is, if that is known.
-    pub fn length(&self) -> Option<u64> {
-        match self {
-            Body::Full(b) | Body::Static(b) => Some(b.len() as u64),
-            Body::Sized(_, length) => Some(*length),
-            Body::Stream(_) => None,
-        }
-    }
-
     /// The body, whose end is reported if it comes in pieces.
-    pub(crate) fn watched(self, ending: Ending) -> Body {
+    pub(crate) fn watched(self, completion: Completion) -> Body {
         match self {
             Body::Full(bytes) | Body::Static(bytes) => {
                 let length = bytes.len() as u64;
                 let pieces = Box::pin(pieces_of(bytes));
-                Body::Sized(Watched::of(pieces, Some(length), ending), length)
+                Body::Sized(ObservedPieces::of(pieces, Some(length), completion), length)
             }
             Body::Sized(pieces, length) => {
-                Body::Sized(Watched::of(pieces, Some(length), ending), length)
+                Body::Sized(ObservedPieces::of(pieces, Some(length), completion), length)
             }
-            Body::Stream(pieces) => Body::Stream(Watched::of(pieces, None, ending)),
-        }
-    }
-}
-
-impl http_body::Body for Body {
-    type Data = Bytes;
-    type Error = StreamError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
-        match self.get_mut() {
-            Body::Full(b) | Body::Static(b) if b.is_empty() => Poll::Ready(None),
-            Body::Full(b) | Body::Static(b) => {
-                Poll::Ready(Some(Ok(Frame::data(std::mem::take(b)))))
-            }
-            Body::Stream(s) | Body::Sized(s, _) => s
-                .as_mut()
-                .poll_next(cx)
-                .map(|p| p.map(|r| r.map(Frame::data))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Full(b) | Body::Static(b) if b.is_empty())
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Body::Full(b) | Body::Static(b) => SizeHint::with_exact(b.len() as u64),
-            Body::Stream(_) => SizeHint::default(),
-            Body::Sized(_, length) => SizeHint::with_exact(*length),
+            Body::Stream(pieces) => Body::Stream(ObservedPieces::of(pieces, None, completion)),
         }
     }
 }

@@ -59,6 +59,7 @@ pub async fn pull(
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
+    let _begun = answers.begin().await?;
     let made = make_first(&mut next, PieceMaker::is_long)?;
     go_on(answers, content_type, made, next).await
 }
@@ -70,6 +71,7 @@ pub async fn pull_apart(
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
+    let _begun = answers.begin().await?;
     let make = move || make_first(&mut next, |_| false).map(|made| (made, next));
     let (made, next) = answers.apart(make).await??;
     go_on(answers, content_type, made, next).await
@@ -162,6 +164,11 @@ impl Piece {
         self.set_before(bytes, 0);
     }
 
+    /// Sets the next piece, whose bytes keep their memory until they are written.
+    pub fn set_counted(&mut self, bytes: Bytes) {
+        (self.left, self.ahead) = (bytes, None);
+    }
+
     /// Sets the next piece, while `ahead` bytes after it are being made.
     fn set_before(&mut self, bytes: Bytes, ahead: usize) {
         self.ahead = (ahead > 0).then(|| self.answers.count(ahead as u64));
@@ -171,10 +178,10 @@ impl Piece {
         };
     }
 
-    /// Takes as much from its beginning as the connection should get in one call: it may copy what
-    /// it gets.
+    /// Takes as much from its beginning as the connection should get in one call: over HTTP/1 it may
+    /// copy what it gets. Over HTTP/2 that is all, so that all of it counts as the connection's.
     pub fn split_off(&mut self) -> Bytes {
-        match self.left.len() > GIVEN_BYTES {
+        match self.left.len() > GIVEN_BYTES && self.answers.makes_ahead() {
             true => self.left.split_to(GIVEN_BYTES),
             false => std::mem::take(&mut self.left),
         }
@@ -183,7 +190,7 @@ impl Piece {
 
 /// A longer piece is counted, in bytes.
 pub const LONG_BYTES: usize = 16 << 10;
-/// Bytes of a piece that the connection gets in one call.
+/// Bytes of a piece that an HTTP/1 connection gets in one call.
 const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Makes the pieces of a response: while other requests come, on threads that give way to them.
@@ -226,6 +233,11 @@ impl<F: PieceMaker> Making<F> {
             .map_or(0, |_| self.last_bytes.max(CHUNK_BYTES))
     }
 
+    /// Whether the next piece is made on another thread, although none is made ahead.
+    fn gives_way(&self) -> bool {
+        self.still_apart > 0 && !self.answers.makes_ahead()
+    }
+
     /// The next piece; none at the end.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         self.answers.admit().await?;
@@ -239,8 +251,14 @@ impl<F: PieceMaker> Making<F> {
                 let Some(mut next) = self.next.take() else {
                     return Ok(None);
                 };
-                let made = if next.is_long() || self.is_slow {
-                    let made = self.answers.apart(move || (make(&mut next), next));
+                let place = self.gives_way().then(|| PLACES.try_acquire().ok());
+                let place = place.flatten();
+                let made = if next.is_long() || self.is_slow || place.is_some() {
+                    let made = self.answers.apart(move || {
+                        let made = make(&mut next);
+                        drop(place);
+                        (made, next)
+                    });
                     let (made, same) = made.await?;
                     next = same;
                     made
@@ -265,6 +283,7 @@ impl<F: PieceMaker> Making<F> {
         };
         if more
             && self.still_apart > 0
+            && self.answers.makes_ahead()
             // Two long pieces at a time would be too much to hold.
             && !self.next.as_ref().is_some_and(PieceMaker::is_long)
             && let Ok(place) = PLACES.try_acquire()
@@ -304,6 +323,7 @@ pub async fn pull_blocking<F>(
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 {
+    let _begun = answers.begin().await?;
     let next = move |out: &mut Vec<u8>, _: Place| next(out);
     let free = (Place::uncounted(), Turns::blocking(Admission::free));
     pull_pieces(answers, content_type, (), free, next).await
@@ -356,6 +376,8 @@ where
     A: Fn() -> Admission + Send + 'static,
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
+    // Before it has a place: it would wait with it.
+    let _begun = answers.begin().await?;
     let first = admission().await?;
     let turns = Turns::blocking(admission);
     pull_pieces(answers, content_type, (), (first, turns), next).await
@@ -431,4 +453,21 @@ where
     });
     let failed = || ApiError::worker_failed("the thread of a piece panicked");
     made.await.ok_or_else(failed)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::ahead::Ahead;
+
+    #[test]
+    fn a_connection_of_http2_gets_whole_pieces() {
+        let http1 = Answers::new(10 << 20);
+        let http2 = http1.clone().by(Some(Ahead::default().of_request()));
+        for (answers, given) in [(http1, GIVEN_BYTES), (http2, 900 << 10)] {
+            let mut piece = Piece::none(&answers);
+            piece.set(vec![0; 900 << 10].into());
+            assert_eq!(piece.split_off().len(), given);
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! A request as the routes see it.
 
 pub mod body;
-pub mod forwarded;
 pub mod host;
 pub mod keeps;
 pub mod parameters;
+pub mod proxy_headers;
 pub mod room;
 
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
     IF_NONE_MATCH, TRANSFER_ENCODING,
 };
-use routes::{Found, Route, Row, ServerRoute};
+use routes::{Route, RouteMatch, Row, ServerRoute};
 use serde_json::Value;
 
+use crate::accounting::slow::Detail;
+use crate::accounting::traced::Traced;
 use crate::connection::places::Ticket;
 use crate::errors::ApiError;
 use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
-use crate::metrics::slow::Detail;
-use crate::metrics::traced::Traced;
+use crate::reply::ahead::Begun;
 use crate::reply::answers::{Answers, FREE_BYTES, Held};
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::keeps::Keeps;
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
-use node::Rewritten;
+use node::RewrittenRequest;
 use node::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and discarded so that the connection can continue.
@@ -63,7 +64,7 @@ pub struct Request {
     /// The path of the client, if rewrite rules changed it.
     pub requested_path: Option<String>,
     /// The rewrite, which bounds the request's rights.
-    pub rewritten: Option<Rewritten>,
+    pub rewritten: Option<RewrittenRequest>,
     /// How many times it was rewritten.
     pub rewrites: u64,
     /// It leads elsewhere since it was routed, and has no answer yet.
@@ -104,6 +105,8 @@ pub struct Request {
     bodies: Arc<Bodies>,
     /// Where its answer has memory of.
     pub answers: Answers,
+    /// Its place among the responses that its connection makes.
+    pub begun: Option<Begun>,
     /// Memory that its answer has until it ends.
     held: Vec<Held>,
     /// Whether its body stays in memory until the end of its response.
@@ -128,7 +131,7 @@ impl Request {
         let path = parts.uri.path();
         let plus_is_space = settings.chttpd.decode_plus_to_space;
         let segments = segments_with(path, plus_is_space);
-        let Found { row, route } = routes::find(&method, &segments);
+        let RouteMatch { row, route } = routes::find(&method, &segments);
         Request {
             method,
             segments,
@@ -164,6 +167,7 @@ impl Request {
             body: Source::Client(Stream::new(body)),
             bodies,
             answers,
+            begun: None,
             held: vec![],
             is_kept: false,
             room: None,
@@ -172,9 +176,23 @@ impl Request {
         }
     }
 
+    /// The sequence after which a feed of changes begins.
+    pub fn since(&self, is_event_source: bool) -> Option<&str> {
+        let event_id = is_event_source.then(|| self.named_header("last-event-id"));
+        let parameter = || self.query.last(&["since", "last-event-id"]);
+        event_id.flatten().or_else(parameter)
+    }
+
+    /// Makes the request anonymous again.
+    pub fn forget_user(&mut self) {
+        self.user = Arc::new(UserCtx::anonymous());
+        self.authenticated = None;
+        self.renew = None;
+    }
+
     /// Finds the route again, after the path or the method has changed.
     pub fn find_route(&mut self) {
-        let Found { row, route } = routes::find(&self.method, &self.segments);
+        let RouteMatch { row, route } = routes::find(&self.method, &self.segments);
         (self.row, self.route) = (row, Some(route));
     }
 
@@ -235,7 +253,7 @@ impl Request {
     ///
     /// # Errors
     /// 413 that names the limit of the route's class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
-    /// when there is no memory for it.
+    /// when there is no memory for it, or when the client of an HTTP/2 connection takes no responses.
     pub async fn bytes(&mut self) -> Result<Bytes, ApiError> {
         self.bytes_of(self.row.body).await
     }
@@ -260,6 +278,8 @@ impl Request {
         let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
+        // A client that sends the body late would have its other requests wait, or be forgotten.
+        let has_begun = self.begun.take().is_some();
         let mut room = self.bodies.body(class);
         let read = async {
             if let Some(length) = declared {
@@ -280,6 +300,9 @@ impl Request {
         // The rest of a refused body is for `drain`.
         if read.is_ok() {
             self.body = Source::Taken;
+            if has_begun {
+                self.begun = self.answers.begin().await?;
+            }
         }
         read
     }
@@ -449,6 +472,22 @@ impl Request {
         self.body = Source::Memory(body);
     }
 
+    /// Sets a body that a function made: it takes room as one that a client sends, instead of the room of the
+    /// client's.
+    ///
+    /// # Errors
+    /// 503 when there is no memory for it.
+    pub async fn set_made_body(&mut self, body: Bytes) -> Result<(), ApiError> {
+        let length = body.len() as u64;
+        self.set_body(body);
+        self.room = None;
+        let mut room = self.bodies.body(self.row.body);
+        room.announce(length).await?;
+        room.work_on(length).await?;
+        self.room = Some(room);
+        Ok(())
+    }
+
     /// Replaces the client's path and query.
     pub fn lead_to(&mut self, uri: &str) {
         let (path, query) = match uri.split_once('?') {
@@ -487,7 +526,7 @@ impl Request {
     /// Host and port that the client asked, as it or a proxy before us names them.
     pub fn host(&self) -> &str {
         self.settings
-            .forwarded
+            .proxy_headers
             .host(&self.headers)
             .or_else(|| self.named_host())
             .unwrap_or("127.0.0.1")
@@ -501,12 +540,12 @@ impl Request {
     /// Whether the request is for a host that the server answers for.
     pub fn is_for_us(&self) -> bool {
         self.named_host()
-            .is_none_or(|host| self.settings.forwarded.allows(host))
+            .is_none_or(|host| self.settings.proxy_headers.allows(host))
     }
 
     /// Whether the client speaks HTTPS, with us or with a proxy before us.
     pub fn is_https(&self) -> bool {
-        self.https || self.settings.forwarded.is_https(&self.headers)
+        self.https || self.settings.proxy_headers.is_https(&self.headers)
     }
 
     /// Scheme and host that the client used.
@@ -520,7 +559,7 @@ impl Request {
 
     /// The path below which the client has this server: empty, unless a proxy sets another.
     pub fn prefix(&self) -> &str {
-        self.settings.forwarded.prefix(&self.headers)
+        self.settings.proxy_headers.prefix(&self.headers)
     }
 
     /// The client's URL of this server, without a slash at its end.

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use node::{Ended, Running};
+use node::{FinishedBackup, RunningBackup};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -58,7 +58,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
 
 fn known(app: &App) -> Value {
     let backups = &app.node.backups;
-    let known = backups.known();
+    let known = backups.history();
     json!({
         "running": known.running.as_deref().map(running),
         "ended": known.ended.iter().map(|of| ended(of)).collect::<Vec<_>>(),
@@ -71,7 +71,7 @@ fn known(app: &App) -> Value {
     })
 }
 
-fn running(of: &Running) -> Value {
+fn running(of: &RunningBackup) -> Value {
     let progress = &of.progress;
     json!({
         "id": of.id,
@@ -85,7 +85,7 @@ fn running(of: &Running) -> Value {
     })
 }
 
-fn ended(of: &Ended) -> Value {
+fn ended(of: &FinishedBackup) -> Value {
     let mut told = json!({
         "id": of.id,
         "target": of.target.to_string(),
@@ -109,7 +109,7 @@ fn ended(of: &Ended) -> Value {
 
 /// The backup under way, as `_active_tasks` lists it.
 pub fn task(app: &App) -> Option<Value> {
-    let running = app.node.backups.known().running?;
+    let running = app.node.backups.history().running?;
     let progress = &running.progress;
     let (done, total) = (progress.done_bytes(), progress.bytes());
     Some(json!({

@@ -19,6 +19,11 @@ const TOKEN_SECONDS: u64 = 3600;
 /// Longest validity of a token.
 const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
+/// Time of each part of a measurement of the network when it is not said, and its limits, in seconds.
+const BENCH_SECONDS: f64 = 1.0;
+const BENCH_SECONDS_MIN: f64 = 0.1;
+const BENCH_SECONDS_MAX: f64 = 10.0;
+
 fn member_of(app: &App) -> Result<&Arc<Member>, ApiError> {
     let missing = || ApiError::new(404, "not_found", "this server is not a member of a cluster");
     app.node.member().ok_or_else(missing)
@@ -37,10 +42,33 @@ pub async fn reseed(app: &App) -> Answer {
     Ok(Reply::json(202, &json!({"ok": true})))
 }
 
+/// `/_settee/cluster/bench-network`
+pub async fn bench_network(app: &App, req: &mut Request) -> Answer {
+    let member = member_of(app)?;
+    req.require_json()?;
+    let body = req.json_object().await?;
+    let seconds = match body.get("seconds") {
+        None => BENCH_SECONDS,
+        Some(seconds) => seconds
+            .as_f64()
+            .filter(|seconds| (BENCH_SECONDS_MIN..=BENCH_SECONDS_MAX).contains(seconds))
+            .ok_or_else(|| {
+                ApiError::bad_request(format!(
+                    "`seconds` is from {BENCH_SECONDS_MIN} to {BENCH_SECONDS_MAX}"
+                ))
+            })?,
+    };
+    let nodes = member.bench_network(Duration::from_secs_f64(seconds)).await;
+    let nodes = nodes.map_err(|e| ApiError::busy(e.to_string()))?;
+    let told = json!({"node": member.name(), "seconds": seconds, "nodes": nodes});
+    Ok(Reply::json(200, &told))
+}
+
 fn status_of(member: &Member) -> Value {
     json!({
         "node": format!("{:x}", member.node()),
         "name": member.name(),
+        "record_version": member.record_versions(),
         "nodes": member.nodes(),
         "slots": member.slots(),
     })

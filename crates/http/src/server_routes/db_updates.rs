@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::app::App;
+use crate::clustered;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::live::{
@@ -16,11 +17,17 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-pub async fn route(app: &App, req: &Request) -> Answer {
-    if app.node.member().is_some() {
-        let reason = "a cluster does not keep _global_changes yet";
-        return Err(database::Error::NotInCluster(reason).into());
+pub async fn route(app: &App, req: &mut Request) -> Answer {
+    match app.node.member() {
+        None => feed(app, req).await,
+        Some(member) => {
+            let here = async |app: &App, req: &mut Request, _: &str| feed(app, req).await;
+            Box::pin(clustered::shared(app, member, req, GLOBAL_CHANGES, here)).await
+        }
     }
+}
+
+async fn feed(app: &App, req: &Request) -> Answer {
     let kind = FeedKind::of_updates(&req.query)?;
     let times = FeedTimes::of_updates(&req.query, req.settings.chttpd.changes_timeout)?;
     // The last of several equal parameters counts.

@@ -14,9 +14,9 @@ use profiler::{Graph, HZ_MAX, Profile, Session, Symbols, TICK, Unit};
 use telemetry::State;
 use tokio::sync::oneshot;
 
+use crate::accounting::waits::Waits;
 use crate::app::App;
 use crate::errors::ApiError;
-use crate::metrics::waits::Waits;
 use crate::reply::Reply;
 use crate::request::Request;
 

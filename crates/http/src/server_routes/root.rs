@@ -17,6 +17,8 @@ use node::{Query, info_json, parse_id};
 
 type Answer = Result<Reply, ApiError>;
 
+/// Most ids of one request, whatever `[uuids] max_count` is: all are in memory at a time.
+const UUIDS_MAX: u64 = 100_000;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
@@ -55,6 +57,12 @@ pub fn up(app: &App, req: &Request) -> Reply {
             }
             let seeds = app.node.member().map(|member| seeds(member));
             let seeds = seeds.unwrap_or_default();
+            if let Some(reason) = app.node.member().and_then(|member| member.unfit()) {
+                let error = "service_unavailable";
+                let body =
+                    json!({"status": "cut_off", "error": error, "reason": reason, "seeds": seeds});
+                return Reply::json(503, &body);
+            }
             return Reply::json(200, &json!({"status": "ok", "seeds": seeds}));
         }
         MaintenanceMode::On => "maintenance_mode",
@@ -208,12 +216,12 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         Some(Ok(n)) => n,
         Some(Err(_)) => return Err(ApiError::bad_request("count must be a positive integer")),
     };
-    if count > req.settings.uuids.max_count {
+    if count > req.settings.uuids.max_count.min(UUIDS_MAX) {
         return Err(ApiError::bad_request("count parameter too large"));
     }
     let prefix = req.query.get("prefix").unwrap_or_default();
     check_id_prefix(prefix).map_err(|e| ApiError::bad_request(e.to_string()))?;
-    let mut uuids = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    let mut uuids = vec![];
     for _ in 0..count {
         let id = format!("{prefix}{}", app.node.new_uuid());
         if !prefix.is_empty() {

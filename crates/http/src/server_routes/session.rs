@@ -5,7 +5,7 @@ use hyper::header::{CONTENT_TYPE, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::clustered;
+use crate::clustered::{self, Accounts};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -70,6 +70,8 @@ impl Form {
 async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
     let bytes = req.bytes().await?;
+    // Another node of a cluster may have to answer.
+    req.put_back(bytes.clone());
     let form = if kind.starts_with("application/x-www-form-urlencoded") {
         Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
@@ -102,19 +104,17 @@ async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
 
 async fn login(app: &App, req: &mut Request) -> Answer {
     let credentials = credentials(req).await?;
-    let seen = clustered::users_seen(app);
-    let mut verified = verify(app, req, &credentials).await;
-    let is_refused = verified.as_ref().is_err_and(|e| e.status == 401);
-    if is_refused && clustered::users_are_newer(app, seen).await {
-        verified = verify(app, req, &credentials).await;
-    }
+    let verified = match verify_current(app, req, &credentials).await {
+        Ok(verified) => verified,
+        Err(e) => return clustered::elsewhere_than(app, req, &e).await,
+    };
     match verified {
         Ok(login) => {
             let now = std::time::SystemTime::now();
             let cookie = app.node.auth.set_cookie(&login, now, reached(req));
             let user = login.user();
             let body = json!({"ok": true, "name": user.name, "roles": user.roles});
-            let reply = match redirect(req, "next") {
+            let reply = match redirect(req, "next")? {
                 Some(url) => Reply::json(302, &body).location(&url),
                 None => Reply::json(200, &body),
             };
@@ -123,7 +123,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
         Err(e) if e.status == 401 => {
             let cleared = app.node.auth.clear_cookie(reached(req));
             let mut reply = Reply::from(e).header(SET_COOKIE, &cleared);
-            if let Some(url) = redirect(req, "fail") {
+            if let Some(url) = redirect(req, "fail")? {
                 reply.status = 302;
                 reply = reply.location(&url);
             }
@@ -141,6 +141,26 @@ pub fn reached(req: &Request) -> CookieScope<'_> {
     }
 }
 
+/// Verifies credentials against users who are current, or were at most 2 s ago.
+///
+/// # Errors
+/// [`member::Error::NotNow`] if this node cannot know.
+async fn verify_current(
+    app: &App,
+    req: &Request,
+    said: &Credentials,
+) -> Result<Result<Login, ApiError>, member::Error> {
+    // Before the user is read: a second factor can be verified only once.
+    let accounts = Accounts::hold(app, std::slice::from_ref(&said.name)).await?;
+    let verified = verify(app, req, said).await;
+    match (&verified, accounts) {
+        (Err(e), Some(accounts)) if e.status == 401 && accounts.are_newer(app).await? => {
+            Ok(verify(app, req, said).await)
+        }
+        _ => Ok(verified),
+    }
+}
+
 async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, ApiError> {
     let origin = app.origin_of(req);
     let basic = app
@@ -155,15 +175,23 @@ async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, A
 }
 
 /// A path of this server to send the browser to; never another server.
-fn redirect(req: &Request, param: &str) -> Option<String> {
-    let path = req.query.get(param)?;
-    (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\'))
-        .then(|| format!("{}{path}", req.root_url()))
+///
+/// # Errors
+/// 400 when it is not absolute.
+fn redirect(req: &Request, param: &str) -> Result<Option<String>, ApiError> {
+    let Some(path) = req.query.get(param) else {
+        return Ok(None);
+    };
+    if !path.starts_with('/') {
+        return Err(ApiError::bad_request("path must begin with a /."));
+    }
+    let is_plain = !path.contains(|c: char| c == '\\' || c.is_control());
+    Ok(is_plain.then(|| format!("{}{path}", req.root_url())))
 }
 
 fn logout(app: &App, req: &Request) -> Answer {
     let cleared = app.node.auth.clear_cookie(reached(req));
-    let reply = match redirect(req, "next") {
+    let reply = match redirect(req, "next")? {
         Some(url) => Reply::json(302, &json!({"ok": true})).location(&url),
         None => Reply::ok(),
     };

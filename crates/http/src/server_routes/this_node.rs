@@ -2,13 +2,13 @@
 
 use config::Config;
 use config::settings::{is_file_only, is_file_only_section};
+use metrics::{MemoryPart, process};
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
 use crate::clustered;
 use crate::errors::ApiError;
-use crate::metrics::machine::{self, MemoryPart};
-use crate::metrics::{catalogue, tree::tree};
+use crate::metric_catalogue::{self, machine};
 use crate::reply::Reply;
 use crate::request::Request;
 use routes::NodeRoute;
@@ -57,7 +57,7 @@ async fn here(app: &App, req: &mut Request, part: NodeRoute) -> Answer {
         NodeRoute::Versions => Ok(Reply::json(200, &versions())),
         NodeRoute::Prometheus => {
             let told = app.shared()?;
-            let text = off_thread(move || catalogue::prometheus(&told)).await?;
+            let text = off_thread(move || metric_catalogue::prometheus(&told)).await?;
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
         NodeRoute::Smoosh => {
@@ -91,7 +91,7 @@ pub fn require_metrics(req: &Request) -> Result<(), ApiError> {
 }
 
 fn stats(app: &App, path: &[String]) -> Answer {
-    let tree = tree(&catalogue::stats(app, &app.stats.counts()));
+    let tree = metrics::tree(&metric_catalogue::stats(app, &app.stats.counts()));
     let mut at = &tree;
     for name in path {
         at = at.get(name).ok_or_else(ApiError::missing)?;
@@ -104,7 +104,7 @@ fn system(app: &App) -> Value {
     json!({
         "uptime": app.node.started.elapsed().as_secs(),
         "memory": {
-            "resident": machine::resident_bytes(),
+            "resident": process::resident_bytes(),
             "allocated": app.allocated_bytes(),
             "memtables": engine.memtable_bytes,
             "block_cache": engine.block_cache_bytes,

@@ -3,12 +3,16 @@
 use std::sync::LazyLock;
 
 use hdrhistogram::Histogram;
+use member::ClusterFigures;
+use metrics::{Counts, MemoryPart, process};
+use peers::Traffic;
 use serde_json::{Map, Value, json};
-use telemetry::Used;
+use telemetry::UsageByName;
 
 use crate::app::App;
+use crate::clustered;
 use crate::errors::ApiError;
-use crate::metrics::{Counts, machine};
+use crate::metric_catalogue::machine;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::server_routes::{root, this_node};
@@ -22,12 +26,24 @@ const TASKS_MAX: usize = 200;
 /// exact up to 53 bits.
 static STARTED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..1 << 53));
 
-/// Answers clients that may read metrics.
+/// The path of the answer of one node.
+const PATH: &str = "/_settee/top";
+
+/// Answers clients that may read metrics. With `all=true`, all nodes of the cluster answer.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
-    let app = app.shared()?;
+    let shared = app.shared()?;
     let is_admin = req.user.is_admin();
-    let told = this_node::off_thread(move || told(&app, is_admin)).await?;
-    Ok(Reply::json(200, &told))
+    let own = this_node::off_thread(move || told(&shared, is_admin)).await?;
+    if req.query.get("all") != Some("true") {
+        return Ok(Reply::json(200, &own));
+    }
+    let mut nodes = vec![own];
+    nodes.extend(clustered::gather(app, req, PATH).await);
+    let members = app.node.member().map_or(vec![], |member| member.nodes());
+    let has_answered = |name: &str| nodes.iter().any(|node| node["node"] == name);
+    let silent = members.into_iter().map(|member| member.name);
+    let silent: Vec<String> = silent.filter(|name| !has_answered(name)).collect();
+    Ok(Reply::json(200, &json!({"nodes": nodes, "silent": silent})))
 }
 
 fn told(app: &App, is_admin: bool) -> Value {
@@ -43,7 +59,33 @@ fn told(app: &App, is_admin: bool) -> Value {
     told["queues"] = object(machine::queues(app).map(|(name, n)| (name, n.into())));
     told["memory"] = memory(app);
     told["disk"] = disk(app);
+    told["cluster"] = app
+        .node
+        .member()
+        .map_or(Value::Null, |member| cluster(&member.figures()));
     told
+}
+
+/// The node's part in its cluster.
+fn cluster(figures: &ClusterFigures) -> Value {
+    let (slots, peers) = (&figures.slots, &figures.peers);
+    let sum = |of: fn(&Traffic) -> u64| peers.iter().map(|peer| of(&peer.traffic)).sum::<u64>();
+    json!({
+        "log_up": figures.is_log_up,
+        "fit": figures.is_fit,
+        "members": figures.members,
+        "members_down": figures.members.saturating_sub(figures.live),
+        "slots": slots.all,
+        "slots_led": slots.led,
+        "slots_under_replicated": slots.under_replicated,
+        "slots_halted": slots.halted,
+        "slots_refusing": slots.refusing,
+        "lag_records": slots.lag_records,
+        "lag_seconds": slots.lag.as_secs_f64(),
+        "messages_waiting": sum(|of| of.waiting),
+        "messages_waiting_bytes": sum(|of| of.waiting_bytes),
+        "messages_sent_bytes": sum(|of| of.sent_bytes),
+    })
 }
 
 fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
@@ -109,7 +151,7 @@ fn threads() -> Value {
         let spent = spent.map(|(state, time)| (state.name(), time.as_secs_f64().into()));
         json!({"name": of.name, "alive": of.alive, "states": object(spent)})
     });
-    let cpu = machine::cpu_times();
+    let cpu = process::cpu_times();
     let of_threads = cpu.iter().flat_map(|cpu| &cpu.threads);
     let cpu_of_threads = of_threads.map(|(name, seconds)| (name.clone(), (*seconds).into()));
     json!({
@@ -119,7 +161,7 @@ fn threads() -> Value {
     })
 }
 
-fn busiest(app: &App, used: &Used) -> Value {
+fn busiest(app: &App, used: &UsageByName) -> Value {
     let busiest = used.busiest(BUSIEST_MAX, app.stats.since_start());
     let told = busiest.into_iter().map(|(name, of)| {
         json!({
@@ -165,9 +207,9 @@ fn tasks(app: &App, is_admin: bool) -> Value {
 fn memory(app: &App) -> Value {
     let parts = machine::memory_parts(app);
     json!({
-        "resident": machine::resident_bytes(),
+        "resident": process::resident_bytes(),
         "limit": app.node.memory.limit,
-        "parts": parts.iter().map(machine::MemoryPart::to_member).collect::<Map<_, _>>(),
+        "parts": parts.iter().map(MemoryPart::to_member).collect::<Map<_, _>>(),
     })
 }
 

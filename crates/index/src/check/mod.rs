@@ -5,7 +5,7 @@
 //! to a number, and the sums are compared: so memory does not grow with rows. A closer diagnosis is
 //! not needed, as an index can be rebuilt.
 
-mod again;
+mod remap;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ use crate::reduce::{Builtin, is_overflow_of};
 use crate::spec::{ReduceSpec, Spec};
 use crate::state::{State, decode_block, read_head};
 
-pub use again::MapAgain;
+pub use remap::Remap;
 
 /// An index, and what it is of.
 pub struct IndexCheck<'a> {
@@ -45,6 +45,8 @@ pub struct IndexTotals {
     pub indexed_seq: u64,
     /// Whether it includes all purges.
     pub knows_purges: bool,
+    /// Whether it leaves documents out, because a function exceeded a limit for them.
+    pub leaves_out: bool,
     /// Sum of the rows with their values, independent of their order.
     pub sum: u128,
 }
@@ -121,6 +123,7 @@ impl IndexCheck<'_> {
             rows: counted,
             indexed_seq: state.indexed_seq,
             knows_purges: state.purge_seq >= self.meta.purge_seq,
+            leaves_out: !state.omissions.is_empty(),
             sum,
         })
     }
@@ -432,4 +435,4 @@ fn id_and_ordinal(place: &[u8], sort_len: usize) -> Option<(String, u32)> {
 }
 
 /// Ids of documents that changed after a seq, as numbers.
-type Changed = HashSet<u64>;
+type ChangedDocuments = HashSet<u64>;

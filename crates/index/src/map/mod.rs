@@ -12,18 +12,18 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use functions::{Mapper, Thrown};
+use functions::{MapFailure, Mapper};
 use parking_lot::Mutex;
 
 pub use buffer::{DocRef, RowBuffer, RowRef};
 pub use rows::write_key_sort;
 pub use source::Source;
-pub use work::Mapped;
+pub use work::MapResult;
 
 use crate::Error;
 use crate::omissions::Omissions;
 use crate::spec::Spec;
-use work::{Sink, Which, Work};
+use work::{MapBuffers, MapOptions, Sink, Watch};
 
 /// A buffer holds less than this many bytes, so that offsets fit.
 const BUFFER_BYTES_MAX: usize = 3 << 30;
@@ -51,14 +51,16 @@ pub struct MapCounts {
     /// For how many of them each view's function threw.
     failed: Box<[AtomicU64]>,
     /// Documents that the running update left out, because a function exceeded a limit.
-    left_out_now: Mutex<Option<LeftOut>>,
+    left_out_now: Mutex<Option<DocumentOmission>>,
     /// The same documents, until the state of the index lists them.
     omissions: Mutex<Omissions>,
+    /// Documents for which the functions took too much time, since one for which they did not.
+    late: AtomicUsize,
 }
 
 /// Documents that an update left out of a view, because a function exceeded a limit for them.
 #[derive(Clone, Debug)]
-pub struct LeftOut {
+pub struct DocumentOmission {
     /// How many, counted for each view.
     pub documents: u64,
     /// The id of the first.
@@ -78,7 +80,18 @@ impl MapCounts {
             failed: (0..views).map(|_| AtomicU64::new(0)).collect(),
             left_out_now: Mutex::default(),
             omissions: Mutex::default(),
+            late: AtomicUsize::new(0),
         }
+    }
+
+    /// Begins to map: documents for which the functions took too much time before do not count as
+    /// documents in a row.
+    pub fn begin(&self) {
+        self.late.store(0, Relaxed);
+    }
+
+    fn views(&self) -> usize {
+        self.failed.len().max(1)
     }
 
     fn note(&self, mapped: usize, failures: &[u64]) {
@@ -88,22 +101,22 @@ impl MapCounts {
         }
     }
 
-    fn note_left_out(&self, id: &str, seq: u64, thrown: &Thrown) {
+    fn note_left_out(&self, id: &str, seq: u64, thrown: &MapFailure) {
         self.omissions.lock().note(seq, &thrown.error);
         self.count_left_out(id, thrown);
     }
 
     /// Records a document that a limit leaves out which is the same in all configurations.
-    fn note_left_out_anyway(&self, id: &str, seq: u64, thrown: &Thrown) {
+    fn note_left_out_anyway(&self, id: &str, seq: u64, thrown: &MapFailure) {
         self.omissions.lock().insert(seq);
         self.count_left_out(id, thrown);
     }
 
-    fn count_left_out(&self, id: &str, thrown: &Thrown) {
+    fn count_left_out(&self, id: &str, thrown: &MapFailure) {
         match &mut *self.left_out_now.lock() {
             Some(left_out) => left_out.documents += 1,
             empty => {
-                *empty = Some(LeftOut {
+                *empty = Some(DocumentOmission {
                     documents: 1,
                     id: id.to_owned(),
                     view: thrown.view as usize,
@@ -114,7 +127,7 @@ impl MapCounts {
     }
 
     /// Returns the documents that were left out since the last call, to be logged together.
-    pub fn take_left_out(&self) -> Option<LeftOut> {
+    pub fn take_left_out(&self) -> Option<DocumentOmission> {
         self.left_out_now.lock().take()
     }
 
@@ -146,7 +159,7 @@ pub fn map_pieces(
     control: &Control<'_>,
 ) -> Result<RowBuffer, Error> {
     let mut out = RowBuffer::default();
-    let mut work = Work::default();
+    let mut work = MapBuffers::default();
     while !control.stopped.load(Relaxed)
         && !control.failed.load(Relaxed)
         && control.bytes.load(Relaxed) < control.bytes_max
@@ -154,8 +167,11 @@ pub fn map_pieces(
         && work.take(source)?
     {
         let before = out.size();
-        let counts = control.counts;
-        work.map(source, mapper, spec, with_deleted, &mut out, counts)?;
+        let watch = Watch {
+            counts: control.counts,
+            go_on: &|| !control.stopped.load(Relaxed) && !control.failed.load(Relaxed),
+        };
+        work.map(source, mapper, spec, with_deleted, &mut out, watch)?;
         control.bytes.fetch_add(out.size() - before, Relaxed);
         control
             .done
@@ -177,13 +193,14 @@ pub fn map_each<E: From<Error>>(
     (done, counts): (&AtomicU64, &MapCounts),
     sink: Sink<'_, E>,
 ) -> Result<(), E> {
-    let which = Which {
+    let which = MapOptions {
         include_design,
-        ..Which::default()
+        ..MapOptions::default()
     };
-    let mut work = Work::default();
+    let mut work = MapBuffers::default();
     while go_on() && work.take(source)? {
-        work.map_to(source, mapper, which, counts, sink)?;
+        let watch = Watch { counts, go_on };
+        work.map_to(source, mapper, which, watch, sink)?;
         work.note_rows(0);
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
@@ -199,6 +216,7 @@ pub fn map_on_all(
     with_deleted: bool,
     control: &Control<'_>,
 ) -> Result<Vec<RowBuffer>, Error> {
+    control.counts.begin();
     let run = |mapper: &mut Box<dyn Mapper>| {
         let result = map_pieces(source, mapper.as_mut(), spec, with_deleted, control);
         if result.is_err() {

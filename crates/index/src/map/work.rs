@@ -1,10 +1,11 @@
 //! Documents of a piece, as a map function sees them, and what it emits for them.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::write_stubs;
 use document::{StoredBody, write_json_string};
-use functions::{Doc, Emit, Emits, Mapper, Thrown};
+use functions::{Doc, Emit, Emits, MapFailure, Mapper};
 use storage::{Body, BodyScan, Row};
 
 use super::MapCounts;
@@ -24,7 +25,7 @@ const EMITTED_MANY_BYTES: usize = 8 << 20;
 const ROW_IDS_BYTES_MAX: usize = 64 << 20;
 
 /// The result of mapping a document.
-pub struct Mapped<'a> {
+pub struct MapResult<'a> {
     /// The seq of its change.
     pub seq: u64,
     /// Its emitted rows.
@@ -32,15 +33,22 @@ pub struct Mapped<'a> {
     /// Keys and values of the rows.
     pub emits: &'a Emits,
     /// The limit that a function exceeded, whose rows for this document are left out.
-    pub limit: Option<&'a Thrown>,
+    pub limit: Option<&'a MapFailure>,
+}
+
+/// Counts of mapped documents, and whether to map more.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    pub counts: &'a MapCounts,
+    pub go_on: &'a dyn Fn() -> bool,
 }
 
 /// Receives each document with the result; those that are not mapped without.
-pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<Mapped<'_>>) -> Result<(), E>;
+pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<MapResult<'_>>) -> Result<(), E>;
 
 /// Which documents are mapped, and with which members.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Which {
+pub struct MapOptions {
     /// Design documents too.
     pub include_design: bool,
     /// They have `_local_seq`.
@@ -50,7 +58,7 @@ pub struct Which {
 }
 
 /// Buffers used again for each piece.
-pub(super) struct Work {
+pub(super) struct MapBuffers {
     pub piece: Piece,
     /// Maximum documents of the next piece: fewer while they emit much, as all rows of a piece are
     /// in memory before limits of builds count them.
@@ -61,7 +69,7 @@ pub(super) struct Work {
     sorts: Vec<u8>,
 }
 
-/// A document of a piece, by ranges of `Work`'s buffers.
+/// A document of a piece, by ranges of `MapBuffers`'s buffers.
 struct Input {
     seq: u64,
     id: Range<usize>,
@@ -70,9 +78,9 @@ struct Input {
     body: Result<Range<usize>, Range<usize>>,
 }
 
-impl Default for Work {
-    fn default() -> Work {
-        Work {
+impl Default for MapBuffers {
+    fn default() -> MapBuffers {
+        MapBuffers {
             piece: Piece::default(),
             docs_max: PIECE_DOCS_FIRST,
             members: vec![],
@@ -83,7 +91,7 @@ impl Default for Work {
     }
 }
 
-impl Work {
+impl MapBuffers {
     /// Takes the next piece; returns false at the end.
     pub fn take(&mut self, source: &Source<'_>) -> Result<bool, Error> {
         source.take(&mut self.piece, self.docs_max)
@@ -106,17 +114,18 @@ impl Work {
         spec: &Spec,
         with_deleted: bool,
         out: &mut RowBuffer,
-        counts: &MapCounts,
+        watch: Watch<'_>,
     ) -> Result<(), Error> {
-        let which = Which {
+        let counts = watch.counts;
+        let which = MapOptions {
             include_design: spec.include_design,
             local_seq: spec.local_seq,
             conflicts: true,
         };
         let mut sorts = std::mem::take(&mut self.sorts);
         let before = out.size();
-        let mut sink = |id: &str, mapped: Option<Mapped<'_>>| match mapped {
-            Some(Mapped {
+        let mut sink = |id: &str, mapped: Option<MapResult<'_>>| match mapped {
+            Some(MapResult {
                 seq, rows, emits, ..
             }) => {
                 let fits = rows.len().saturating_mul(id.len()) <= ROW_IDS_BYTES_MAX;
@@ -133,7 +142,7 @@ impl Work {
                 Ok(())
             }
         };
-        let result = self.map_to(source, mapper, which, counts, &mut sink);
+        let result = self.map_to(source, mapper, which, watch, &mut sink);
         self.sorts = sorts;
         self.note_rows(out.size() - before);
         result
@@ -145,10 +154,11 @@ impl Work {
         &mut self,
         source: &Source<'_>,
         mapper: &mut dyn Mapper,
-        which: Which,
-        counts: &MapCounts,
+        which: MapOptions,
+        watch: Watch<'_>,
         sink: Sink<'_, E>,
     ) -> Result<(), E> {
+        let counts = watch.counts;
         let mut gone = vec![];
         let inputs = self.read(source, which, &mut gone)?;
         for id in &gone {
@@ -167,7 +177,7 @@ impl Work {
             .collect();
         self.emits.clear();
         if !docs.is_empty() {
-            mapper.map(&docs, &mut self.emits).map_err(Error::from)?;
+            map_all(mapper, &docs, &mut self.emits, watch).map_err(Error::from)?;
         }
         let mut rows = self.emits.rows.as_slice();
         let mut limits = self.emits.thrown.iter().peekable();
@@ -182,7 +192,7 @@ impl Work {
                 counts.note_left_out(id, input.seq, thrown);
                 limit = Some(thrown);
             }
-            let mapped = Mapped {
+            let mapped = MapResult {
                 seq: input.seq,
                 rows: own,
                 emits: &self.emits,
@@ -199,7 +209,7 @@ impl Work {
     fn read(
         &mut self,
         source: &Source<'_>,
-        which: Which,
+        which: MapOptions,
         gone: &mut Vec<Range<usize>>,
     ) -> Result<Vec<Input>, Error> {
         self.members.clear();
@@ -253,14 +263,60 @@ impl Work {
     }
 }
 
+/// A build fails when the functions take too much time for this many documents in a row: the
+/// functions are at fault then, and not a document.
+const LATE_DOCS_MAX: usize = 10;
+
+/// Maps documents. Those for which the functions take too much time, also when each is mapped alone,
+/// have no rows, and the limit in [`Emits::thrown`] of every view: which function it was is unknown.
+fn map_all(
+    mapper: &mut dyn Mapper,
+    docs: &[Doc<'_>],
+    emits: &mut Emits,
+    watch: Watch<'_>,
+) -> Result<(), functions::Error> {
+    let late = &watch.counts.late;
+    match mapper.map(docs, emits) {
+        Err(error) if error.is_of_time() && (watch.go_on)() => {}
+        mapped => {
+            if mapped.is_ok() {
+                late.store(0, Relaxed);
+            }
+            return mapped;
+        }
+    }
+    emits.clear();
+    for (number, doc) in docs.iter().enumerate() {
+        let mark = emits.mark();
+        match mapper.map(std::slice::from_ref(doc), emits) {
+            Ok(()) => {
+                late.store(0, Relaxed);
+                emits.renumber(mark, number);
+            }
+            Err(error) if error.is_of_time() && (watch.go_on)() => {
+                if late.fetch_add(1, Relaxed) + 1 >= LATE_DOCS_MAX {
+                    return Err(error);
+                }
+                emits.forget(mark);
+                for view in 0..watch.counts.views() {
+                    let thrown = MapFailure::new(number as u32, view as u32, error.clone(), None);
+                    emits.thrown.push(thrown);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// The limit that a document's rows exceed with its id.
-fn too_many_ids(rows: &[Emit]) -> Thrown {
+fn too_many_ids(rows: &[Emit]) -> MapFailure {
     let error = functions::Error::Limit {
         limit: "emit_bytes_limit",
         value: ROW_IDS_BYTES_MAX.to_string(),
     };
     let (doc, view) = rows.first().map_or((0, 0), |row| (row.doc, row.view));
-    Thrown::new(doc, view, error, None)
+    MapFailure::new(doc, view, error, None)
 }
 
 /// Bodies that are not in the rows of a piece.
@@ -298,7 +354,7 @@ impl FarBodies<'_, '_> {
 fn write_members(
     row: &Row<'_>,
     seq: u64,
-    which: Which,
+    which: MapOptions,
     out: &mut Vec<u8>,
 ) -> Result<(), storage::Error> {
     out.extend_from_slice(b"\"_id\":");

@@ -8,7 +8,7 @@ use num_bigint::BigInt;
 
 /// A sum or a product is larger than all doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(super) struct Overflow;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
@@ -58,7 +58,7 @@ impl Number {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, other: &Self) -> Result<(), TooLarge> {
+    pub(super) fn add(&mut self, other: &Self) -> Result<(), Overflow> {
         *self = match (&*self, other) {
             (Self::Integer(left), Self::Integer(right)) => match left.checked_add(*right) {
                 Some(sum) => Self::Integer(sum),
@@ -70,7 +70,7 @@ impl Number {
         Ok(())
     }
 
-    fn add_slowly(&self, other: &Self) -> Result<Self, TooLarge> {
+    fn add_slowly(&self, other: &Self) -> Result<Self, Overflow> {
         match (self, other) {
             (Self::Float(_), _) | (_, Self::Float(_)) => {
                 finite(self.to_float()? + other.to_float()?)
@@ -80,7 +80,7 @@ impl Number {
     }
 
     #[inline]
-    pub(super) fn square(&self) -> Result<Self, TooLarge> {
+    pub(super) fn square(&self) -> Result<Self, Overflow> {
         match self {
             Self::Float(number) => finite(number * number),
             Self::Integer(number) => Ok(number.checked_mul(*number).map_or_else(
@@ -113,14 +113,14 @@ impl Number {
         key
     }
 
-    fn to_float(&self) -> Result<f64, TooLarge> {
+    fn to_float(&self) -> Result<f64, Overflow> {
         let number = match self {
             Self::Float(number) => *number,
             Self::Integer(number) => *number as f64,
             // Correctly rounded, and infinite when it is too large.
             Self::Large(number) => number.to_string().parse().unwrap_or(f64::INFINITY),
         };
-        number.is_finite().then_some(number).ok_or(TooLarge)
+        number.is_finite().then_some(number).ok_or(Overflow)
     }
 
     fn to_large(&self) -> BigInt {
@@ -142,10 +142,10 @@ impl Number {
 }
 
 #[inline]
-fn finite(number: f64) -> Result<Number, TooLarge> {
+fn finite(number: f64) -> Result<Number, Overflow> {
     if number.is_finite() {
         Ok(Number::Float(number))
     } else {
-        Err(TooLarge)
+        Err(Overflow)
     }
 }

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use super::ReduceError;
 use super::json::Json;
-use super::number::{Number, TooLarge};
+use super::number::{Number, Overflow};
 
 /// JSON never starts with this byte.
 const FAILED: u8 = b'!';
@@ -216,7 +216,7 @@ fn unfit(value: &Json) -> Failure {
 }
 
 #[cold]
-fn too_large(TooLarge: TooLarge) -> Failure {
+fn too_large(Overflow: Overflow) -> Failure {
     "The _stats function has come to a number that is too large for a double.".to_owned()
 }
 

@@ -5,7 +5,7 @@
 //! valid sum until something is added to its element, as in CouchDB.
 
 use super::json::{Json, write_error};
-use super::number::{Number, TooLarge};
+use super::number::{Number, Overflow};
 
 const NOT_SUMMABLE: &str = "The _sum function requires that map values be numbers, arrays of numbers, or objects. \
     Objects cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the values for all \
@@ -31,7 +31,7 @@ pub(super) fn sum<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         let added = match (&mut sum, Number::parse(text)) {
             (Json::Number(sum), Some(number)) => sum
                 .add(&number)
-                .map_err(|TooLarge| Failure::TooLarge(Json::Number(number))),
+                .map_err(|Overflow| Failure::TooLarge(Json::Number(number))),
             (_, Some(number)) => add_to(&mut sum, Json::Number(number)),
             (_, None) => add_to(&mut sum, Json::parse(text)),
         };
@@ -74,7 +74,7 @@ fn add(sum: Json, value: Json) -> Result<Json, Failure> {
 
 fn add_numbers(sum: &mut Number, number: Number) -> Result<(), Failure> {
     sum.add(&number)
-        .map_err(|TooLarge| Failure::TooLarge(Json::Number(number)))
+        .map_err(|Overflow| Failure::TooLarge(Json::Number(number)))
 }
 
 /// CouchDB names as the cause what there was before, from the element on that cannot be added to.

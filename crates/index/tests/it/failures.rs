@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use index::{BuildLimits, Error, Index, PlaceRange, ReduceLimit, ReduceSpec, Spec};
 use storage::Keyspace;
-use support::language::Native;
+use support::language::{Native, SLOW_MS, SLOW_ROWS};
 use support::model::check;
 use support::{Dice, World, body, specs};
 
@@ -114,6 +114,90 @@ fn documents_beyond_a_limit_are_counted_until_they_change_or_the_limit_is_higher
     let world = reopen();
     complete(&world);
     assert_eq!(left_out(&world), 0);
+    world.close();
+}
+
+#[test]
+fn documents_that_take_too_long_are_left_out_like_those_beyond_other_limits() {
+    let language = Native::default();
+    let dir = tempfile::tempdir().unwrap();
+    let reopen = || World::open(dir.path(), &specs()[..1], SMALL, language.clone());
+    let left_out = |world: &World| world.indexes[0].left_out().unwrap();
+    language.limit_time(SLOW_MS - 1);
+    let world = reopen();
+    load(&world, 0..DOCS, 3);
+    // In the first build, alone and next to each other, and in a later one.
+    load(&world, 5..6, SLOW_ROWS);
+    load(&world, 100..106, SLOW_ROWS);
+    world.indexes[0].update().unwrap();
+    assert_eq!(left_out(&world), 7);
+    let rows = world.indexes[0].view().unwrap().rows(0);
+    assert!(rows > u64::from(DOCS), "the rows of the others: {rows}");
+    load(&world, 200..201, SLOW_ROWS);
+    world.indexes[0].update().unwrap();
+    assert_eq!(left_out(&world), 8);
+    let view = world.indexes[0].map_counts.take_left_out().unwrap();
+    assert_eq!(
+        view.reason.to_string(),
+        "the function exceeded time_limit_ms = 999"
+    );
+    // One that is changed comes in.
+    load(&world, 5..6, 4);
+    world.indexes[0].update().unwrap();
+    assert_eq!(left_out(&world), 7);
+    world.close();
+    // So do all, once the limit is higher.
+    language.limit_time(SLOW_MS);
+    let world = reopen();
+    complete(&world);
+    assert_eq!(left_out(&world), 0);
+    world.close();
+}
+
+#[test]
+fn a_check_does_not_compare_the_rows_of_an_index_that_leaves_documents_out() {
+    let language = Native::default();
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &specs()[..1], SMALL, language.clone());
+    load(&world, 0..DOCS, 3);
+    load(&world, 5..6, SLOW_ROWS);
+    let findings = || -> Vec<String> {
+        world.indexes[0].update().unwrap();
+        let all = world.check(&world.indexes[0]).into_all();
+        assert!(all.iter().all(|finding| !finding.is_damage), "{all:?}");
+        all.into_iter().map(|finding| finding.says).collect()
+    };
+    assert_eq!(findings(), [""; 0]);
+    // It has all documents, and functions are too slow now.
+    language.limit_time(SLOW_MS - 1);
+    assert!(findings()[0].contains("exceed a limit for some documents now"));
+    // It leaves one out, for which they are fast enough now.
+    load(&world, 100..101, SLOW_ROWS);
+    world.indexes[0].update().unwrap();
+    language.limit_time(0);
+    assert!(findings()[0].contains("it leaves out documents"));
+    world.close();
+}
+
+#[test]
+fn a_function_that_is_too_slow_for_every_document_fails_soon() {
+    let language = Native::default();
+    language.limit_time(SLOW_MS - 1);
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &specs()[..1], SMALL, language.clone());
+    load(&world, 0..DOCS, SLOW_ROWS);
+    let index = &world.indexes[0];
+    let threads = std::thread::available_parallelism().unwrap().get() as u64;
+    for _ in 0..2 {
+        assert!(matches!(index.update(), Err(Error::Function(_))));
+        let late = language.take_late();
+        assert!((10..=10 + 5 * threads).contains(&late), "{late} calls");
+    }
+    // Documents that are not slow are in between.
+    load(&world, 10..DOCS, 3);
+    load(&world, 0..2, 3);
+    index.update().unwrap();
+    assert_eq!(index.left_out().unwrap(), 8);
     world.close();
 }
 
@@ -257,6 +341,32 @@ fn documents_that_change_during_a_first_build_are_brought_in_by_the_next_update(
     let upto = world.indexes[0].update().unwrap();
     assert!(world.language.happened());
     assert!(upto < world.shard.meta().update_seq);
+    complete(&world);
+}
+
+#[test]
+fn purges_that_are_not_remembered_are_found_without_mapping_documents_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = Arc::new(open(dir.path()));
+    load(&world, 0..DOCS, 6);
+    let purged = Arc::downgrade(&world);
+    world.language.after(DOCS / 2, move || {
+        let world = purged.upgrade().unwrap();
+        (100..600).for_each(|d| world.purge(&id(d), true, 10));
+        Ok(())
+    });
+    let index = &world.indexes[0];
+    index.update().unwrap();
+    assert!(world.language.happened());
+    let mapped = index.map_counts.mapped();
+    // One document has come back, and of another nothing but its last revisions is purged.
+    load(&world, 300..301, 4);
+    world.submit(vec![World::replicated(&id(700), 3, 1, Some(body(1, 2, 3)))]);
+    world.purge(&id(700), false, 0);
+    (DOCS - 5..DOCS).for_each(|d| world.purge(&id(d), true, 0));
+    index.update().unwrap();
+    check(&world.shard, index, &mut Dice(5));
+    assert!(index.map_counts.mapped() <= mapped + 2);
     complete(&world);
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::Log;
-use cluster::log::{RawFound, Tail};
+use cluster::log::{RawReadBackResult, Tail};
 use common::{
     LONG, append, broker_count, brokers, control_later, leader, make, next, options, record,
 };
@@ -40,7 +40,7 @@ async fn a_new_leader_has_a_later_epoch_and_what_is_read_back_is_its_own() {
     assert!(after.epoch > before.epoch);
     // As the new leader has it, the record is still the old leader's.
     let found = log.read_back(0, 0, after.epoch).await.unwrap();
-    assert_eq!(found, RawFound::Record(before));
+    assert_eq!(found, RawReadBackResult::Record(before));
     let later = log.read_back(0, 0, after.epoch + 100).await;
     assert!(later.is_err(), "{later:?}");
     if broker_count(&brokers) > 1 {
@@ -188,11 +188,11 @@ async fn a_log_that_lost_its_end_is_said_to_end_before() {
     let epoch = records[19].epoch;
     assert_eq!(
         log.read_back(0, 19, epoch + 1).await,
-        Ok(RawFound::BeyondEnd)
+        Ok(RawReadBackResult::BeyondEnd)
     );
     let kept = usize::try_from(end - 1).unwrap();
     let found = log.read_back(0, end - 1, epoch + 1).await;
-    assert_eq!(found, Ok(RawFound::Record(records[kept].clone())));
+    assert_eq!(found, Ok(RawReadBackResult::Record(records[kept].clone())));
     // Other records replace the lost ones: they have a later epoch.
     for _ in end..=20 {
         append(&log, 0, b"other").await;
@@ -201,5 +201,5 @@ async fn a_log_that_lost_its_end_is_said_to_end_before() {
     assert_eq!((other.offset, &*other.bytes), (20, b"other".as_slice()));
     assert!(other.epoch > epoch);
     let found = log.read_back(0, 19, other.epoch).await;
-    assert!(matches!(found, Ok(RawFound::Record(r)) if r.bytes == b"other"));
+    assert!(matches!(found, Ok(RawReadBackResult::Record(r)) if r.bytes == b"other"));
 }

@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use cluster::log::{AppendError, RawFound, Tail};
+use cluster::log::{AppendError, RawReadBackResult, Tail};
 use cluster::record::BYTES_MAX;
 use cluster::{CONTROL, Log};
 use common::{append, brokers, control_later, make, next, options, record};
@@ -41,7 +41,7 @@ async fn the_control_slot_is_a_topic_of_its_own() {
     assert_eq!(append(&log, 0, b"edits").await, 0);
     assert_eq!(record(&mut log.follow(CONTROL, 0)).await.bytes, b"members");
     let found = log.read_back(CONTROL, 0, 0).await.unwrap();
-    assert!(matches!(found, RawFound::Record(r) if r.bytes == b"members"));
+    assert!(matches!(found, RawReadBackResult::Record(r) if r.bytes == b"members"));
     assert!(matches!(
         log.append(2, vec![]).await,
         Err(AppendError::Refused(_))
@@ -175,20 +175,26 @@ async fn a_record_is_read_back_or_said_not_to_be_there() {
         "the first record that is read back takes {:?}",
         began.elapsed()
     );
-    assert!(matches!(found, RawFound::Record(r) if r.bytes == [7] && r.offset == 7));
+    assert!(matches!(found, RawReadBackResult::Record(r) if r.bytes == [7] && r.offset == 7));
     let began = Instant::now();
     log.read_back(1, 8, 0).await.unwrap();
     println!("the second takes {:?}", began.elapsed());
-    assert_eq!(log.read_back(1, 10, 0).await, Ok(RawFound::BeyondEnd));
-    assert_eq!(log.read_back(1, 1000, 0).await, Ok(RawFound::BeyondEnd));
+    assert_eq!(
+        log.read_back(1, 10, 0).await,
+        Ok(RawReadBackResult::BeyondEnd)
+    );
+    assert_eq!(
+        log.read_back(1, 1000, 0).await,
+        Ok(RawReadBackResult::BeyondEnd)
+    );
     control_later(format!(
         "truncate_topic settee.{}.1.slots 1 5",
         options.cluster
     ))
     .await;
-    assert_eq!(log.read_back(1, 4, 0).await, Ok(RawFound::Trimmed));
+    assert_eq!(log.read_back(1, 4, 0).await, Ok(RawReadBackResult::Trimmed));
     let found = log.read_back(1, 5, 0).await.unwrap();
-    assert!(matches!(found, RawFound::Record(r) if r.bytes == [5]));
+    assert!(matches!(found, RawReadBackResult::Record(r) if r.bytes == [5]));
     // No leader is of that epoch yet.
     let later = log.read_back(1, 5, 1000).await;
     assert!(

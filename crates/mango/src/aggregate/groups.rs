@@ -12,7 +12,7 @@ use super::state::{ALLOCATION_BYTES, State};
 use super::{Aggregate, AggregateLimits, AggregateMemory, Growth};
 use crate::compare::Order;
 use crate::error::FindError;
-use crate::lift::{Doc, Found, FoundSpan};
+use crate::lift::{Doc, FoundSpan, LiftedValue};
 
 /// Groups as they grow.
 #[derive(Debug)]
@@ -163,10 +163,13 @@ impl Groups {
     ///
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
-    pub fn add_found<'a>(&mut self, found: &dyn Fn(usize) -> Found<'a>) -> Result<(), FindError> {
+    pub fn add_found<'a>(
+        &mut self,
+        found: &dyn Fn(usize) -> LiftedValue<'a>,
+    ) -> Result<(), FindError> {
         let value = |span: usize| match found(span) {
-            Found::Value(text) => Some(text),
-            Found::Missing | Found::NoWay => None,
+            LiftedValue::Value(text) => Some(text),
+            LiftedValue::Missing | LiftedValue::NoWay => None,
         };
         self.key.clear();
         for (_, span) in &self.aggregate.group_by {

@@ -88,8 +88,11 @@ impl Cover {
 /// Returns the index query of each `$text` in an `$or`, with its number: a document either has its
 /// words or matches the other branches, so that the hits have to be queried too.
 #[must_use]
-pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, HitCondition)> {
-    let texts = selector.texts_in_or().into_iter();
+pub fn text_nodes_in_or(
+    selector: &Selector,
+    definition: &TextDefinition,
+) -> Vec<(usize, HitCondition)> {
+    let texts = selector.text_nodes_in_or().into_iter();
     let wanted = |text: &TextNode| (text.number, words_wanted(text, definition));
     texts.map(wanted).collect()
 }
@@ -384,7 +387,7 @@ mod tests {
             let definition = crate::json::text_of(&definition);
             let definition =
                 TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
-            texts_in_or(&Selector::parse(&selector).unwrap(), &definition)
+            text_nodes_in_or(&Selector::parse(&selector).unwrap(), &definition)
         };
         let fox = HitCondition::Text("fox".to_owned());
         let in_or =

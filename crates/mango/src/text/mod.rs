@@ -6,7 +6,7 @@ mod entries;
 
 pub(crate) use convert::fields_needed;
 pub use convert::{default_query, lucene_query, sort_fields};
-pub use cover::{Cover, HitCondition, texts_in_or};
+pub use cover::{Cover, HitCondition, text_nodes_in_or};
 pub use entries::{Entry, Value as EntryValue, entries};
 
 use serde_json::Value;

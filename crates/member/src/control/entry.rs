@@ -1,6 +1,9 @@
 //! Entries of the control slot: changes of cluster-wide state.
 
+use std::collections::BTreeSet;
+
 use cluster::NodeId;
+use cluster::record::{Announcement, RecordVersion};
 use database::{DatabaseUuid, Expiry, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +45,35 @@ pub enum Entry {
         member: MemberInfo,
         /// The token that it joined with.
         token: Option<String>,
+        /// The latest record version that its program reads; `None` while version 1 is in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<RecordVersion>,
     },
     /// Removes a member.
     Leave {
         /// Its number.
         node: NodeId,
+    },
+    /// Sets the members that run jobs. Programs from before it refuse it, and follow with the next
+    /// one of these entries: each has the whole decision.
+    Runs {
+        /// All of them.
+        nodes: BTreeSet<NodeId>,
+        /// The number of this decision: an entry that does not exceed the last one is late.
+        changes: u64,
+    },
+    /// Announces which records a member's program reads.
+    Announce {
+        /// Its number.
+        node: NodeId,
+        /// The version.
+        #[serde(flatten)]
+        announcement: Announcement,
+    },
+    /// Raises the record version in force. Refused unless all members have announced it.
+    Raise {
+        /// The new version.
+        version: RecordVersion,
     },
     /// Issues a join token.
     Token {
@@ -157,10 +184,22 @@ pub enum PropertyChange {
     RevsLimit(u64),
     /// Number of purges remembered of each shard.
     PurgedInfosLimit(u64),
-    /// How long deleted documents are kept; `None` for what the settings of the nodes say. Programs of before do not know it.
+    /// How long deleted documents are kept; `None` for what the settings of the nodes say.
     DeletedDocumentTtl(Option<Ttl>),
-    /// When documents expire; `None` for never. Programs of before do not know it.
+    /// When documents expire; `None` for never.
     Expiry(Option<Expiry>),
+}
+
+impl PropertyChange {
+    /// See [`Entry::needs`].
+    pub fn needs(&self) -> RecordVersion {
+        match self {
+            PropertyChange::Security(_)
+            | PropertyChange::RevsLimit(_)
+            | PropertyChange::PurgedInfosLimit(_) => RecordVersion::V1,
+            PropertyChange::DeletedDocumentTtl(_) | PropertyChange::Expiry(_) => RecordVersion::V2,
+        }
+    }
 }
 
 impl From<Property> for PropertyChange {
@@ -211,6 +250,31 @@ pub enum EntryOutcome {
 }
 
 impl Entry {
+    /// Returns the record version that must be in force before it is proposed: a program that does
+    /// not know an entry would refuse it, and have another state than the other nodes from then on.
+    /// A new kind of entry needs a new version. Reading does not depend on this: programs applied
+    /// some entries before there were versions.
+    pub fn needs(&self) -> RecordVersion {
+        match self {
+            Entry::CreateDatabase { .. }
+            | Entry::AnnounceDrop { .. }
+            | Entry::DropDatabase { .. }
+            | Entry::Leave { .. }
+            // Written by programs of version 1 already. Those that refuse it are not harmed.
+            | Entry::Runs { .. }
+            | Entry::Token { .. }
+            | Entry::Setting { .. } => RecordVersion::V1,
+            // These bring later versions into force. All members know them when they are proposed:
+            // `versions.rs` asks before the first one.
+            Entry::Announce { .. } | Entry::Raise { .. } => RecordVersion::V1,
+            Entry::Join { version, .. } => match version {
+                None => RecordVersion::V1,
+                Some(_) => RecordVersion::V2,
+            },
+            Entry::Change { change, .. } => change.needs(),
+        }
+    }
+
     /// Returns whether it may revoke someone's access.
     pub fn shuts_out(&self) -> bool {
         match self {

@@ -46,7 +46,7 @@ pub(super) async fn bring_in_line(
             continue;
         }
         if known.is_none() {
-            let made = databases.create_ordered(name, wanted.to_new()).await;
+            let made = databases.create_sequenced(name, wanted.to_new()).await;
             made.map_err(open_error)?;
         }
         change(databases, name, wanted, known).await?;
@@ -66,12 +66,12 @@ pub(super) async fn bring_in_line(
 /// no cluster.
 async fn leave(databases: &Arc<Databases>, database: &StoredDatabase) -> Result<()> {
     let StoredDatabase { name, uuid, .. } = database;
-    if !database.is_ordered {
+    if !database.is_sequenced {
         tracing::warn!(db = %name, "this database exists on this node only: it was created before the node joined the cluster");
         return Ok(());
     }
     tracing::info!(db = %name, "deleted a database that the cluster no longer has");
-    let gone = databases.delete_ordered(name, *uuid).await;
+    let gone = databases.delete_sequenced(name, *uuid).await;
     gone.map_err(open_error)
 }
 
@@ -86,7 +86,9 @@ async fn change(
         if known.is_some_and(|known| known.properties.contains(&property)) {
             continue;
         }
-        let changed = databases.change_ordered(name, wanted.uuid, property).await;
+        let changed = databases
+            .change_sequenced(name, wanted.uuid, property)
+            .await;
         changed.map_err(open_error)?;
     }
     Ok(())

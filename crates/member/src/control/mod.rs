@@ -7,6 +7,7 @@ mod store;
 
 use std::sync::Arc;
 
+use cluster::record::Agreement;
 use cluster::slot::StoreError;
 use database::{Database, DatabaseUuid, Databases};
 use parking_lot::RwLock;
@@ -16,12 +17,16 @@ pub use self::local::OnSetting;
 use self::local::bring_in_line;
 use self::state::ControlState;
 pub(crate) use self::store::state_in;
-pub use self::store::{ControlSlot, stored_state};
+pub use self::store::{ControlSlot, stored_agreement, stored_state};
 
 /// A shared view of the control slot's state on this node.
 pub struct Catalogue {
     state: RwLock<ControlState>,
     version: watch::Sender<u64>,
+    /// Counts the decisions about the nodes that run jobs.
+    runners: watch::Sender<u64>,
+    /// The record versions of the cluster.
+    agreement: watch::Sender<Agreement>,
     closed: watch::Sender<bool>,
 }
 
@@ -29,9 +34,13 @@ impl Catalogue {
     /// Creates it with the stored state.
     pub fn new(state: ControlState) -> Catalogue {
         let version = watch::Sender::new(state.version);
+        let runners = watch::Sender::new(state.runners.changes);
+        let agreement = watch::Sender::new(state.agreement.clone());
         Catalogue {
             state: RwLock::new(state),
             version,
+            runners,
+            agreement,
             closed: watch::Sender::new(false),
         }
     }
@@ -54,9 +63,12 @@ impl Catalogue {
 
     /// Replaces the state.
     pub(crate) fn set(&self, state: ControlState) {
-        let version = state.version;
+        let (version, runners) = (state.version, state.runners.changes);
+        let agreement = state.agreement.clone();
         *self.state.write() = state;
         self.version.send_replace(version);
+        self.runners.send_replace(runners);
+        self.agreement.send_replace(agreement);
     }
 
     /// Applies entries that the store has.
@@ -65,13 +77,12 @@ impl Catalogue {
         for (gateway, counter, entry) in entries {
             state.apply(*gateway, *counter, entry);
         }
-        let version = state.version;
+        let (version, runners) = (state.version, state.runners.changes);
+        let agreement = state.agreement.clone();
         drop(state);
-        self.version.send_if_modified(|here| {
-            let is_new = *here != version;
-            *here = version;
-            is_new
-        });
+        set_if_new(&self.version, version);
+        set_if_new(&self.runners, runners);
+        set_if_new(&self.agreement, agreement);
     }
 
     /// Returns the local version.
@@ -104,6 +115,21 @@ impl Catalogue {
         *self.closed.borrow()
     }
 
+    /// Notifies of every decision about the nodes that run jobs.
+    pub fn watch_runners(&self) -> watch::Receiver<u64> {
+        self.runners.subscribe()
+    }
+
+    /// Notifies of all changes of the record versions.
+    pub fn watch_agreement(&self) -> watch::Receiver<Agreement> {
+        self.agreement.subscribe()
+    }
+
+    /// Returns the record versions of the cluster.
+    pub fn agreement(&self) -> Agreement {
+        self.agreement.borrow().clone()
+    }
+
     /// Notifies of every version.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
@@ -127,4 +153,13 @@ impl Catalogue {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Sets a value, and notifies its receivers if it is another one.
+fn set_if_new<T: PartialEq>(sender: &watch::Sender<T>, new: T) {
+    sender.send_if_modified(|here| {
+        let is_new = *here != new;
+        *here = new;
+        is_new
+    });
 }

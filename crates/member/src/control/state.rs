@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::NodeId;
+use cluster::record::{Agreement, Announced, Announcement, RecordVersion};
 use database::DatabaseUuid;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
@@ -18,6 +19,8 @@ const MEMBER: u8 = b'm';
 const SETTING: u8 = b's';
 const TOKEN: u8 = b't';
 const GATEWAY: u8 = b'g';
+const RUNNERS: &[u8] = b"r";
+const AGREEMENT: &[u8] = b"f";
 const VERSION: &[u8] = b"v";
 
 /// The control slot's state.
@@ -33,12 +36,25 @@ pub struct ControlState {
     pub going: BTreeSet<DatabaseUuid>,
     /// By number.
     pub members: BTreeMap<NodeId, MemberInfo>,
+    /// The members that run jobs.
+    pub runners: Runners,
+    /// The record versions that the members read, and the one in force.
+    pub agreement: Agreement,
     /// By section and key.
     pub settings: BTreeMap<(String, String), String>,
     /// Unused join tokens, by name.
     pub tokens: BTreeMap<String, String>,
     /// The last request of each gateway.
     gateways: FxHashMap<u64, LastRequest>,
+}
+
+/// The members that run jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runners {
+    /// Their numbers.
+    pub nodes: BTreeSet<NodeId>,
+    /// Counts the changes: equal numbers are equal decisions.
+    pub changes: u64,
 }
 
 /// The last request of a gateway. A gateway has one entry in flight at a time, so only its last one
@@ -97,7 +113,7 @@ pub enum Effect {
 
 /// The result of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
+pub struct EntryResult {
     /// The outcome for its proposer.
     pub outcome: EntryOutcome,
     /// Rows to store.
@@ -148,6 +164,8 @@ impl ControlState {
                 let gateway = u64::from_be_bytes(rest.try_into().ok()?);
                 self.gateways.insert(gateway, json(value)?);
             }
+            _ if key == RUNNERS => self.runners = json(value)?,
+            _ if key == AGREEMENT => self.agreement = json(value)?,
             _ if key == VERSION => self.version = json(value)?,
             _ => return None,
         }
@@ -158,17 +176,26 @@ impl ControlState {
     pub fn owns(key: &[u8]) -> bool {
         matches!(
             key.first(),
-            Some(&(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | b'v'))
+            Some(&(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | b'r' | b'f' | b'v'))
         )
     }
 
+    /// Decodes the record versions from the rows of a state, of which a later program may have
+    /// written the others; `None` if they are invalid.
+    pub fn agreement_in(rows: &[(Vec<u8>, Vec<u8>)]) -> Option<Agreement> {
+        match rows.iter().find(|(key, _)| key == AGREEMENT) {
+            Some((_, value)) => json(value),
+            None => Some(Agreement::default()),
+        }
+    }
+
     /// Applies an entry, given as JSON, once: a repeat gets the first outcome.
-    pub fn apply(&mut self, gateway: u64, counter: u64, entry: &[u8]) -> Applied {
+    pub fn apply(&mut self, gateway: u64, counter: u64, entry: &[u8]) -> EntryResult {
         if let Some(last) = self.gateways.get(&gateway)
             && counter <= last.counter
         {
             let outcome = EntryOutcome::of(last.outcome);
-            return Applied {
+            return EntryResult {
                 outcome,
                 rows: vec![],
                 effect: Effect::None,
@@ -182,7 +209,7 @@ impl ControlState {
             rows.push((VERSION.to_vec(), Some(text(&self.version))));
         }
         self.remember(gateway, counter, outcome, &mut rows);
-        Applied {
+        EntryResult {
             outcome,
             rows,
             effect,
@@ -217,11 +244,12 @@ impl ControlState {
                 node,
                 member,
                 token,
-            } => self.join(node, member, token),
-            Entry::Leave { node } => match self.members.remove(&node) {
-                Some(_) => Ok((vec![(member_key(node), None)], Effect::Members)),
-                None => Err(EntryOutcome::Missing),
-            },
+                version,
+            } => self.join(node, member, token, version),
+            Entry::Leave { node } => self.leave(node),
+            Entry::Runs { nodes, changes } => return self.run_jobs(nodes, changes),
+            Entry::Announce { node, announcement } => return self.announce(node, announcement),
+            Entry::Raise { version } => return self.raise(version),
             Entry::Token { id, record } => {
                 let row = (named(TOKEN, &id), Some(record.clone().into_bytes()));
                 self.tokens.insert(id, record);
@@ -308,7 +336,11 @@ impl ControlState {
         node: NodeId,
         member: MemberInfo,
         token: Option<String>,
+        version: Option<RecordVersion>,
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        if version.unwrap_or(RecordVersion::V1) < self.agreement.in_force() {
+            return Err(EntryOutcome::Refused);
+        }
         let is_taken =
             |(id, other): (&NodeId, &MemberInfo)| *id == node || other.name == member.name;
         if self.members.iter().any(is_taken) {
@@ -320,7 +352,84 @@ impl ControlState {
             rows.push((named(TOKEN, &token), None));
         }
         self.members.insert(node, member);
+        if let Some(version) = version {
+            let first = self.agreement.next_announcement(node, version);
+            self.agreement.announce(node, first);
+            rows.push(self.agreement_row());
+        }
         Ok((rows, Effect::Members))
+    }
+
+    fn leave(&mut self, node: NodeId) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        self.members.remove(&node).ok_or(EntryOutcome::Missing)?;
+        let mut rows = vec![(member_key(node), None)];
+        if self.runners.nodes.remove(&node) {
+            self.runners.changes += 1;
+            rows.push(self.runners_row());
+        }
+        if self.agreement.forget(node) {
+            rows.push(self.agreement_row());
+        }
+        Ok((rows, Effect::Members))
+    }
+
+    /// Does not count as a new version of the catalogue: programs of version 1 from before this
+    /// entry refuse it, and would never reach that version. Logs have it, so it stays so.
+    fn run_jobs(
+        &mut self,
+        mut nodes: BTreeSet<NodeId>,
+        changes: u64,
+    ) -> (EntryOutcome, Vec<Row>, Effect) {
+        if changes <= self.runners.changes {
+            return (EntryOutcome::Exists, vec![], Effect::None);
+        }
+        nodes.retain(|node| self.members.contains_key(node));
+        self.runners = Runners { nodes, changes };
+        (EntryOutcome::Done, vec![self.runners_row()], Effect::None)
+    }
+
+    fn runners_row(&self) -> Row {
+        (RUNNERS.to_vec(), Some(text(&self.runners)))
+    }
+
+    /// Nothing in the catalogue changes, so this does not count as a new version of it; nor does
+    /// [`ControlState::raise`].
+    fn announce(
+        &mut self,
+        node: NodeId,
+        announcement: Announcement,
+    ) -> (EntryOutcome, Vec<Row>, Effect) {
+        if !self.members.contains_key(&node) {
+            return self.agreed(EntryOutcome::Missing);
+        }
+        let announced = self.agreement.announce(node, announcement);
+        self.agreed(match announced {
+            Announced::Recorded => EntryOutcome::Done,
+            Announced::Late => EntryOutcome::Exists,
+            Announced::TooOld => EntryOutcome::Refused,
+        })
+    }
+
+    fn raise(&mut self, version: RecordVersion) -> (EntryOutcome, Vec<Row>, Effect) {
+        let members = self.members.keys().copied();
+        let outcome = match version <= self.agreement.in_force() {
+            true => EntryOutcome::Exists,
+            false if self.agreement.raise(version, members) => EntryOutcome::Done,
+            false => EntryOutcome::Refused,
+        };
+        self.agreed(outcome)
+    }
+
+    fn agreed(&self, outcome: EntryOutcome) -> (EntryOutcome, Vec<Row>, Effect) {
+        let rows = match outcome {
+            EntryOutcome::Done => vec![self.agreement_row()],
+            _ => vec![],
+        };
+        (outcome, rows, Effect::None)
+    }
+
+    fn agreement_row(&self) -> Row {
+        (AGREEMENT.to_vec(), Some(text(&self.agreement)))
     }
 
     fn set(

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cluster::record::{Body, Request, Work};
-use cluster::replica::{Cursor, Promises, Saved};
+use cluster::record::{Agreement, Body, Request, Work};
+use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, SlotStore, StoreError};
-use cluster::{CONTROL, Later, NodeId};
+use cluster::{BoxFuture, CONTROL, NodeId};
 use database::{DatabaseUuid, Databases};
 use parking_lot::Mutex;
 use storage::{SlotOutcome, Snapshot, WorkOutcome};
 
 use super::state::{ControlState, Effect};
 use super::{Catalogue, OnSetting, bring_in_line};
-use crate::copy::{Copied, Copier};
-use crate::slot::{Prepare, Prepared, Queue, failed, open_error};
+use crate::copy::{Copier, FetchedCopy};
+use crate::slot::{Prepare, PreparedRecord, Queue, failed, open_error};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -59,6 +59,13 @@ pub fn stored_state(databases: &Databases) -> Result<ControlState> {
     state_in(&databases.store().snapshot())
 }
 
+/// Returns the record versions in the store. They can be read whatever program wrote the rest.
+pub fn stored_agreement(databases: &Databases) -> Result<Agreement> {
+    let rows = databases.store().slot_state(CONTROL, &[]).map_err(failed)?;
+    ControlState::agreement_in(&rows)
+        .ok_or_else(|| StoreError::Failed("the stored record versions are damaged".into()))
+}
+
 /// Returns the state in a snapshot of the store.
 pub(crate) fn state_in(snapshot: &Snapshot) -> Result<ControlState> {
     let rows = snapshot.slot_state(CONTROL, &[]).map_err(failed)?;
@@ -72,9 +79,9 @@ pub(crate) fn state_in(snapshot: &Snapshot) -> Result<ControlState> {
 
 impl SlotStore for ControlSlot {
     type Outcome = SlotOutcome;
-    type Copy = Copied;
+    type Copy = FetchedCopy;
 
-    fn saved(&self) -> Result<Option<Saved>> {
+    fn saved(&self) -> Result<Option<DurableState>> {
         let saved = self.queue.saved()?;
         // Changes that were not written have no effect.
         let at = saved.as_ref().map_or(0, |s| s.cursor.position.next_offset);
@@ -93,7 +100,7 @@ impl SlotStore for ControlSlot {
         &self,
         body: Option<Body>,
         cursor: &Cursor,
-    ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+    ) -> BoxFuture<'static, Result<Outcomes<SlotOutcome>>> {
         let entries = body.as_ref().map(entries).unwrap_or_default();
         let next_offset = cursor.position.next_offset;
         let done = self.queue.apply(body, cursor);
@@ -107,7 +114,7 @@ impl SlotStore for ControlSlot {
         })
     }
 
-    fn promise(&self, promises: &Promises) -> Later<'static, Result<()>> {
+    fn promise(&self, promises: &Promises) -> BoxFuture<'static, Result<()>> {
         self.queue.promise(promises)
     }
 
@@ -115,13 +122,13 @@ impl SlotStore for ControlSlot {
         self.queue.position()
     }
 
-    fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
+    fn copy(&self, from: NodeId) -> BoxFuture<'static, Result<FetchedCopy>> {
         let (renewal, applier) = (self.queue.renewal(), self.applier.clone());
         let then = Box::new(move || {
             Box::pin(async move {
                 renewal.renew_now()?;
                 applier.take_over().await
-            }) as Later<'static, Result<()>>
+            }) as BoxFuture<'static, Result<()>>
         });
         Box::pin(self.copier.clone().fetch(CONTROL, from, then))
     }
@@ -159,8 +166,8 @@ struct Applier {
 }
 
 impl Prepare for Applier {
-    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<Prepared> {
-        let mut prepared = Prepared::default();
+    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<PreparedRecord> {
+        let mut prepared = PreparedRecord::default();
         let next_offset = cursor.position.next_offset;
         // The action is taken before the entry is written: after a crash it is repeated, which has
         // no effect. But a deletion is irreversible, so it is done after the write: every database
@@ -184,7 +191,7 @@ impl Applier {
             Effect::Create { name, database } => {
                 let _one = self.one.lock().await;
                 self.databases
-                    .create_ordered(&name, database.to_new())
+                    .create_sequenced(&name, database.to_new())
                     .await
             }
             Effect::Drop { name, uuid } => {
@@ -193,7 +200,7 @@ impl Applier {
             }
             Effect::Change { name, uuid, change } => {
                 let property = change.into();
-                self.databases.change_ordered(&name, uuid, property).await
+                self.databases.change_sequenced(&name, uuid, property).await
             }
             Effect::Setting {
                 section,
@@ -213,7 +220,7 @@ impl Applier {
         let is_due = |going: &&(u64, String, DatabaseUuid)| going.0 <= next_offset;
         let due: Vec<_> = self.going.lock().iter().filter(is_due).cloned().collect();
         for (_, name, uuid) in due {
-            let gone = self.databases.delete_ordered(&name, uuid).await;
+            let gone = self.databases.delete_sequenced(&name, uuid).await;
             gone.map_err(open_error)?;
             self.going.lock().retain(|(_, _, other)| *other != uuid);
         }

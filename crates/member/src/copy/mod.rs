@@ -1,6 +1,6 @@
 //! Copies of a slot's state between nodes.
 //!
-//! `give.rs` makes frames of a slot from one snapshot of this node's store, `take.rs` imports those
+//! `sender.rs` makes frames of a slot from one snapshot of this node's store, `receiver.rs` imports those
 //! of another node next to the existing state, and then replaces it. Shards are named by their
 //! database's uuid and their index in it, since each store has numbers of its own.
 //!
@@ -14,15 +14,15 @@
 //! created after the copy and nothing has been written to it here; and a database that is not in
 //! the catalogue here was dropped.
 
-mod give;
-mod take;
+mod receiver;
+mod sender;
 
-use cluster::{Later, NodeId, SlotNumber};
+use cluster::{BoxFuture, NodeId, SlotNumber};
 use database::DatabaseUuid;
 use peers::Body;
 
-pub use give::Giver;
-pub use take::{Copied, Copier};
+pub use receiver::{Copier, FetchedCopy};
+pub use sender::CopySender;
 
 /// The length field before a frame.
 const LENGTH_BYTES: usize = size_of::<u32>();
@@ -39,7 +39,7 @@ pub trait Source: Send + Sync + 'static {
         from: NodeId,
         slot: SlotNumber,
         catalogue: u64,
-    ) -> Later<'static, Result<Body, String>>;
+    ) -> BoxFuture<'static, Result<Body, String>>;
 }
 
 /// Returns the name in a copy of a database's shard.

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use cluster::record::{Body, DatabaseWork, Request, Work};
-use cluster::replica::{Cursor, Promises, Saved};
+use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, SlotStore, StoreError};
-use cluster::{Later, NodeId, SlotNumber};
+use cluster::{BoxFuture, NodeId, SlotNumber};
 use database::{Database, DatabaseUuid, Databases};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 
 use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
-use super::queue::{Prepare, Prepared, Queue, failed, open_error};
+use super::queue::{Prepare, PreparedRecord, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::control::Catalogue;
-use crate::copy::{Copied, Copier};
-use crate::validation::{InForce, Validators};
+use crate::copy::{Copier, FetchedCopy};
+use crate::validation::{ActiveDesigns, Validators};
 
 /// Why part of a request was refused: the database does not exist.
 pub const NO_DATABASE: u8 = 1;
@@ -61,9 +61,9 @@ impl DataSlot {
 
 impl SlotStore for DataSlot {
     type Outcome = SlotOutcome;
-    type Copy = Copied;
+    type Copy = FetchedCopy;
 
-    fn saved(&self) -> Result<Option<Saved>> {
+    fn saved(&self) -> Result<Option<DurableState>> {
         let saved = self.queue.saved()?;
         self.applier.load()?;
         Ok(saved)
@@ -73,11 +73,11 @@ impl SlotStore for DataSlot {
         &self,
         body: Option<Body>,
         cursor: &Cursor,
-    ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+    ) -> BoxFuture<'static, Result<Outcomes<SlotOutcome>>> {
         self.queue.apply(body, cursor)
     }
 
-    fn promise(&self, promises: &Promises) -> Later<'static, Result<()>> {
+    fn promise(&self, promises: &Promises) -> BoxFuture<'static, Result<()>> {
         self.queue.promise(promises)
     }
 
@@ -85,11 +85,11 @@ impl SlotStore for DataSlot {
         self.queue.position()
     }
 
-    fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
+    fn copy(&self, from: NodeId) -> BoxFuture<'static, Result<FetchedCopy>> {
         let (renewal, applier) = (self.queue.renewal(), self.applier.clone());
         let then = Box::new(move || {
             let renewed = renewal.renew_now().and_then(|()| applier.load());
-            Box::pin(std::future::ready(renewed)) as Later<'static, Result<()>>
+            Box::pin(std::future::ready(renewed)) as BoxFuture<'static, Result<()>>
         });
         Box::pin(self.copier.clone().fetch(self.applier.slot, from, then))
     }
@@ -107,8 +107,8 @@ struct Applier {
 }
 
 impl Prepare for Applier {
-    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<Prepared> {
-        let mut prepared = Prepared::default();
+    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<PreparedRecord> {
+        let mut prepared = PreparedRecord::default();
         match body {
             Body::Requests(requests) => {
                 for request in requests {
@@ -142,7 +142,7 @@ impl Prepare for Applier {
                 number,
                 follows,
             } => {
-                let new = InForce { number, designs };
+                let new = ActiveDesigns { number, designs };
                 if self.validators.bar(database, new, follows) {
                     let row = (designs_key(&database), Some(new.to_bytes()));
                     prepared.rows.push(row);
@@ -155,11 +155,15 @@ impl Prepare for Applier {
 }
 
 /// Returns the design documents in force for a database in a slot, as stored.
-pub fn stored_in_force(store: &Store, slot: SlotNumber, database: &[u8; 16]) -> Result<InForce> {
+pub fn stored_in_force(
+    store: &Store,
+    slot: SlotNumber,
+    database: &[u8; 16],
+) -> Result<ActiveDesigns> {
     let rows = store.slot_state(slot, &designs_key(database));
     let row = rows.map_err(failed)?.into_iter().next();
     Ok(row
-        .and_then(|(_, value)| InForce::from_bytes(&value))
+        .and_then(|(_, value)| ActiveDesigns::from_bytes(&value))
         .unwrap_or_default())
 }
 
@@ -245,7 +249,8 @@ impl Applier {
         let rows = self.databases.store().slot_state(self.slot, &[DESIGNS]);
         let mut validators = FxHashMap::default();
         for (key, value) in rows.map_err(failed)? {
-            if let (Ok(database), Some(known)) = (key[1..].try_into(), InForce::from_bytes(&value))
+            if let (Ok(database), Some(known)) =
+                (key[1..].try_into(), ActiveDesigns::from_bytes(&value))
             {
                 validators.insert(database, known);
             }

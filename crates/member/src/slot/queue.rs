@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use cluster::record::Body;
-use cluster::replica::{Cursor, Promises, Saved};
+use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, StoreError};
-use cluster::{Later, SlotNumber};
+use cluster::{BoxFuture, SlotNumber};
 use parking_lot::Mutex;
 use storage::{SlotOutcome, SlotRequest, SlotWrite, Snapshot, Store};
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +19,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// A record as operations of the store.
 #[derive(Default)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRecord {
     /// Rows of the slot.
     pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// The work in databases.
@@ -31,15 +31,18 @@ pub(crate) struct Prepared {
 /// Translates records to operations of the store.
 pub(crate) trait Prepare: Send + Sync + 'static {
     /// One record at a time, in order.
-    fn prepare(&self, body: Body, cursor: &Cursor)
-    -> impl Future<Output = Result<Prepared>> + Send;
+    fn prepare(
+        &self,
+        body: Body,
+        cursor: &Cursor,
+    ) -> impl Future<Output = Result<PreparedRecord>> + Send;
 }
 
 /// The queue of a slot's writes to the store.
 pub(crate) struct Queue {
     slot: SlotNumber,
     store: Arc<Store>,
-    work: mpsc::UnboundedSender<Work>,
+    work: mpsc::UnboundedSender<QueueItem>,
     queue_end: Arc<Mutex<QueueEnd>>,
 }
 
@@ -51,7 +54,7 @@ struct QueueEnd {
     is_broken: bool,
 }
 
-enum Work {
+enum QueueItem {
     Record {
         body: Option<Body>,
         cursor: Box<Cursor>,
@@ -100,7 +103,7 @@ impl Queue {
     }
 
     /// Returns the stored state of the replica.
-    pub fn saved(&self) -> Result<Option<Saved>> {
+    pub fn saved(&self) -> Result<Option<DurableState>> {
         let snapshot = self.store.snapshot();
         self.renewal().renew(&snapshot)?;
         let row = |key: &[u8]| {
@@ -120,7 +123,7 @@ impl Queue {
             };
         };
         let cursor = Cursor::decode(&cursor).ok_or_else(corrupt)?;
-        Ok(Some(Saved { cursor, promises }))
+        Ok(Some(DurableState { cursor, promises }))
     }
 
     /// Queues a record.
@@ -128,10 +131,10 @@ impl Queue {
         &self,
         body: Option<Body>,
         cursor: &Cursor,
-    ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+    ) -> BoxFuture<'static, Result<Outcomes<SlotOutcome>>> {
         let (reply, queued) = oneshot::channel();
         let cursor = Box::new(cursor.clone());
-        self.push(Work::Record {
+        self.push(QueueItem::Record {
             body,
             cursor,
             reply,
@@ -140,14 +143,14 @@ impl Queue {
     }
 
     /// Queues promises.
-    pub fn promise(&self, promises: &Promises) -> Later<'static, Result<()>> {
+    pub fn promise(&self, promises: &Promises) -> BoxFuture<'static, Result<()>> {
         let (reply, queued) = oneshot::channel();
         let promises = promises.encode();
-        self.push(Work::Promises { promises, reply });
+        self.push(QueueItem::Promises { promises, reply });
         Box::pin(async move { written(queued).await.map(drop) })
     }
 
-    fn push(&self, work: Work) {
+    fn push(&self, work: QueueItem) {
         // The receiver is gone once the runtime ends: then the reply is dropped with it.
         let _ = self.work.send(work);
     }
@@ -200,16 +203,18 @@ struct Worker<P> {
 }
 
 impl<P: Prepare> Worker<P> {
-    async fn run(self, mut todo: mpsc::UnboundedReceiver<Work>) {
+    async fn run(self, mut todo: mpsc::UnboundedReceiver<QueueItem>) {
         while let Some(work) = todo.recv().await {
             // The caller may have gone.
             match work {
-                Work::Record {
+                QueueItem::Record {
                     body,
                     cursor,
                     reply,
                 } => drop(reply.send(self.record(body, &cursor).await)),
-                Work::Promises { promises, reply } => drop(reply.send(self.promises(promises))),
+                QueueItem::Promises { promises, reply } => {
+                    drop(reply.send(self.promises(promises)))
+                }
             }
         }
     }
@@ -218,7 +223,7 @@ impl<P: Prepare> Worker<P> {
         self.refuse_broken()?;
         let prepared = match body {
             Some(body) => self.prepare.prepare(body, cursor).await,
-            None => Ok(Prepared::default()),
+            None => Ok(PreparedRecord::default()),
         };
         let mut prepared = prepared.inspect_err(|_| self.queue_end.lock().is_broken = true)?;
         prepared.rows.push((CURSOR.to_vec(), Some(cursor.encode())));
@@ -228,9 +233,9 @@ impl<P: Prepare> Worker<P> {
 
     fn promises(&self, promises: Vec<u8>) -> Result<Queued> {
         self.refuse_broken()?;
-        let prepared = Prepared {
+        let prepared = PreparedRecord {
             rows: vec![(PROMISES.to_vec(), Some(promises))],
-            ..Prepared::default()
+            ..PreparedRecord::default()
         };
         let start = to_stored(&cluster::Position::start());
         Ok(self.queue(prepared, |at| at.unwrap_or(start)))
@@ -247,7 +252,7 @@ impl<P: Prepare> Worker<P> {
 
     fn queue(
         &self,
-        prepared: Prepared,
+        prepared: PreparedRecord,
         to: impl FnOnce(Option<storage::Position>) -> storage::Position,
     ) -> Queued {
         let session = |request: &SlotRequest| (request.session.gateway, request.session.counter);

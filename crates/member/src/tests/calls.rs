@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use cluster::record::{RecordVersion, RecordVersions};
 use http::StatusCode;
 use peers::{Authority, Call, Handler as _, Identity, Refusal, Reply};
 
 use super::nodes::{Nodes, SLOTS};
-use crate::copy::Giver;
-use crate::handler::{Answering, CLIENT, Clients};
+use crate::copy::CopySender;
+use crate::handler::{CLIENT, Clients, NodeHandler};
 use crate::join::Issuer;
 use crate::members::Members;
 
@@ -32,23 +33,27 @@ async fn a_clients_request_is_no_call_between_nodes() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create([1; 16], SystemTime::now()).unwrap();
     let identity = Identity::create(dir.path(), authority, 1, SystemTime::now()).unwrap();
-    let stamp = nodes.cluster.stamp(cluster::CONTROL).unwrap();
+    let versions = RecordVersions::new(RecordVersion::LATEST);
+    let stamp = nodes.cluster.stamp(cluster::CONTROL, &versions).unwrap();
     let members = Arc::new(Members::new(1, stamp, node.catalogue.clone()));
     let issuer = Issuer::new(nodes.cluster.clone(), identity, node.catalogue.clone());
     let clients = OnceLock::<Arc<dyn Clients>>::new();
     clients.get_or_init(|| Arc::new(Echo));
-    let answering = Answering {
+    let answering = NodeHandler {
         replicas: node.replicas.clone(),
         members,
+        jobs: crate::Jobs::new(1, node.catalogue.clone()),
         issuer: Arc::new(issuer),
         doubles: Default::default(),
-        giver: Giver::new(&node.databases, &node.catalogue, SLOTS),
+        sender: CopySender::new(&node.databases, &node.catalogue, SLOTS),
         clients: Arc::new(clients),
     };
     for path in [
         "/copy?slot=65535&catalogue=0",
         "/propose?slot=65535&ms=100",
         "/append?slot=0&ms=100",
+        "/versions",
+        "/bench?bytes=5",
         "/other",
     ] {
         let mut of_client = Call::new(path, Bytes::new());
@@ -57,7 +62,8 @@ async fn a_clients_request_is_no_call_between_nodes() {
         let reply = answering.call(2, of_client).await.unwrap();
         assert_eq!(reply.body.read(1 << 20).await.unwrap(), path);
         let of_node = answering.call(2, Call::new(path, Bytes::new())).await;
-        match path.starts_with("/copy") {
+        let answers = ["/copy", "/bench", "/versions"];
+        match answers.iter().any(|call| path.starts_with(call)) {
             true => assert!(of_node.is_ok()),
             false => assert!(of_node.is_err_and(|e| e.status != StatusCode::OK)),
         }

@@ -8,6 +8,8 @@
 
 mod calls;
 mod nodes;
+mod upgrades;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +21,7 @@ use nodes::{Nodes, SLOTS, listing, until};
 
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::state::ControlState;
+use crate::counters::{COPIES_INSTALLED, COPIES_SENT, COPY_BYTES, COPY_FAILURES};
 use crate::placement::slot_of;
 
 /// New documents, every third with an attachment that no other has, or a long one that all share.
@@ -106,10 +109,16 @@ async fn who_comes_after_the_log_forgot_is_copied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_that_break_off_are_begun_again() {
     let mut nodes = third_is_behind().await;
+    let (installed, failed) = (COPIES_INSTALLED.get(), COPY_FAILURES.get());
+    let (sent, received) = (COPIES_SENT.get(), COPY_BYTES.get());
     nodes.net.broken_copies.store(60, Relaxed);
+    nodes.net.refused_copies.store(3, Relaxed);
     nodes.trim();
     nodes.start(3).await;
     nodes.agree(&[1, 2, 3]).await;
+    assert!(COPIES_INSTALLED.get() > installed + u64::from(SLOTS));
+    assert!(COPY_FAILURES.get() >= failed + 3);
+    assert!(COPIES_SENT.get() > sent + u64::from(SLOTS) && COPY_BYTES.get() > received);
     go_on(&nodes).await;
 }
 

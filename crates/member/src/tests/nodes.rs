@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cluster::record::{RecordVersion, RecordVersions};
 use cluster::replica::Message;
 use cluster::slot::Network;
-use cluster::{CONTROL, Later, MemoryLog, NodeId, SlotNumber};
-use database::{CreateOptions, Database, Databases, NewDatabase, Options, Order, Property};
+use cluster::{BoxFuture, CONTROL, MemoryLog, NodeId, SlotNumber};
+use database::{CreateOptions, Database, Databases, NewDatabase, Options, Property, Sequencer};
 use database::{Durability, EditMode, Listing, Outcome, RowsQuery, ShownAttachments, WriteTiming};
 use parking_lot::Mutex;
 use peers::Body;
@@ -18,8 +19,8 @@ use tokio::time::Instant;
 
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
-use crate::copy::{Giver, Source};
-use crate::gateway::{Gateway, Ordering};
+use crate::copy::{CopySender, Source};
+use crate::gateway::{ClusterSequencer, Gateway};
 use crate::members::Members;
 use crate::membership::Cluster;
 use crate::replicas::Replicas;
@@ -36,10 +37,11 @@ pub struct Node {
     pub replicas: Arc<Replicas>,
     pub gateway: Arc<Gateway>,
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
+    pub versions: RecordVersions,
 }
 
 /// The parts of a node that others reach.
-type Reached = (Arc<Replicas>, Arc<Giver>);
+type Reached = (Arc<Replicas>, Arc<CopySender>);
 
 /// The network between nodes.
 #[derive(Default)]
@@ -48,6 +50,8 @@ pub struct Net {
     /// Percentage of copies that break off after some pieces.
     pub broken_copies: AtomicU32,
     pub copies: AtomicU32,
+    /// Number of copies that are still to be refused.
+    pub refused_copies: AtomicU32,
     /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
 }
@@ -72,14 +76,19 @@ impl Source for NetOf {
         from: NodeId,
         slot: SlotNumber,
         catalogue: u64,
-    ) -> Later<'static, Result<Body, String>> {
+    ) -> BoxFuture<'static, Result<Body, String>> {
         let net = self.net.clone();
         Box::pin(async move {
             while net.copies_wait.load(Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let giver = net.nodes.lock().get(&from).map(|node| node.1.clone());
-            let mut body = giver.ok_or("it is down")?.give(slot, catalogue).await?;
+            let refused = &net.refused_copies;
+            let left = refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            if left.is_ok() {
+                return Err("it refuses".into());
+            }
+            let sender = net.nodes.lock().get(&from).map(|node| node.1.clone());
+            let mut body = sender.ok_or("it is down")?.send(slot, catalogue).await?;
             net.copies.fetch_add(1, Relaxed);
             if fastrand::u32(..100) >= net.broken_copies.load(Relaxed) {
                 return Ok(body);
@@ -94,28 +103,28 @@ impl Source for NetOf {
 }
 
 /// A weak reference to the gateway, without which no node would ever be dropped.
-struct WeakOrder(Weak<Gateway>);
+struct WeakSequencer(Weak<Gateway>);
 
-impl WeakOrder {
+impl WeakSequencer {
     fn with<T: 'static>(
         &self,
-        ask: impl FnOnce(Ordering) -> database::Later<T>,
-    ) -> database::Later<T> {
+        ask: impl FnOnce(ClusterSequencer) -> database::SequencerFuture<T>,
+    ) -> database::SequencerFuture<T> {
         match self.0.upgrade() {
-            Some(gateway) => ask(Ordering(gateway)),
+            Some(gateway) => ask(ClusterSequencer(gateway)),
             None => Box::pin(async { Err(database::Error::ShuttingDown) }),
         }
     }
 }
 
-impl Order for WeakOrder {
+impl Sequencer for WeakSequencer {
     fn edit(
         &self,
         db: &Arc<Database>,
         edits: Vec<ShardEdit>,
         copies: Option<usize>,
         designs: Option<u64>,
-    ) -> database::Later<(Vec<storage::Outcome>, WriteTiming)> {
+    ) -> database::SequencerFuture<(Vec<storage::Outcome>, WriteTiming)> {
         self.with(|order| order.edit(db, edits, copies, designs))
     }
 
@@ -123,29 +132,29 @@ impl Order for WeakOrder {
         &self,
         db: &Arc<Database>,
         purges: Vec<ShardPurge>,
-    ) -> database::Later<(Vec<Vec<document::Rev>>, bool)> {
+    ) -> database::SequencerFuture<(Vec<Vec<document::Rev>>, bool)> {
         self.with(|order| order.purge(db, purges))
     }
 
-    fn create(&self, name: String, new: NewDatabase) -> database::Later<()> {
+    fn create(&self, name: String, new: NewDatabase) -> database::SequencerFuture<()> {
         self.with(|order| order.create(name, new))
     }
 
-    fn delete(&self, name: String) -> database::Later<()> {
+    fn delete(&self, name: String) -> database::SequencerFuture<()> {
         self.with(|order| order.delete(name))
     }
 
-    fn change(&self, db: &Database, property: Property) -> database::Later<()> {
+    fn change(&self, db: &Database, property: Property) -> database::SequencerFuture<()> {
         self.with(|order| order.change(db, property))
     }
 
     fn copies(&self) -> u32 {
         self.0
             .upgrade()
-            .map_or(1, |gateway| Ordering(gateway).copies())
+            .map_or(1, |gateway| ClusterSequencer(gateway).copies())
     }
 
-    fn fresh(&self, db: &Database) -> database::Later<()> {
+    fn fresh(&self, db: &Database) -> database::SequencerFuture<()> {
         self.with(|order| order.fresh(db))
     }
 }
@@ -205,14 +214,7 @@ impl Drop for Nodes {
 impl Nodes {
     /// Starts three nodes, which have all slots.
     pub async fn three() -> Nodes {
-        let mut nodes = Nodes {
-            log: MemoryLog::new(),
-            net: Arc::default(),
-            cluster: Cluster::create("test", SLOTS, 1).unwrap(),
-            root: tempfile::tempdir().unwrap(),
-            dirs: Mutex::default(),
-            running: BTreeMap::new(),
-        };
+        let mut nodes = Nodes::none();
         for node in 1..=3 {
             nodes.start(node).await;
         }
@@ -221,9 +223,29 @@ impl Nodes {
         nodes
     }
 
+    /// Creates a cluster without nodes.
+    pub fn none() -> Nodes {
+        Nodes {
+            log: MemoryLog::new(),
+            net: Arc::default(),
+            cluster: Cluster::create("test", SLOTS, 1).unwrap(),
+            root: tempfile::tempdir().unwrap(),
+            dirs: Mutex::default(),
+            running: BTreeMap::new(),
+        }
+    }
+
     /// Starts a node. A new one gets databases of its own first, so that numbers of shards differ
     /// between nodes.
     pub async fn start(&mut self, me: NodeId) {
+        let versions = RecordVersions::new(RecordVersion::LATEST);
+        // As if all nodes had announced it.
+        versions.raise(RecordVersion::LATEST);
+        self.start_program(me, versions).await;
+    }
+
+    /// Starts a node with a program of these record versions.
+    pub async fn start_program(&mut self, me: NodeId, versions: RecordVersions) {
         let (dir, is_new) = match self.dirs.lock().get(&me) {
             Some(dir) => (dir.clone(), false),
             None => (self.root.path().join(format!("node-{me}")), true),
@@ -246,7 +268,7 @@ impl Nodes {
             }
         });
         let catalogue = Catalogue::open(&databases, &on_setting).await.unwrap();
-        let stamp = self.cluster.stamp(CONTROL).unwrap();
+        let stamp = self.cluster.stamp(CONTROL, &versions).unwrap();
         let members = Arc::new(Members::new(me, stamp, catalogue.clone()));
         let replicas = Arc::new(Replicas::new(me, SLOTS));
         let net = self.net.clone();
@@ -254,6 +276,7 @@ impl Nodes {
         let parts = SlotStarter {
             node: me,
             cluster: &self.cluster,
+            versions: &versions,
             databases: &databases,
             catalogue: &catalogue,
             log: Arc::new(self.log.clone()),
@@ -262,9 +285,9 @@ impl Nodes {
         };
         parts.start_slots(&replicas, on_setting).unwrap();
         let gateway = Gateway::new(&databases, &catalogue, &members, &replicas).unwrap();
-        databases.be_ordered(Arc::new(WeakOrder(Arc::downgrade(&gateway))));
-        let giver = Arc::new(Giver::new(&databases, &catalogue, SLOTS));
-        let reached = (replicas.clone(), giver);
+        databases.set_sequencer(Arc::new(WeakSequencer(Arc::downgrade(&gateway))));
+        let sender = Arc::new(CopySender::new(&databases, &catalogue, SLOTS));
+        let reached = (replicas.clone(), sender);
         self.net.nodes.lock().insert(me, reached);
         let node = Node {
             databases,
@@ -272,6 +295,7 @@ impl Nodes {
             replicas,
             gateway,
             settings,
+            versions,
         };
         self.running.insert(me, node);
     }
@@ -443,7 +467,7 @@ impl Nodes {
                 assert_eq!(listing(&a), listing(&b), "{name} at {id}");
             }
             let extra = node.databases.stored().unwrap().into_iter();
-            let extra = extra.filter(|db| db.is_ordered).count();
+            let extra = extra.filter(|db| db.is_sequenced).count();
             assert_eq!(extra, state(first).databases.len());
         }
     }

@@ -112,7 +112,7 @@ impl AutoPurge {
             node.databases.clone(),
             Round::of(&node.settings()).default_ttl,
         );
-        let listed = database::apart(WorkOwner::default(), move || {
+        let listed = database::run_low_priority(WorkOwner::default(), move || {
             databases.old_changes(default.as_ref(), unix_s())
         });
         // Otherwise the thread that read them failed, which is logged.
@@ -148,12 +148,12 @@ impl AutoPurge {
             return Ok(());
         }
         let (databases, name) = (node.databases.clone(), old.name.clone());
-        let opened = database::apart(WorkOwner::default(), move || databases.get(&name));
+        let opened = database::run_low_priority(WorkOwner::default(), move || databases.get(&name));
         let db = opened.await.map_err(|_| Error::ShuttingDown)??;
         counters::OPENED.count();
         let mut task = task(&old.name, total);
         let mut revs = 0;
-        // An index that misses more purges than are remembered starts over.
+        // An index that misses more purges than are remembered takes longer, or starts over.
         let revs_max = (db.purged_infos_limit() / 2).min(REVS_A_ROUND_MAX);
         for (shard, &end) in old.ends.iter().enumerate() {
             let shard_revs_max = revs + revs_max;
@@ -241,7 +241,7 @@ async fn step(
     let of = &round.settings;
     let leaves_min = of.min_batch_size.max(1);
     let reader = db.clone();
-    let found = database::apart(WorkOwner::default(), move || {
+    let found = database::run_low_priority(WorkOwner::default(), move || {
         reader.deleted_documents(shard, after, end, leaves_min)
     });
     let found = found.await.map_err(|_| Error::ShuttingDown)??;

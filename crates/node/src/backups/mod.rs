@@ -4,11 +4,11 @@
 //! A backup is a checkpoint of the store, whose files are then copied to a target (`run.rs`); the
 //! crate `backup` defines the contents of a target.
 
-mod allowed;
 pub mod counters;
-mod plain;
 mod run;
 mod schedule;
+mod store_copy;
+mod targets;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -43,17 +43,17 @@ pub struct Backups {
 
 #[derive(Default)]
 struct State {
-    running: Option<Arc<Running>>,
+    running: Option<Arc<RunningBackup>>,
     /// The last one last.
-    ended: VecDeque<Arc<Ended>>,
-    last_success: Option<Arc<Ended>>,
-    last_failure: Option<Arc<Ended>>,
+    ended: VecDeque<Arc<FinishedBackup>>,
+    last_success: Option<Arc<FinishedBackup>>,
+    last_failure: Option<Arc<FinishedBackup>>,
     next: Option<SystemTime>,
 }
 
-/// A backup that is under way.
+/// A running backup.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningBackup {
     /// Its unique id.
     pub id: String,
     /// Its target.
@@ -67,7 +67,7 @@ pub struct Running {
     phase: Mutex<Phase>,
 }
 
-impl Running {
+impl RunningBackup {
     /// The current phase.
     pub fn phase(&self) -> Phase {
         *self.phase.lock()
@@ -103,10 +103,10 @@ impl Phase {
     }
 }
 
-/// A backup that is over.
+/// A finished backup.
 #[derive(Debug)]
-pub struct Ended {
-    /// As of [`Running::id`].
+pub struct FinishedBackup {
+    /// As of [`RunningBackup::id`].
     pub id: String,
     /// The name of its target.
     pub target: String,
@@ -117,10 +117,10 @@ pub struct Ended {
     /// When it ended.
     pub ended: SystemTime,
     /// The result, or the error as text.
-    pub result: std::result::Result<Made, String>,
+    pub result: std::result::Result<BackupFigures, String>,
 }
 
-impl Ended {
+impl FinishedBackup {
     /// How long it took.
     pub fn took(&self) -> Duration {
         let took = self.ended.duration_since(self.started);
@@ -130,7 +130,7 @@ impl Ended {
 
 /// The figures of a finished backup.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct BackupFigures {
     /// Its name at the target.
     pub name: String,
     /// The moment that it is of.
@@ -145,24 +145,24 @@ pub struct Made {
     pub copied_bytes: u64,
 }
 
-/// The known backups of a server, since it started.
+/// The backups of a server since it started.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct BackupHistory {
     /// The running one.
-    pub running: Option<Arc<Running>>,
+    pub running: Option<Arc<RunningBackup>>,
     /// Ended ones, the last one last; at most a few.
-    pub ended: Vec<Arc<Ended>>,
+    pub ended: Vec<Arc<FinishedBackup>>,
     /// The last successful one.
-    pub last_success: Option<Arc<Ended>>,
+    pub last_success: Option<Arc<FinishedBackup>>,
     /// The last that was not.
-    pub last_failure: Option<Arc<Ended>>,
+    pub last_failure: Option<Arc<FinishedBackup>>,
     /// Time of the next scheduled backup.
     pub next: Option<SystemTime>,
 }
 
-impl Known {
+impl BackupHistory {
     /// The last failure, if no backup succeeded after it.
-    pub fn failed_since_success(&self) -> Option<&Ended> {
+    pub fn failed_since_success(&self) -> Option<&FinishedBackup> {
         let failed = self.last_failure.as_deref()?;
         let made = self.last_success.as_deref();
         made.is_none_or(|made| made.ended < failed.ended)
@@ -215,10 +215,10 @@ impl Backups {
         Ok(id)
     }
 
-    /// Returns the known backups.
-    pub fn known(&self) -> Known {
+    /// Returns the backups since the start of the server.
+    pub fn history(&self) -> BackupHistory {
         let state = self.state.lock();
-        Known {
+        BackupHistory {
             running: state.running.clone(),
             ended: state.ended.iter().cloned().collect(),
             last_success: state.last_success.clone(),
@@ -233,12 +233,12 @@ impl Backups {
         (!target.is_empty()).then_some(target)
     }
 
-    fn begin(&self, target: TargetName, is_scheduled: bool) -> Result<Arc<Running>> {
+    fn begin(&self, target: TargetName, is_scheduled: bool) -> Result<Arc<RunningBackup>> {
         let mut state = self.state.lock();
         if let Some(running) = &state.running {
             return Err(Error::BackupRunning(running.target.to_string()));
         }
-        let running = Arc::new(Running {
+        let running = Arc::new(RunningBackup {
             id: UuidGenerator::new(UuidAlgorithm::Random).next(),
             target,
             is_scheduled,
@@ -253,7 +253,7 @@ impl Backups {
     /// The server whose backups they are. The nodes of a cluster have one uuid, but separate
     /// stores.
     fn server(&self) -> String {
-        if self.databases.order().is_none() {
+        if self.databases.sequencer().is_none() {
             return self.uuid.clone();
         }
         let name = &self.config.settings().couchdb.node_name;

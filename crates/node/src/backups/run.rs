@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use backup::{Copy, Keep, Manifest, Target, time_text};
+use backup::{Copy, Manifest, Retention, Target, time_text};
 use chrono::Utc;
 
-use super::{Backups, ENDED_MAX, Ended, Made, Phase, Running, counters};
+use super::{BackupFigures, Backups, ENDED_MAX, FinishedBackup, Phase, RunningBackup, counters};
 
 /// The checkpoint of the store, while its files are copied: links, where the file system has them.
 const CHECKPOINT: &str = "checkpoint";
@@ -17,7 +17,7 @@ const HASHES: &str = "hashes.json";
 /// Removes the files of an interrupted backup.
 pub(super) fn remove_rest(directory: &Path) {
     let checkpoint = directory.join(CHECKPOINT);
-    for rest in [database::texts_beside(&checkpoint), checkpoint] {
+    for rest in [database::text_index_folder(&checkpoint), checkpoint] {
         if let Err(error) = std::fs::remove_dir_all(&rest)
             && error.kind() != std::io::ErrorKind::NotFound
         {
@@ -31,9 +31,9 @@ impl Backups {
     /// figures.
     pub(super) async fn make(
         self: Arc<Self>,
-        running: Arc<Running>,
-        keep: Option<Keep>,
-    ) -> Arc<Ended> {
+        running: Arc<RunningBackup>,
+        keep: Option<Retention>,
+    ) -> Arc<FinishedBackup> {
         let (me, of) = (self.clone(), running.clone());
         // Of its own, so that one that panics ends too.
         let made = tokio::spawn(async move { me.copy(&of, keep).await }).await;
@@ -44,7 +44,7 @@ impl Backups {
             }
             failure.reason
         });
-        let ended = Arc::new(Ended {
+        let ended = Arc::new(FinishedBackup {
             id: running.id.clone(),
             target: running.target.to_string(),
             is_scheduled: running.is_scheduled,
@@ -57,7 +57,7 @@ impl Backups {
     }
 
     /// Logs a finished backup, and remembers it.
-    pub(super) fn remember(&self, ended: &Arc<Ended>) {
+    pub(super) fn remember(&self, ended: &Arc<FinishedBackup>) {
         tell(ended);
         let mut state = self.state.lock();
         if state
@@ -77,7 +77,11 @@ impl Backups {
         }
     }
 
-    async fn copy(self: Arc<Self>, running: &Running, keep: Option<Keep>) -> Result<Made, Failure> {
+    async fn copy(
+        self: Arc<Self>,
+        running: &RunningBackup,
+        keep: Option<Retention>,
+    ) -> Result<BackupFigures, Failure> {
         // reqwest takes the process's provider. Set already is fine too.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let target = Target::open_or_create(&running.target, &self.s3(), &self.server()).await;
@@ -150,8 +154,8 @@ impl From<backup::Error> for Failure {
     }
 }
 
-fn made_of(manifest: &Manifest) -> Made {
-    Made {
+fn made_of(manifest: &Manifest) -> BackupFigures {
+    BackupFigures {
         name: manifest.name.clone(),
         time: time_text(manifest.time),
         files: manifest.files.len() as u64,
@@ -162,7 +166,7 @@ fn made_of(manifest: &Manifest) -> Made {
 }
 
 /// Removes older backups. A failure does not affect the new one: the next backup tries again.
-async fn prune(target: &Target, keep: &Keep) {
+async fn prune(target: &Target, keep: &Retention) {
     match backup::prune(target, keep, false).await {
         Ok(pruned) if pruned.removed.is_empty() && pruned.files == 0 => {}
         Ok(pruned) => tracing::info!(
@@ -176,7 +180,7 @@ async fn prune(target: &Target, keep: &Keep) {
     }
 }
 
-fn tell(ended: &Ended) {
+fn tell(ended: &FinishedBackup) {
     let (target, seconds) = (&ended.target, ended.took().as_secs_f64());
     match &ended.result {
         Ok(made) => {

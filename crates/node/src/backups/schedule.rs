@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use backup::{Keep, TargetName};
+use backup::{Retention, TargetName};
 use config::settings::Backup;
 use document::{UuidAlgorithm, UuidGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Backups, Ended};
+use super::{Backups, FinishedBackup};
 
 /// The last scheduled backup, remembered across restarts.
 const LAST: &str = "last.json";
@@ -66,14 +66,14 @@ pub(super) async fn run(backups: Arc<Backups>) {
 }
 
 enum One {
-    Ended(Arc<Ended>),
+    Ended(Arc<FinishedBackup>),
     Busy,
 }
 
 /// The settings schedule a backup that cannot be made.
 fn impossible(backups: &Backups, target: &str, reason: String) -> One {
     let now = SystemTime::now();
-    let ended = Arc::new(Ended {
+    let ended = Arc::new(FinishedBackup {
         id: UuidGenerator::new(UuidAlgorithm::Random).next(),
         target: target.to_owned(),
         is_scheduled: true,
@@ -103,8 +103,8 @@ async fn one(backups: &Arc<Backups>, of: &Backup) -> One {
     }
 }
 
-fn keep(of: &Backup) -> Keep {
-    Keep {
+fn keep(of: &Backup) -> Retention {
+    Retention {
         last: of.keep_last,
         hourly: of.keep_hourly,
         daily: of.keep_daily,
@@ -114,7 +114,7 @@ fn keep(of: &Backup) -> Keep {
     }
 }
 
-async fn keep_last(path: PathBuf, of: &Backup, ended: &Ended) -> Last {
+async fn keep_last(path: PathBuf, of: &Backup, ended: &FinishedBackup) -> Last {
     // When it began, so that they are `every` apart, however long one takes.
     let since = ended.started.duration_since(UNIX_EPOCH);
     let last = Last {

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use database::{Database, Databases, Due, Error, ExpiredDocuments, Expiry, ViewIndex, WorkOwner};
+use database::{
+    Database, Databases, DueDocuments, Error, ExpiredDocuments, Expiry, ViewIndex, WorkOwner,
+};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -207,7 +209,7 @@ async fn run(of: Arc<Expirer>) {
 /// Finds the databases that had the property when the server started. Returns whether it could.
 async fn fill(of: &Expirer, databases: &Arc<Databases>) -> bool {
     let databases = databases.clone();
-    let found = database::apart(WorkOwner::default(), move || databases.with_expiry());
+    let found = database::run_low_priority(WorkOwner::default(), move || databases.with_expiry());
     match found.await {
         Ok(Ok(names)) => {
             of.note(names);
@@ -253,7 +255,7 @@ struct Opened {
 
 async fn open(databases: &Arc<Databases>, name: &Arc<str>) -> Result<Option<Opened>, Error> {
     let (databases, name) = (databases.clone(), name.clone());
-    let opened = database::apart(WorkOwner::default(), move || {
+    let opened = database::run_low_priority(WorkOwner::default(), move || {
         let db = databases.get(&name)?;
         let Some(expiry) = db.expiry() else {
             return Ok(None);
@@ -261,7 +263,12 @@ async fn open(databases: &Arc<Databases>, name: &Arc<str>) -> Result<Option<Open
         let index = db.expiry_index(&expiry)?;
         Ok(Some(Opened { db, expiry, index }))
     });
-    opened.await.map_err(|_| Error::ShuttingDown)?
+    opened.await.map_err(|_| panicked())?
+}
+
+/// The failure of a thread whose panic is logged. Another attempt follows, as after other failures.
+fn panicked() -> Error {
+    Error::Internal("expired documents could not be read".to_owned())
 }
 
 impl Opened {
@@ -274,15 +281,16 @@ impl Opened {
         }
     }
 
-    async fn due(&self, documents_max: usize) -> Result<Due, Error> {
+    async fn due(&self, documents_max: usize) -> Result<DueDocuments, Error> {
         let (db, index) = (self.db.clone(), self.index.clone());
-        let found = database::apart(WorkOwner::default(), move || {
+        let found = database::run_low_priority(WorkOwner::default(), move || {
             db.due(&index, unix_s(), documents_max)
         });
-        found.await.map_err(|_| Error::ShuttingDown)?
+        found.await.map_err(|_| panicked())?
     }
 
-    /// Documents of one update or purge. The index starts over if it misses more purges than the database remembers.
+    /// Documents of one update or purge. An index that misses more purges than the database remembers
+    /// is compared with all documents.
     fn documents_max(&self) -> usize {
         match self.expiry.then() {
             ExpiredDocuments::Delete => DOCUMENTS_MAX,
@@ -294,7 +302,7 @@ impl Opened {
     }
 
     /// Deletes or purges expired documents, and returns how many.
-    async fn remove(&self, due: Due) -> Result<u64, Error> {
+    async fn remove(&self, due: DueDocuments) -> Result<u64, Error> {
         let then = self.expiry.then();
         let done = self.db.expire(then, due.documents).await?;
         if then == ExpiredDocuments::Delete {
@@ -302,7 +310,8 @@ impl Opened {
             return Ok(done);
         }
         counters::PURGED.add(done);
-        // Views and text indexes start over, too. One that takes longer is not waited for.
+        // A view would be compared with all documents otherwise, and a text index start over. One that
+        // takes longer is not waited for.
         let caught_up = tokio::time::timeout(INDEXES_WAIT, self.db.catch_up_indexes());
         caught_up.await.unwrap_or(Ok(()))?;
         Ok(done)

@@ -1,5 +1,7 @@
 //! The functions of a design document.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use crate::required::required;
@@ -16,6 +18,8 @@ const NESTED: [(&str, &[&str]); 3] = [
 const SINGLE: [&str; 2] = ["validate_doc_update", "rewrites"];
 /// Deeper members are not searched for modules.
 const DEPTH_MAX: usize = 16;
+/// Modules of more names are not searched for.
+const NAMES_MAX: usize = 1000;
 
 /// How a source is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,32 +89,63 @@ fn add_modules<'d>(design: &'d Map<String, Value>, functions: &mut Vec<DesignFun
             collect_texts(value, vec![name], &mut texts);
         }
     }
+    // A design document may have hundred thousands of texts and of functions.
+    let mut by_last: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, (path, _)) in texts.iter().enumerate() {
+        let last = path.last().copied().unwrap_or_default();
+        by_last.entry(last).or_default().push(at);
+    }
+    let mut paths: HashSet<Vec<&str>> = functions.iter().map(|f| f.path.clone()).collect();
+    let mut names: HashSet<String> = HashSet::new();
     let mut next = 0;
     while let Some(function) = functions.get(next) {
         next += 1;
         for name in required(function.source) {
-            let place = |path: &[&str]| is_named(path, &name);
-            let found = texts.iter().filter(|(path, _)| place(path));
-            let new = found.filter(|(path, _)| functions.iter().all(|known| known.path != *path));
-            let new: Vec<_> = new.cloned().collect();
-            functions.extend(new.into_iter().map(|(path, source)| DesignFunction {
-                path,
-                source,
-                form: Form::Module,
-            }));
+            if names.len() == NAMES_MAX || names.contains(&name) {
+                continue;
+            }
+            let wanted = Wanted::of(&name);
+            let same_end = by_last.get(wanted.last()).into_iter().flatten();
+            for (path, text) in same_end.map(|at| &texts[*at]) {
+                if wanted.is_at(path) && paths.insert(path.clone()) {
+                    functions.push(DesignFunction {
+                        path: path.clone(),
+                        source: text,
+                        form: Form::Module,
+                    });
+                }
+            }
+            names.insert(name);
         }
     }
 }
 
-/// Whether a required name may lead to a path: the end of the path is the name, without its parts
-/// `.` and `..`, which depend on the module that requires it.
-fn is_named(path: &[&str], name: &str) -> bool {
-    let parts = name.split('/').filter(|part| !matches!(*part, "." | ".."));
-    let parts: Vec<&str> = parts.collect();
-    let is_relative = name.starts_with('.');
-    match is_relative {
-        true => !parts.is_empty() && path.ends_with(&parts),
-        false => path == parts,
+/// The name of a required module.
+struct Wanted<'n> {
+    parts: Vec<&'n str>,
+    is_relative: bool,
+}
+
+impl<'n> Wanted<'n> {
+    fn of(name: &'n str) -> Wanted<'n> {
+        let parts = name.split('/').filter(|part| !matches!(*part, "." | ".."));
+        Wanted {
+            parts: parts.collect(),
+            is_relative: name.starts_with('.'),
+        }
+    }
+
+    fn last(&self) -> &'n str {
+        self.parts.last().copied().unwrap_or_default()
+    }
+
+    /// Whether it may lead to a path: the end of the path is the name, without its parts `.` and
+    /// `..`, which depend on the module that requires it.
+    fn is_at(&self, path: &[&str]) -> bool {
+        match self.is_relative {
+            true => !self.parts.is_empty() && path.ends_with(&self.parts),
+            false => path == self.parts,
+        }
     }
 }
 

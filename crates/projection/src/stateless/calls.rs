@@ -3,18 +3,18 @@
 use oxc_ast::ast::*;
 
 use super::table::{Kind, Needs, global_function, is_constructor, method, static_function};
-use super::{Checked, Checker, Refused};
+use super::{Checked, Checker, Rejection};
 
 impl Checker<'_, '_> {
     pub(super) fn new_object(&mut self, new: &NewExpression<'_>) -> Checked<Kind> {
         let Expression::Identifier(class) = &new.callee else {
-            return Err(Refused);
+            return Err(Rejection);
         };
         // `new Object(x)` may be `x`.
         let makes =
             is_constructor(&class.name) || class.name == "Object" && new.arguments.is_empty();
         if self.symbol(class).is_some() || !makes {
-            return Err(Refused);
+            return Err(Rejection);
         }
         self.arguments(&new.arguments)?;
         Ok(Kind::Own)
@@ -29,7 +29,7 @@ impl Checker<'_, '_> {
                     self.expression(&spread.argument)?;
                     Kind::Any
                 }
-                argument => self.expression(argument.as_expression().ok_or(Refused)?)?,
+                argument => self.expression(argument.as_expression().ok_or(Rejection)?)?,
             });
         }
         Ok(kinds)
@@ -42,14 +42,14 @@ impl Checker<'_, '_> {
                     self.arguments(&call.arguments)?;
                     Ok(Kind::Any)
                 }
-                Some(_) => Err(Refused),
+                Some(_) => Err(Rejection),
                 None if callee.name == "toJSON" => {
                     self.needed(Needs::NoCallableButFirst, &call.arguments)?;
                     Ok(Kind::Primitive)
                 }
                 None => {
                     self.arguments(&call.arguments)?;
-                    global_function(&callee.name).ok_or(Refused)
+                    global_function(&callee.name).ok_or(Rejection)
                 }
             },
             Expression::FunctionExpression(function) => {
@@ -63,7 +63,7 @@ impl Checker<'_, '_> {
                 Ok(Kind::Any)
             }
             Expression::StaticMemberExpression(member) => self.method_call(member, &call.arguments),
-            _ => Err(Refused),
+            _ => Err(Rejection),
         }
     }
 
@@ -75,9 +75,9 @@ impl Checker<'_, '_> {
         let name = member.property.name.as_str();
         if let Some(function) = self.prototype_member(&member.object) {
             // `Object.prototype.hasOwnProperty.call(x, name)`
-            let (needs, gives) = method(&function).ok_or(Refused)?;
+            let (needs, gives) = method(&function).ok_or(Rejection)?;
             if name != "call" || needs != Needs::Nothing {
-                return Err(Refused);
+                return Err(Rejection);
             }
             self.arguments(arguments)?;
             return Ok(gives);
@@ -89,11 +89,11 @@ impl Checker<'_, '_> {
             self.needed(needs, arguments)?;
             return Ok(gives);
         }
-        let (needs, gives) = method(name).ok_or(Refused)?;
+        let (needs, gives) = method(name).ok_or(Rejection)?;
         let object = self.expression(&member.object)?;
         let changes = matches!(needs, Needs::OwnObject | Needs::OwnObjectAndComparison);
         if changes && object == Kind::Any {
-            return Err(Refused);
+            return Err(Rejection);
         }
         self.needed(needs, arguments)?;
         Ok(gives)
@@ -124,29 +124,29 @@ impl Checker<'_, '_> {
                 let (first, rest) = arguments.split_at(arguments.len().min(1));
                 self.arguments(first)?;
                 match first {
-                    [Argument::SpreadElement(_)] => Err(Refused),
+                    [Argument::SpreadElement(_)] => Err(Rejection),
                     _ => self.not_callable(rest),
                 }
             }
             Needs::One => match arguments {
-                [Argument::SpreadElement(_)] => Err(Refused),
+                [Argument::SpreadElement(_)] => Err(Rejection),
                 [_] => self.arguments(arguments).map(drop),
-                _ => Err(Refused),
+                _ => Err(Rejection),
             },
             Needs::OwnArgument => match self.arguments(arguments)?.first() {
                 Some(kind) if *kind < Kind::Any => Ok(()),
-                _ => Err(Refused),
+                _ => Err(Rejection),
             },
             Needs::Callback | Needs::OwnObjectAndComparison => {
                 let Some((first, rest)) = arguments.split_first() else {
                     return match needs {
-                        Needs::Callback => Err(Refused),
+                        Needs::Callback => Err(Rejection),
                         _ => Ok(()),
                     };
                 };
-                let first = first.as_expression().ok_or(Refused)?;
+                let first = first.as_expression().ok_or(Rejection)?;
                 if !self.is_callback(first) {
-                    return Err(Refused);
+                    return Err(Rejection);
                 }
                 // A global function has no kind as a value.
                 if !matches!(first, Expression::Identifier(_)) {
@@ -160,9 +160,9 @@ impl Checker<'_, '_> {
     /// Returns whether arguments are functions of the source, or not callable.
     fn not_callable(&mut self, arguments: &[Argument<'_>]) -> Checked {
         for argument in arguments {
-            let argument = argument.as_expression().ok_or(Refused)?;
+            let argument = argument.as_expression().ok_or(Rejection)?;
             if self.expression(argument)? == Kind::Any && !self.is_callback(argument) {
-                return Err(Refused);
+                return Err(Rejection);
             }
         }
         Ok(())

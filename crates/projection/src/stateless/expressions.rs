@@ -3,7 +3,7 @@
 use oxc_ast::ast::*;
 
 use super::table::{Kind, is_constructor, is_reserved};
-use super::{Checked, Checker, Refused};
+use super::{Checked, Checker, Rejection};
 use crate::usage::{is_global, literal_name};
 
 impl Checker<'_, '_> {
@@ -38,7 +38,7 @@ impl Checker<'_, '_> {
                             self.expression(&spread.argument)?;
                         }
                         element => {
-                            self.expression(element.as_expression().ok_or(Refused)?)?;
+                            self.expression(element.as_expression().ok_or(Rejection)?)?;
                         }
                     }
                 }
@@ -57,7 +57,7 @@ impl Checker<'_, '_> {
                 ChainElement::ComputedMemberExpression(member) => {
                     self.member(&member.object, Some(&member.expression))?
                 }
-                _ => return Err(Refused),
+                _ => return Err(Rejection),
             },
             Expression::CallExpression(call) => self.call(call)?,
             Expression::NewExpression(new) => self.new_object(new)?,
@@ -87,7 +87,7 @@ impl Checker<'_, '_> {
                 }
                 last
             }
-            _ => return Err(Refused),
+            _ => return Err(Rejection),
         })
     }
 
@@ -97,7 +97,7 @@ impl Checker<'_, '_> {
             Some(symbol) => Ok(self.kinds.get(&symbol).copied().unwrap_or(Kind::Number)),
             None if identifier.name == "undefined" => Ok(Kind::Primitive),
             None if matches!(identifier.name.as_str(), "NaN" | "Infinity") => Ok(Kind::Number),
-            None => Err(Refused),
+            None => Err(Rejection),
         }
     }
 
@@ -114,7 +114,7 @@ impl Checker<'_, '_> {
     pub(super) fn key(&mut self, key: &PropertyKey<'_>) -> Checked {
         match key {
             PropertyKey::StaticIdentifier(_) => Ok(()),
-            key => self.optional(Some(key.as_expression().ok_or(Refused)?)),
+            key => self.optional(Some(key.as_expression().ok_or(Rejection)?)),
         }
     }
 
@@ -128,13 +128,13 @@ impl Checker<'_, '_> {
                 ObjectPropertyKind::ObjectProperty(property) => property,
             };
             if property.kind != PropertyKind::Init {
-                return Err(Refused);
+                return Err(Rejection);
             }
             let value = self.expression(&property.value)?;
             match &property.key {
                 PropertyKey::StaticIdentifier(name) => named(&name.name, value)?,
                 key => {
-                    let key = key.as_expression().ok_or(Refused)?;
+                    let key = key.as_expression().ok_or(Rejection)?;
                     self.chosen(key, value)?;
                 }
             }
@@ -148,7 +148,7 @@ impl Checker<'_, '_> {
         match literal_name(key) {
             Some(name) => named(&name, value),
             None if kind == Kind::Number || value < Kind::Any => Ok(()),
-            None => Err(Refused),
+            None => Err(Rejection),
         }
     }
 
@@ -163,7 +163,7 @@ impl Checker<'_, '_> {
                 self.expression(&member.expression)?;
                 return Ok(Kind::Primitive);
             }
-            (UnaryOperator::Delete, _) => return Err(Refused),
+            (UnaryOperator::Delete, _) => return Err(Rejection),
             (UnaryOperator::Typeof, Expression::Identifier(id)) if self.symbol(id).is_none() => {
                 return Ok(Kind::Primitive);
             }
@@ -208,7 +208,7 @@ impl Checker<'_, '_> {
     /// Checks an object that is changed: this call must have created it.
     fn own(&mut self, object: &Expression<'_>) -> Checked {
         match self.expression(object)? {
-            Kind::Any => Err(Refused),
+            Kind::Any => Err(Rejection),
             _ => Ok(()),
         }
     }
@@ -224,7 +224,7 @@ impl Checker<'_, '_> {
                 self.own(&member.object)?;
                 self.expression(&member.expression)?;
             }
-            _ => return Err(Refused),
+            _ => return Err(Rejection),
         }
         Ok(Kind::Number)
     }
@@ -241,7 +241,7 @@ impl Checker<'_, '_> {
         };
         match &assignment.left {
             AssignmentTarget::AssignmentTargetIdentifier(id) => {
-                let symbol = self.symbol(id).ok_or(Refused)?;
+                let symbol = self.symbol(id).ok_or(Rejection)?;
                 let before = self.kinds.get(&symbol).copied().unwrap_or(Kind::Number);
                 let assigned = match assignment.operator {
                     AssignmentOperator::Addition => before.max(right).min(Kind::Primitive),
@@ -261,7 +261,7 @@ impl Checker<'_, '_> {
                 self.own(&member.object)?;
                 self.chosen(&member.expression, assigned)?;
             }
-            _ => return Err(Refused),
+            _ => return Err(Rejection),
         }
         Ok(match assignment.operator.is_logical() {
             true => Kind::Any,
@@ -273,8 +273,8 @@ impl Checker<'_, '_> {
 /// Checks whether a value may be assigned to a name.
 fn named(name: &str, value: Kind) -> Checked {
     match name {
-        "__proto__" => Err(Refused),
-        name if value == Kind::Any && is_reserved(name) => Err(Refused),
+        "__proto__" => Err(Rejection),
+        name if value == Kind::Any && is_reserved(name) => Err(Rejection),
         _ => Ok(()),
     }
 }

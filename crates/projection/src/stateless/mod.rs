@@ -44,7 +44,7 @@ pub enum Arguments {
 
 /// Effects of a function that outlive its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftBehind {
+pub enum LastingEffect {
     /// Calls leave nothing, nor does compiling the function.
     Nothing,
     /// A call may leave something.
@@ -54,16 +54,16 @@ pub enum LeftBehind {
 }
 
 /// The source does something that is not known to be harmless.
-struct Refused;
+struct Rejection;
 
-type Checked<T = ()> = Result<T, Refused>;
+type Checked<T = ()> = Result<T, Rejection>;
 
 /// Returns what a function expression may leave behind.
 pub(crate) fn check(
     semantic: &Semantic<'_>,
     function: &Expression<'_>,
     arguments: Arguments,
-) -> LeftBehind {
+) -> LastingEffect {
     let mut checker = Checker {
         semantic,
         kinds: HashMap::new(),
@@ -72,13 +72,13 @@ pub(crate) fn check(
     for _ in 0..PASSES_MAX {
         checker.is_stable = true;
         if checker.top(function, arguments).is_err() {
-            return LeftBehind::ByCalls;
+            return LastingEffect::ByCalls;
         }
         if checker.is_stable {
-            return LeftBehind::Nothing;
+            return LastingEffect::Nothing;
         }
     }
-    LeftBehind::ByCalls
+    LastingEffect::ByCalls
 }
 
 struct Checker<'s, 'a> {
@@ -102,12 +102,12 @@ impl Checker<'_, '_> {
             }
             Expression::FunctionExpression(function) => self.function(function, kind),
             Expression::ArrowFunctionExpression(function) => self.arrow(function, kind),
-            _ => Err(Refused),
+            _ => Err(Rejection),
         }
     }
 
     fn assign(&mut self, symbol: Option<SymbolId>, kind: Kind) -> Checked {
-        let symbol = symbol.ok_or(Refused)?;
+        let symbol = symbol.ok_or(Rejection)?;
         let before = self.kinds.get(&symbol).copied();
         if before.is_none_or(|before| before < kind) {
             self.kinds.insert(symbol, kind);
@@ -126,25 +126,25 @@ impl Checker<'_, '_> {
 
     fn function(&mut self, function: &Function<'_>, parameters: Kind) -> Checked {
         if function.r#async || function.generator {
-            return Err(Refused);
+            return Err(Rejection);
         }
         if let Some(id) = &function.id {
             self.binding(id, Kind::Any)?;
         }
         self.parameters(&function.params, parameters)?;
-        let body = function.body.as_ref().ok_or(Refused)?;
+        let body = function.body.as_ref().ok_or(Rejection)?;
         self.body(&body.statements)
     }
 
     fn arrow(&mut self, function: &ArrowFunctionExpression<'_>, parameters: Kind) -> Checked {
         if function.r#async {
-            return Err(Refused);
+            return Err(Rejection);
         }
         self.parameters(&function.params, parameters)?;
         match &function.body {
             ArrowFunctionBody::FunctionBody(body) => self.body(&body.statements),
             body => self
-                .expression(body.as_expression().ok_or(Refused)?)
+                .expression(body.as_expression().ok_or(Rejection)?)
                 .map(drop),
         }
     }
@@ -153,7 +153,7 @@ impl Checker<'_, '_> {
         for parameter in &parameters.items {
             // With defaults, parameters and variables of one name are two variables.
             if parameter.initializer.is_some() {
-                return Err(Refused);
+                return Err(Rejection);
             }
             match &parameter.pattern {
                 BindingPattern::BindingIdentifier(id) => self.binding(id, kind)?,
@@ -180,7 +180,7 @@ impl Checker<'_, '_> {
 
     fn binding(&mut self, id: &BindingIdentifier<'_>, kind: Kind) -> Checked {
         if matches!(id.name.as_str(), "arguments" | "eval") {
-            return Err(Refused);
+            return Err(Rejection);
         }
         self.assign(id.symbol_id.get(), kind)
     }
@@ -310,7 +310,7 @@ impl Checker<'_, '_> {
                     Some(ForStatementInit::VariableDeclaration(declaration)) => {
                         self.declaration(declaration)?;
                     }
-                    Some(init) => self.optional(Some(init.as_expression().ok_or(Refused)?))?,
+                    Some(init) => self.optional(Some(init.as_expression().ok_or(Rejection)?))?,
                 }
                 self.optional(statement.test.as_ref())?;
                 self.optional(statement.update.as_ref())?;
@@ -326,7 +326,7 @@ impl Checker<'_, '_> {
                 self.for_each(&statement.left, Kind::Any)?;
                 self.statement(&statement.body)
             }
-            _ => Err(Refused),
+            _ => Err(Rejection),
         }
     }
 
@@ -354,7 +354,7 @@ impl Checker<'_, '_> {
                 let symbol = self.symbol(id);
                 self.assign(symbol, kind)
             }
-            _ => Err(Refused),
+            _ => Err(Rejection),
         }
     }
 
@@ -363,7 +363,7 @@ impl Checker<'_, '_> {
             declaration.kind,
             VariableDeclarationKind::Using | VariableDeclarationKind::AwaitUsing
         ) {
-            return Err(Refused);
+            return Err(Rejection);
         }
         for declarator in &declaration.declarations {
             let kind = match &declarator.init {

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{Form, KINDS, Refusal, design_functions, differences};
 
@@ -194,6 +194,20 @@ fn sources_that_do_not_compile_for_another_reason_are_not_read() {
         differences(&long, Form::Function),
         Err(Refusal::TooLong { .. })
     ));
+}
+
+#[test]
+fn modules_of_a_limited_number_of_names_are_searched_for() {
+    let names = 1..=2000;
+    let shows: Map<String, Value> = names
+        .clone()
+        .map(|n| (n.to_string(), format!("require('lib/{n}')").into()))
+        .collect();
+    let lib: Map<String, Value> = names.map(|n| (n.to_string(), "1".into())).collect();
+    let design = json!({"shows": shows, "lib": lib});
+    let functions = design_functions(design.as_object().unwrap());
+    let of = |form| functions.iter().filter(|of| of.form == form).count();
+    assert_eq!((of(Form::Function), of(Form::Module)), (2000, 1000));
 }
 
 #[test]

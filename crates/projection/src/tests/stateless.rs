@@ -6,7 +6,7 @@ use super::choices::Choices;
 use super::followed::FOLLOWED;
 use super::maker::Maker;
 use super::refused::REFUSED;
-use crate::{Arguments, LeftBehind, left_behind};
+use crate::{Arguments, LastingEffect, lasting_effect};
 
 /// Ordinary functions. Their heaps need not be rewound after each call.
 const HARMLESS: &[&str] = &[
@@ -170,8 +170,8 @@ fn ordinary_functions_leave_nothing_behind() {
             false => Arguments::Shared,
         };
         assert_eq!(
-            left_behind(source, arguments),
-            LeftBehind::Nothing,
+            lasting_effect(source, arguments),
+            LastingEffect::Nothing,
             "{source}"
         );
     }
@@ -182,15 +182,15 @@ fn functions_that_may_leave_something_are_not_trusted() {
     for source in HARMFUL {
         for arguments in [Arguments::Own, Arguments::Shared] {
             assert_ne!(
-                left_behind(source, arguments),
-                LeftBehind::Nothing,
+                lasting_effect(source, arguments),
+                LastingEffect::Nothing,
                 "{source}"
             );
         }
     }
     for source in SCRIPTS {
-        let found = left_behind(source, Arguments::Own);
-        assert_eq!(found, LeftBehind::ByCompilation, "{source}");
+        let found = lasting_effect(source, Arguments::Own);
+        assert_eq!(found, LastingEffect::ByCompilation, "{source}");
     }
 }
 
@@ -307,7 +307,7 @@ fn functions_of_the_tables_that_are_trusted_leave_nothing_behind() {
     let tables = FOLLOWED.iter().chain(REFUSED).map(|(source, _)| *source);
     let mut trusted = 0;
     for source in tables.chain(HARMLESS.iter().copied()) {
-        if left_behind(source, Arguments::Own) == LeftBehind::Nothing {
+        if lasting_effect(source, Arguments::Own) == LastingEffect::Nothing {
             trusted += 1;
             assert_eq!(difference(source, &calls), None, "{source}");
         }
@@ -454,7 +454,7 @@ fn functions_of_random_pieces_that_are_trusted_leave_nothing_behind() {
                 Pieces { choices }.function()
             }
         };
-        if left_behind(&source, Arguments::Own) == LeftBehind::Nothing {
+        if lasting_effect(&source, Arguments::Own) == LastingEffect::Nothing {
             trusted += 1;
             assert_eq!(difference(&source, &calls), None, "{source}");
         }

@@ -2,8 +2,13 @@
 
 /// The configuration key of the limit on the time of a call.
 pub const TIME_LIMIT: &str = "time_limit_ms";
+/// The configuration key of the limit on the time of one answer of a query server.
+pub const ANSWER_TIME_LIMIT: &str = "os_process_timeout";
 /// The configuration key of the limit on the memory of a heap.
 pub const MEMORY_LIMIT: &str = "memory_limit_bytes";
+/// Maximum length of each text of an error that leaves a language, in bytes. Functions choose these
+/// texts, and many of them are kept at a time: for each document of a request, and for each index.
+pub const ERROR_BYTES_MAX: usize = 64 << 10;
 /// The limits that a call exceeds because of its document.
 const LIMITS_OF_DOCUMENTS: [&str; 3] = [MEMORY_LIMIT, "emit_rows_limit", "emit_bytes_limit"];
 
@@ -75,7 +80,11 @@ impl Error {
     /// Truncates each text that a function or its server chose to `bytes_max` bytes.
     pub fn cut(self, bytes_max: usize) -> Error {
         let cut = |mut text: String| {
-            text.truncate(text.floor_char_boundary(bytes_max));
+            if text.len() > bytes_max {
+                text.truncate(text.floor_char_boundary(bytes_max));
+                // Otherwise the text would keep its whole memory.
+                text.shrink_to_fit();
+            }
             text
         };
         match self {
@@ -94,6 +103,21 @@ impl Error {
         }
     }
 
+    /// The error of a validation that ended, with something else than that the document is valid.
+    pub fn unknown_verdict(reply: &[u8]) -> Error {
+        let reply = &reply[..reply.len().min(ERROR_BYTES_MAX)];
+        Error::Thrown {
+            name: "unknown_error".to_owned(),
+            reason: String::from_utf8_lossy(reply).into_owned(),
+        }
+        .bounded()
+    }
+
+    /// Truncates its texts to the length that may leave a language, [`ERROR_BYTES_MAX`].
+    pub fn bounded(self) -> Error {
+        self.cut(ERROR_BYTES_MAX)
+    }
+
     /// Whether the document that a function was called with is at fault, so that calls with other documents may succeed.
     /// The limits of time and of the memory of all workers are not of a document: a busy machine may also
     /// be the reason.
@@ -103,6 +127,11 @@ impl Error {
             Error::BadArgument(_) => true,
             _ => false,
         }
+    }
+
+    /// Whether a call took too much time. The document may be at fault, or a busy machine.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self, Error::Limit { limit, .. } if [TIME_LIMIT, ANSWER_TIME_LIMIT].contains(limit))
     }
 
     /// CouchDB's `error` of it; the reason is what it displays.
@@ -127,5 +156,45 @@ impl Error {
             Error::Thrown { reason, .. } => reason.clone(),
             e => e.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_text_keeps_no_memory_of_the_rest() {
+        let long = || "é".repeat(1 << 20);
+        let errors = [
+            Error::Compile(long()),
+            Error::Forbidden(long()),
+            Error::Unauthorized(long()),
+            Error::BadArgument(long()),
+            Error::UnknownLanguage(long()),
+            Error::ReduceOverflow(long()),
+            Error::Process(long()),
+        ];
+        for error in errors {
+            let what = error.name().to_owned();
+            let reason = match error.bounded() {
+                Error::Compile(text)
+                | Error::Forbidden(text)
+                | Error::Unauthorized(text)
+                | Error::BadArgument(text)
+                | Error::UnknownLanguage(text)
+                | Error::ReduceOverflow(text)
+                | Error::Process(text) => text,
+                other => panic!("another error: {other:?}"),
+            };
+            assert_eq!(reason.len(), ERROR_BYTES_MAX, "{what}");
+            assert!(reason.capacity() < 2 * ERROR_BYTES_MAX, "{what}");
+        }
+        let thrown = Error::Thrown {
+            name: long(),
+            reason: "short".to_owned(),
+        };
+        assert_eq!(thrown.clone().bounded().name().len(), ERROR_BYTES_MAX);
+        assert_eq!(thrown.bounded().reason(), "short");
     }
 }

@@ -44,12 +44,12 @@ pub struct Emits {
     pub spent: Vec<u64>,
     /// Thrown values, if [`MapGroup::tells`] requests them, and exceeded limits, if
     /// [`MapGroup::leaves_out`] does.
-    pub thrown: Vec<Thrown>,
+    pub thrown: Vec<MapFailure>,
 }
 
 /// A value that a function threw for a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thrown {
+pub struct MapFailure {
     /// Index of the document in the slice given to [`Mapper::map`].
     pub doc: u32,
     /// Index of the map function in its [`MapGroup`].
@@ -63,10 +63,10 @@ pub struct Thrown {
 /// Maximum length of the name and of the reason that are kept of a thrown value, in bytes.
 pub const THROWN_BYTES_MAX: usize = 2000;
 
-impl Thrown {
+impl MapFailure {
     /// `error` is cut to the part that is kept.
-    pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> Thrown {
-        Thrown {
+    pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> MapFailure {
+        MapFailure {
             doc,
             view,
             error: error.cut(THROWN_BYTES_MAX),
@@ -93,6 +93,12 @@ impl Emits {
         }
     }
 
+    /// Removes the rows and errors that were added since a mark: those of a call that failed.
+    pub fn forget(&mut self, since: Mark) {
+        self.rows.truncate(since.rows);
+        self.thrown.truncate(since.thrown);
+    }
+
     /// Adds `documents` to the document numbers of everything added since a mark.
     pub fn renumber(&mut self, since: Mark, documents: usize) {
         let rows = self.rows[since.rows..].iter_mut().map(|row| &mut row.doc);
@@ -100,6 +106,17 @@ impl Emits {
         for doc in rows.chain(thrown.map(|thrown| &mut thrown.doc)) {
             *doc += documents as u32;
         }
+    }
+
+    /// Adds a row of a document and a view. Its key is [`Emits::bytes`] from `key` to `value`, its
+    /// value the bytes from there to the end.
+    pub fn push_row(&mut self, doc: usize, view: usize, key: usize, value: usize) {
+        self.rows.push(Emit {
+            doc: doc as u32,
+            view: view as u32,
+            key: (key as u32, value as u32),
+            value: (value as u32, self.bytes.len() as u32),
+        });
     }
 
     /// Counts documents for which a function threw.
@@ -191,7 +208,8 @@ pub struct MapGroup {
     /// Thrown values are returned ([`Emits::thrown`]), and not logged.
     pub tells: bool,
     /// A document for which a function exceeds a limit of rows, bytes or memory has no rows of that function, and an
-    /// [`Error::Limit`] in [`Emits::thrown`]. Otherwise, and for other limits, the whole call fails.
+    /// [`Error::Limit`] in [`Emits::thrown`]. Otherwise, and for other limits, the whole call fails: a caller that leaves out
+    /// documents that take too much time finds them by calls with single documents.
     pub leaves_out: bool,
     /// Functions are of a text index, and call `index`; each call is a row.
     pub indexes: Indexes,

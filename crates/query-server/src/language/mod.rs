@@ -12,10 +12,10 @@ mod reduce;
 mod slice;
 
 pub use self::design::{DesignDoc, Designs, ListIo};
-pub use self::error::{Error, MEMORY_LIMIT, TIME_LIMIT};
+pub use self::error::{ANSWER_TIME_LIMIT, ERROR_BYTES_MAX, Error, MEMORY_LIMIT, TIME_LIMIT};
 pub use self::line::one_line;
 pub use self::map::{
-    Doc, Emit, Emits, Indexes, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX, Thrown,
+    Doc, Emit, Emits, Indexes, MapFailure, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX,
 };
 pub use self::reduce::{ReduceRow, Reducer};
 pub use self::slice::SLICE;

@@ -1,5 +1,5 @@
 use super::{RecordingHost, heap, map};
-use crate::{Form, Heap, Limits, Scope, Silent};
+use crate::{Form, Heap, Limits, Scope, SilentHost};
 
 /// Functions that touch documents in all ways, some of which throw.
 const MAPS: [&str; 10] = [
@@ -40,13 +40,13 @@ const MANY: usize = if cfg!(debug_assertions) { 700 } else { 3000 };
 #[test]
 fn mapping_leaves_nothing_behind() {
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         scope.define_emit().expect("defined");
         map_all(scope, 0, 4 * MANY);
     });
     heap.collect();
     let before = heap.memory_used();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         map_all(scope, 4 * MANY, 8 * MANY)
     });
     heap.collect();
@@ -61,7 +61,7 @@ fn garbage_may_be_collected_at_any_time() {
     let ring = "function(doc){doc.a[0]=doc;doc.a[1].c[0]=doc.a;doc.o.p.a[0]=function(){return doc};emit(Object.keys(doc).length)}";
     let doc = br#"{"a":[{"b":[1,{"c":{}}]},{"c":["x",[{"d":null}]]}],"o":{"p":{"a":[[],{}]},"s":"x\n"},"n":1.5}"#;
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         scope.define_emit().expect("defined");
         scope.runtime.control().stress.set(true);
         for form in [Form::Lazy, Form::LazyRecords] {
@@ -122,7 +122,7 @@ fn a_heap_is_given_back_in_any_state() {
     for source in ends {
         let mut heap = Heap::new(&limits).expect("a heap");
         let context = heap.new_context().expect("a context");
-        heap.enter(&context, &Silent, |scope| {
+        heap.enter(&context, &SilentHost, |scope| {
             let kept = scope.evaluate(source, c"hostile").ok();
             let doc = scope.document(br#"{"a":[{"b":1}]}"#, Form::Lazy);
             // Neither is ever freed: the heap goes with all that is in it.

@@ -7,7 +7,7 @@ mod texts;
 
 use std::cell::RefCell;
 
-use crate::{Clock, Context, Failed, Form, Heap, Host, Limits, Reply, Scope};
+use crate::{Clock, Context, Form, Heap, Host, Interrupted, Limits, Reply, Scope};
 
 /// A host that records its calls, and answers by their arguments.
 #[derive(Default)]
@@ -47,7 +47,7 @@ fn map(scope: &Scope<'_>, map: &str, docs: &[&[u8]], form: Form) -> Vec<Option<V
         let mut rows = Vec::new();
         let row = |key, value| rows.push((key, value));
         let done = scope.call_emitting(&function, &doc, &mut out, 1 << 20, row);
-        if done == Err(Failed) {
+        if done == Err(Interrupted) {
             drop(scope.take_exception());
             return None;
         }

@@ -1,10 +1,10 @@
 use super::{RecordingHost, heap, map};
-use crate::{Enter, Form, Heap, Limit, Limits, Silent};
+use crate::{Enter, Form, Heap, Limit, Limits, SilentHost};
 
 #[test]
 fn a_heap_is_what_it_was_when_it_is_taken_back() {
     let (mut heap, context) = heap();
-    let keep = heap.enter(&context, &Silent, |scope| {
+    let keep = heap.enter(&context, &SilentHost, |scope| {
         scope.define_random().expect("defined");
         scope.define_emit().expect("defined");
         let set_up = "var state = {n: 0, list: []}; (function (x) { state.n++; state.list.push(x); return [state.n, state.list.length] })";
@@ -14,7 +14,7 @@ fn a_heap_is_what_it_was_when_it_is_taken_back() {
     let used = heap.memory_used();
     let mut random = Vec::new();
     for round in 0..50 {
-        heap.enter(&context, &Silent, |scope| {
+        heap.enter(&context, &SilentHost, |scope| {
             let count = scope.kept(&keep);
             let text = format!(r#"{{"round{round}":[{}]}}"#, "{\"a\":1},".repeat(100) + "2");
             for expected in [&b"[1,1]"[..], b"[2,2]"] {
@@ -39,13 +39,15 @@ fn a_heap_is_what_it_was_when_it_is_taken_back() {
 #[test]
 fn what_is_kept_after_the_image_is_gone_with_it() {
     let (mut heap, context) = heap();
-    let first = heap.enter(&context, &Silent, |scope| scope.keep(scope.boolean(true)));
+    let first = heap.enter(&context, &SilentHost, |scope| {
+        scope.keep(scope.boolean(true))
+    });
     let mut heap = heap.rewinding();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         scope.keep(scope.evaluate("({})", c"x").expect("an object"));
     });
     heap.rewind();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         assert_eq!(scope.text(&scope.kept(&first)), Ok("true".into()));
         let second = scope.keep(scope.null());
         assert!(scope.kept(&second).is_nothing());
@@ -56,14 +58,14 @@ fn what_is_kept_after_the_image_is_gone_with_it() {
 fn jobs_of_a_context_that_was_closed_find_no_state() {
     let (mut heap, context) = heap();
     let other = heap.new_context().expect("a context");
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         let later = "(function (doc) { Promise.resolve().then(function () { globalThis.seen = doc.a.b }) })";
         let later = scope.evaluate(later, c"later").expect("a function");
         let doc = scope.document(br#"{"a":{"b":1}}"#, Form::Lazy);
         scope.call(&later, [&doc.expect("a document")]).expect("nothing");
     });
     heap.close_context(context);
-    heap.enter(&other, &Silent, |scope| {
+    heap.enter(&other, &SilentHost, |scope| {
         scope.run_jobs();
         assert_eq!(scope.over(), None);
     });
@@ -115,7 +117,7 @@ fn heaps_move_between_threads_and_run_beside_each_other() {
                 .drain(..)
                 .map(|(mut heap, context)| {
                     scope.spawn(move || {
-                        let n = heap.enter(&context, &Silent, |scope| {
+                        let n = heap.enter(&context, &SilentHost, |scope| {
                             let n = scope.evaluate(count, c"count").expect("a number");
                             scope.text(&n).expect("a text")
                         });
@@ -136,12 +138,14 @@ fn heaps_move_between_threads_and_run_beside_each_other() {
 fn a_script_runs_in_heaps_that_did_not_compile_it() {
     let (mut heap, context) = heap();
     let source = "(function () { return [this === globalThis, 'é', 1.5] })()";
-    let script = heap.enter(&context, &Silent, |scope| scope.compile(source, c"script"));
+    let script = heap.enter(&context, &SilentHost, |scope| {
+        scope.compile(source, c"script")
+    });
     let script = script.expect("compiles");
     drop(heap);
     for _ in 0..2 {
         let (mut heap, context) = super::heap();
-        let answer = heap.enter(&context, &Silent, |scope| {
+        let answer = heap.enter(&context, &SilentHost, |scope| {
             scope.json(&scope.run(&script).expect("runs"))
         });
         assert_eq!(answer, Ok(r#"[true,"é",1.5]"#.as_bytes().to_vec()));
@@ -149,13 +153,49 @@ fn a_script_runs_in_heaps_that_did_not_compile_it() {
     }
 }
 
+/// QuickJS returns byte code that lacks what it had no memory for.
+#[test]
+fn a_script_that_there_was_no_memory_to_write_does_not_compile() {
+    let names: Vec<String> = (0..400).map(|n| format!("name{n}: 'text {n}'")).collect();
+    let source = format!(
+        "(function () {{ return {{ {} }} }})().name7",
+        names.join(", ")
+    );
+    let limits = Limits {
+        memory_bytes: 2 << 20,
+        ..Limits::default()
+    };
+    let (mut compiled, mut refused) = (0, 0);
+    for spare in (16 << 10..256 << 10).step_by(1 << 10) {
+        let mut heap = Heap::new(&limits).expect("memory for a heap");
+        let context = heap.new_context().expect("memory for a context");
+        let filler = limits.memory_bytes - heap.memory_used() - spare;
+        let script = heap.enter(&context, &SilentHost, |scope| {
+            let fill = format!("globalThis.filler = new ArrayBuffer({filler})");
+            scope.evaluate(&fill, c"fill").expect("memory for it");
+            scope.compile(&source, c"script")
+        });
+        let Ok(script) = script else {
+            refused += 1;
+            continue;
+        };
+        compiled += 1;
+        let (mut heap, context) = super::heap();
+        let answer = heap.enter(&context, &SilentHost, |scope| {
+            scope.run(&script).map(|value| scope.json(&value))
+        });
+        assert_eq!(answer, Ok(Ok(b"\"text 7\"".to_vec())), "{spare}");
+    }
+    assert!(compiled > 0 && refused > 0, "{compiled}, {refused}");
+}
+
 #[test]
 fn a_heap_within_a_heap_is_entered_by_itself() {
     let (mut outer, context) = heap();
-    outer.enter(&context, &Silent, |scope| {
+    outer.enter(&context, &SilentHost, |scope| {
         let one = scope.value(b"[1]").expect("a value");
         let (mut inner, context) = heap();
-        let text = inner.enter(&context, &Silent, |scope| {
+        let text = inner.enter(&context, &SilentHost, |scope| {
             let two = scope.value(b"[2]").expect("a value");
             scope.json(&two).expect("JSON")
         });
@@ -188,13 +228,13 @@ fn limits_end_what_runs_and_stay_hit() {
         }
         let mut heap = Heap::new(&limits).expect("a heap");
         let context = heap.new_context().expect("a context");
-        heap.enter(&context, &Silent, |scope| {
+        heap.enter(&context, &SilentHost, |scope| {
             scope.define_emit().expect("defined");
             assert_eq!(map(scope, source, &[b"{}"], Form::Lazy), [None]);
             assert_eq!(scope.over(), Some(limit), "{source}");
         });
         assert_eq!(heap.over(), Some(limit));
-        let again = heap.enter(&context, &Silent, |scope| {
+        let again = heap.enter(&context, &SilentHost, |scope| {
             scope
                 .evaluate("for(var i=0;i<1e6;i++);", c"again")
                 .map(drop)

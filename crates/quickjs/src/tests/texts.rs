@@ -1,5 +1,5 @@
 use super::{heap, map};
-use crate::{BuildError, Failed, Form, Silent, WHOLE};
+use crate::{BuildError, Form, Interrupted, SilentHost, WHOLE};
 
 /// Pieces of JSON, and of nearly valid JSON.
 const PIECES: [&[u8]; 26] = [
@@ -59,7 +59,7 @@ impl Choices {
 fn any_bytes_may_be_given_for_documents_and_values() {
     let look = "function look(x, n){ if (n > 3 || typeof x !== 'object' || !x) return; for (var k in x) look(x[k], (n | 0) + 1); emit(Object.keys(x), x); delete x.a; x['7']; x.length }";
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         scope.define_emit().expect("defined");
         let mut choices = Choices(1);
         for round in 0..3000 {
@@ -81,7 +81,7 @@ fn any_bytes_may_be_given_for_documents_and_values() {
 #[test]
 fn values_come_out_as_they_went_in() {
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         for text in [
             "null",
             "true",
@@ -116,7 +116,7 @@ fn values_come_out_as_they_went_in() {
 fn records_are_made_at_once_and_what_is_whole_when_it_is_looked_at() {
     let doc = [&b"{\"r\":{\"x\":1},\"w\":"[..], &[WHOLE], b"{\"y\":nope}}"].concat();
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         scope.define_emit().expect("defined");
         for form in [Form::Records, Form::LazyRecords] {
             let rows = map(
@@ -139,18 +139,18 @@ fn records_are_made_at_once_and_what_is_whole_when_it_is_looked_at() {
 #[test]
 fn what_is_thrown_is_there_to_be_taken() {
     let (mut heap, context) = heap();
-    heap.enter(&context, &Silent, |scope| {
+    heap.enter(&context, &SilentHost, |scope| {
         for (source, text) in [
             ("throw 'x'", "x"),
             ("throw new TypeError('no')", "TypeError: no"),
             ("null.x", "TypeError: cannot read property 'x' of null"),
         ] {
-            assert_eq!(scope.evaluate(source, c"x").err(), Some(Failed));
+            assert_eq!(scope.evaluate(source, c"x").err(), Some(Interrupted));
             let thrown = scope.take_exception();
             assert_eq!(scope.text(&thrown), Ok(text.to_owned()));
         }
         let symbol = scope.evaluate("Symbol('x')", c"x").expect("a symbol");
-        assert_eq!(scope.text(&symbol), Err(Failed));
+        assert_eq!(scope.text(&symbol), Err(Interrupted));
         drop(scope.take_exception());
         let stringified = scope.stringify(&symbol).expect("undefined");
         assert!(stringified.is_nothing() && !stringified.is_string());

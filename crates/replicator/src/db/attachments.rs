@@ -4,31 +4,25 @@
 //! Between two servers, the `multipart/related` body of the response from one is the body of the
 //! request to the other.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use database::{AttachmentReader, AttachmentSink, SinkOptions, Uploaded};
-use document::multipart::{ContentType, Event, Headers, Limits, Parser, PartHead, Writer};
-use document::{Attachment, DocId, EditDoc, Encoding, Rev, Shown, parse_document};
+use database::{AttachmentReader, SinkOptions};
+use document::multipart::{ContentType, Limits, Parser, PartHead, Writer};
+use document::{Attachment, AttachmentForm, DocId, EditDoc, Encoding, Rev};
 use futures_util::stream;
 use reqwest::header::CONTENT_TYPE;
-use serde_json::{Map, Value};
 
 use super::http::{HttpDb, MISSING_WAIT, Put, cause, edit_json, whole_document};
 use super::local::LocalDb;
-use super::long::Holding;
-use super::{Body, Db, Doc, Refused, retry};
+use super::long_responses::ResponsePermit;
+use super::peer_values::cut_reason;
+use super::received_document::{Broken, ReceivedDocument};
+use super::{Body, Db, Doc, Rejection, retry};
 use crate::error::Error;
 
-/// The content type of attachments without one.
-const DEFAULT_TYPE: &str = "application/octet-stream";
-/// Maximum length of the text of a document with attachments, in bytes.
-const TEXT_BYTES_MAX: usize = 64 << 20;
-
 /// The result of one attempt.
-enum Tried {
-    Done(Vec<Refused>),
+enum CopyAttempt {
+    Done(Vec<Rejection>),
     /// Failed, and may be retried: the reason.
     Again(String),
     /// The source does not have the revision.
@@ -45,7 +39,7 @@ pub async fn bring(
     id: &str,
     rev: &str,
     retries: u32,
-) -> Result<Vec<Refused>, Error> {
+) -> Result<Vec<Rejection>, Error> {
     let mut attempt = 0;
     let mut was_missing = false;
     loop {
@@ -56,16 +50,17 @@ pub async fn bring(
             (Db::Local(source), Db::Local(to)) => copy(source, to, id, rev).await?,
         };
         match tried {
-            Tried::Done(refused) => return Ok(refused),
-            Tried::Missing if was_missing => return leave_out(source, id, rev).await,
-            Tried::Missing => {
+            CopyAttempt::Done(refused) => return Ok(refused),
+            CopyAttempt::Missing if was_missing => return leave_out(source, id, rev).await,
+            CopyAttempt::Missing => {
                 was_missing = true;
                 tokio::time::sleep(MISSING_WAIT).await;
             }
-            Tried::Again(told) if attempt >= retries => {
-                return Err(Error::Request(format!("attachments of {id}: {told}")));
+            CopyAttempt::Again(told) if attempt >= retries => {
+                let reason = format!("attachments of {id}: {told}");
+                return Err(Error::Request(cut_reason(reason)));
             }
-            Tried::Again(told) => {
+            CopyAttempt::Again(told) => {
                 tracing::debug!(id, told, attempt, "attachments are fetched again");
                 tokio::time::sleep(retry::wait(attempt, None)).await;
                 attempt += 1;
@@ -75,11 +70,11 @@ pub async fn bring(
 }
 
 /// Reports a purged revision as not written; while the source still lists it, it is not purged.
-async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
+async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Rejection>, Error> {
     if let Db::Http(source) = source {
         source.leave_out(id, &[rev.to_owned()]).await?;
     }
-    Ok(vec![Refused {
+    Ok(vec![Rejection {
         id: id.to_owned(),
         error: "not_found".into(),
         reason: format!("revision {rev} has left the source"),
@@ -95,12 +90,17 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
         .then(|| header.to_owned())
 }
 
-async fn relay(source: &HttpDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn relay(
+    source: &HttpDb,
+    target: &HttpDb,
+    id: &str,
+    rev: &str,
+) -> Result<CopyAttempt, Error> {
     let gzipped = target.takes_gzipped().await;
     let mut socket = source.streamed_socket().await;
     let Some(response) = (source.open_with_attachments(&mut socket, (id, rev), gzipped)).await?
     else {
-        return Ok(Tried::Missing);
+        return Ok(CopyAttempt::Missing);
     };
     let Some(kind) = multipart_type(&response) else {
         return write_json(response, |docs| target.write(docs), id).await;
@@ -110,23 +110,24 @@ async fn relay(source: &HttpDb, target: &HttpDb, id: &str, rev: &str) -> Result<
 }
 
 /// Writes a document that came as JSON with its attachments in Base64.
-async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
+async fn write_json<F: Future<Output = Result<Vec<Rejection>, Error>>>(
     response: reqwest::Response,
     write: impl FnOnce(Vec<Doc>) -> F,
     id: &str,
-) -> Result<Tried, Error> {
-    let text = match whole_document(response).await {
-        Ok(text) => text,
-        Err(told) => return Ok(Tried::Again(told)),
+) -> Result<CopyAttempt, Error> {
+    // The place is kept until the document is written.
+    let (text, _holding) = match whole_document(response).await {
+        Ok(read) => read,
+        Err(told) => return Ok(CopyAttempt::Again(told)),
     };
     if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
-        return Ok(Tried::Again("the answer is not JSON".into()));
+        return Ok(CopyAttempt::Again("the answer is not JSON".into()));
     }
     let doc = Doc {
         id: id.to_owned(),
         body: Body::Json(text),
     };
-    write(vec![doc]).await.map(Tried::Done)
+    write(vec![doc]).await.map(CopyAttempt::Done)
 }
 
 async fn put(
@@ -135,32 +136,37 @@ async fn put(
     kind: &str,
     length: Option<u64>,
     body: reqwest::Body,
-) -> Result<Tried, Error> {
-    Ok(match target.put_streamed(id, kind, length, body).await? {
-        Put::Done => Tried::Done(vec![]),
-        Put::Refused(error, reason) => Tried::Done(vec![Refused {
+) -> Result<CopyAttempt, Error> {
+    Ok(match target.put_stream(id, kind, length, body).await? {
+        Put::Done => CopyAttempt::Done(vec![]),
+        Put::Refused(error, reason) => CopyAttempt::Done(vec![Rejection {
             id: id.to_owned(),
             error,
             reason,
         }]),
-        Put::Failed(told) => Tried::Again(told),
+        Put::Failed(told) => CopyAttempt::Again(told),
     })
 }
 
-async fn upload(source: &LocalDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn upload(
+    source: &LocalDb,
+    target: &HttpDb,
+    id: &str,
+    rev: &str,
+) -> Result<CopyAttempt, Error> {
     let gzipped = target.takes_gzipped().await;
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
-        return Ok(Tried::Missing);
+        return Ok(CopyAttempt::Missing);
     };
     for edit in edits {
         let (kind, length, parts) = multipart(source, &doc_id, &edit, gzipped)?;
         let body = reqwest::Body::wrap_stream(stream::unfold(parts, next_piece));
         match put(target, id, &kind, Some(length), body).await? {
-            Tried::Done(refused) if refused.is_empty() => {}
+            CopyAttempt::Done(refused) if refused.is_empty() => {}
             other => return Ok(other),
         }
     }
-    Ok(Tried::Done(vec![]))
+    Ok(CopyAttempt::Done(vec![]))
 }
 
 /// Returns the document's id and the revision's edit; `None` if it does not exist.
@@ -200,7 +206,7 @@ fn multipart(
     json.pop();
     for (i, file) in edit.files.iter().enumerate() {
         json.extend_from_slice(if i == 0 { b",\"_attachments\":{" } else { b"," });
-        sent(file, gzipped).write_json(Shown::Follows, true, &mut json);
+        sent(file, gzipped).write_json(AttachmentForm::Follows, true, &mut json);
     }
     json.extend_from_slice(b"}}");
     text.extend_from_slice(&json);
@@ -270,9 +276,14 @@ fn boundary() -> Result<String, Error> {
 }
 
 /// Copies between two databases of this server, without decoding the stored bytes.
-async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn copy(
+    source: &LocalDb,
+    target: &LocalDb,
+    id: &str,
+    rev: &str,
+) -> Result<CopyAttempt, Error> {
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
-        return Ok(Tried::Missing);
+        return Ok(CopyAttempt::Missing);
     };
     for mut edit in edits {
         let mut held = vec![];
@@ -308,34 +319,48 @@ async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result
             .await?;
         drop(held);
         if !refused.is_empty() {
-            return Ok(Tried::Done(refused));
+            return Ok(CopyAttempt::Done(refused));
         }
     }
-    Ok(Tried::Done(vec![]))
+    Ok(CopyAttempt::Done(vec![]))
 }
 
 /// Treats an attachment that the database does not accept as a refused document; any other error is
 /// a failure.
-fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
+fn refused_upload(id: &str, e: database::Error) -> Result<CopyAttempt, Error> {
     match e {
-        database::Error::AttachmentTooLarge => Ok(Tried::Done(vec![Refused {
+        database::Error::AttachmentTooLarge => Ok(CopyAttempt::Done(vec![Rejection {
             id: id.to_owned(),
             error: "attachment_too_large".into(),
             reason: e.to_string(),
         }])),
         // It may have been damaged in transit.
         database::Error::DigestMismatch | database::Error::BadRequest(_) => {
-            Ok(Tried::Again(e.to_string()))
+            Ok(CopyAttempt::Again(e.to_string()))
         }
         e => Err(e.into()),
     }
 }
 
-async fn download(source: &HttpDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
+/// The refusal of a document with more attachments than `max`.
+fn too_many(id: &str, max: u64) -> CopyAttempt {
+    CopyAttempt::Done(vec![Rejection {
+        id: id.to_owned(),
+        error: "attachment_too_large".into(),
+        reason: format!("the document exceeds max_attachments_per_document ({max})"),
+    }])
+}
+
+async fn download(
+    source: &HttpDb,
+    target: &LocalDb,
+    id: &str,
+    rev: &str,
+) -> Result<CopyAttempt, Error> {
     let mut socket = source.streamed_socket().await;
     let Some(mut response) = (source.open_with_attachments(&mut socket, (id, rev), true)).await?
     else {
-        return Ok(Tried::Missing);
+        return Ok(CopyAttempt::Missing);
     };
     let Some(kind) = multipart_type(&response) else {
         return write_json(response, |docs| target.write(docs), id).await;
@@ -343,193 +368,48 @@ async fn download(source: &HttpDb, target: &LocalDb, id: &str, rev: &str) -> Res
     let kind = ContentType::parse(&kind);
     let parser = kind.as_ref().and_then(ContentType::boundary);
     let Some(Ok(mut parser)) = parser.map(|b| Parser::new(b, Limits::default())) else {
-        return Ok(Tried::Again("a multipart answer without a boundary".into()));
+        return Ok(CopyAttempt::Again(
+            "a multipart answer without a boundary".into(),
+        ));
     };
     let doc_id = match DocId::new(id) {
         Ok(id) => id,
-        Err(e) => return Ok(Tried::Again(e.to_string())),
+        Err(e) => return Ok(CopyAttempt::Again(e.to_string())),
     };
-    let mut receiving = Receiving::new(target, &doc_id);
-    let mut holding = Holding::of(&response);
+    let mut receiving = ReceivedDocument::new(target, &doc_id);
+    let mut holding = ResponsePermit::of(&response);
     loop {
-        if let Err(told) = holding.hold(receiving.text.len()).await {
-            return Ok(Tried::Again(told));
+        if let Err(told) = holding.hold(receiving.text_bytes()).await {
+            return Ok(CopyAttempt::Again(told));
         }
         let bytes = match response.chunk().await {
             Ok(Some(bytes)) => bytes,
             Ok(None) => break,
-            Err(e) => return Ok(Tried::Again(cause(&e))),
+            Err(e) => return Ok(CopyAttempt::Again(cause(&e))),
         };
         parser.push(&bytes);
         loop {
             let event = match parser.next_event() {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
-                Err(e) => return Ok(Tried::Again(e.to_string())),
+                Err(e) => return Ok(CopyAttempt::Again(e.to_string())),
             };
             match receiving.event(event).await {
                 Ok(()) => {}
-                Err(Broken::Garbled(told)) => return Ok(Tried::Again(told)),
+                Err(Broken::Garbled(told)) => return Ok(CopyAttempt::Again(told)),
                 Err(Broken::Refused(e)) => return refused_upload(id, e),
+                Err(Broken::TooMany(max)) => return Ok(too_many(id, max)),
             }
         }
     }
     if let Err(e) = parser.finish() {
-        return Ok(Tried::Again(e.to_string()));
+        return Ok(CopyAttempt::Again(e.to_string()));
     }
     let Some((edit, held)) = receiving.finish() else {
-        return Ok(Tried::Again("attachments are missing".into()));
+        return Ok(CopyAttempt::Again("attachments are missing".into()));
     };
-    let body = Body::Edit(Box::new(edit));
-    let refused = target
-        .write(vec![Doc {
-            id: id.to_owned(),
-            body,
-        }])
-        .await?;
+    let (id, body) = (id.to_owned(), Body::Edit(Box::new(edit)));
+    let refused = target.write(vec![Doc { id, body }]).await?;
     drop(held);
-    Ok(Tried::Done(refused))
-}
-
-enum Broken {
-    Garbled(String),
-    Refused(database::Error),
-}
-
-/// An attachment expected after its document.
-struct Expected {
-    name: String,
-    content_type: String,
-    revpos: Option<u64>,
-    options: SinkOptions,
-    file: Option<Attachment>,
-}
-
-/// A document with attachments that is being received.
-struct Receiving<'a> {
-    target: &'a LocalDb,
-    id: &'a DocId,
-    text: BytesMut,
-    doc: Option<EditDoc>,
-    expected: Vec<Expected>,
-    /// The index of the expected attachment that is being received.
-    uploading: Option<(usize, AttachmentSink)>,
-    held: Vec<Uploaded>,
-}
-
-impl<'a> Receiving<'a> {
-    fn new(target: &'a LocalDb, id: &'a DocId) -> Receiving<'a> {
-        Receiving {
-            target,
-            id,
-            text: BytesMut::new(),
-            doc: None,
-            expected: vec![],
-            uploading: None,
-            held: vec![],
-        }
-    }
-
-    async fn event(&mut self, event: Event) -> Result<(), Broken> {
-        match event {
-            Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
-            Event::Part(_) | Event::End => {}
-            Event::Data(bytes) if self.doc.is_none() => {
-                if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
-                    return Err(Broken::Garbled("the document is too long".into()));
-                }
-                self.text.extend_from_slice(&bytes);
-            }
-            Event::Data(bytes) => {
-                if let Some((_, sink)) = &mut self.uploading {
-                    sink.write(bytes).await.map_err(Broken::Refused)?;
-                }
-            }
-            Event::PartEnd if self.doc.is_none() => {
-                let doc = parse_document(&self.text);
-                let doc = doc.map_err(|e| Broken::Garbled(e.to_string()))?;
-                self.text = BytesMut::new();
-                self.expected = self.expected_of(&doc)?;
-                self.doc = Some(doc);
-            }
-            Event::PartEnd => {
-                if let Some((index, sink)) = self.uploading.take() {
-                    let uploaded = sink.finish().await.map_err(Broken::Refused)?;
-                    let e = &mut self.expected[index];
-                    e.file = Some(uploaded.attachment(&e.name, &e.content_type, e.revpos));
-                    self.held.push(uploaded);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts a part: it is the attachment with its file name, or else the next expected one.
-    fn begin(&mut self, headers: &Headers) {
-        let open = |e: &Expected| e.file.is_none();
-        let named = headers
-            .filename()
-            .and_then(|name| self.expected.iter().position(|e| open(e) && e.name == name));
-        let Some(index) = named.or_else(|| self.expected.iter().position(open)) else {
-            return;
-        };
-        let expected = &self.expected[index];
-        let mut options = expected.options.clone();
-        options.bytes_max = Some(self.target.attachment_bytes_max);
-        let sink = self
-            .target
-            .db
-            .attachment_sink(self.id, &expected.content_type, options);
-        self.uploading = Some((index, sink));
-    }
-
-    fn expected_of(&self, doc: &EditDoc) -> Result<Vec<Expected>, Broken> {
-        let Some(said) = &doc.attachments else {
-            return Ok(vec![]);
-        };
-        let said: Map<String, Value> =
-            serde_json::from_slice(said).map_err(|e| Broken::Garbled(e.to_string()))?;
-        let follows = |entry: &Value| entry.get("follows") == Some(&Value::Bool(true));
-        let said = said.iter().filter(|(_, entry)| follows(entry));
-        let expected: Vec<_> = said.map(|(name, entry)| expected(name, entry)).collect();
-        // Contents that are announced as too long are not read first.
-        let bytes_max = self.target.attachment_bytes_max;
-        let is_too_long = |e: &Expected| e.options.length.is_some_and(|length| length > bytes_max);
-        match expected.iter().any(is_too_long) {
-            true => Err(Broken::Refused(database::Error::AttachmentTooLarge)),
-            false => Ok(expected),
-        }
-    }
-
-    /// Returns the document and its uploads; `None` when attachments are missing.
-    fn finish(self) -> Option<(EditDoc, Vec<Uploaded>)> {
-        let mut doc = self.doc?;
-        for expected in self.expected {
-            doc.files.push(expected.file?);
-        }
-        Some((doc, self.held))
-    }
-}
-
-fn expected(name: &str, entry: &Value) -> Expected {
-    let text = |member: &str| entry.get(member).and_then(Value::as_str);
-    let number = |member: &str| entry.get(member).and_then(Value::as_u64);
-    Expected {
-        name: name.to_owned(),
-        content_type: text("content_type").unwrap_or(DEFAULT_TYPE).to_owned(),
-        revpos: Some(number("revpos").unwrap_or(0)),
-        options: SinkOptions {
-            encoded: text("encoding") == Some("gzip"),
-            length: number("length"),
-            md5: text("digest").and_then(md5),
-            bytes_max: None,
-        },
-        file: None,
-    }
-}
-
-/// Parses the bytes of a digest `md5-…`.
-fn md5(digest: &str) -> Option<[u8; 16]> {
-    let bytes = STANDARD.decode(digest.strip_prefix("md5-")?).ok()?;
-    bytes.try_into().ok()
+    Ok(CopyAttempt::Done(refused))
 }

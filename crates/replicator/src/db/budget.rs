@@ -16,7 +16,7 @@ use fair_queue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::long::{self, Counted};
+use super::long_responses::{self, ResponseOwner};
 
 /// Idle sockets that one client keeps at most,
 const IDLE_MAX: usize = 32;
@@ -83,7 +83,7 @@ impl Budget {
             users: lanes(sockets, |n| n - n / 4),
             shares: Mutex::default(),
             idle_left: Mutex::new(sockets / 8),
-            long_answers: long::places(answer_bytes),
+            long_answers: long_responses::places(answer_bytes),
         })
     }
 
@@ -108,12 +108,12 @@ impl Budget {
     }
 
     /// Grants idle sockets to the pool of a client, until the grant is dropped.
-    pub fn grant_idle(self: &Arc<Self>, uploads: bool) -> Idle {
+    pub fn grant_idle(self: &Arc<Self>, uploads: bool) -> IdleSockets {
         let max = if uploads { IDLE_UPLOADS_MAX } else { IDLE_MAX };
         let mut left = self.idle_left.lock();
         let sockets = (*left / IDLE_PART).min(max);
         *left -= sockets;
-        Idle {
+        IdleSockets {
             budget: self.clone(),
             sockets,
         }
@@ -126,13 +126,13 @@ impl Budget {
 }
 
 /// A grant of idle sockets for a pool.
-pub struct Idle {
+pub struct IdleSockets {
     budget: Arc<Budget>,
     /// The number of sockets.
     pub sockets: usize,
 }
 
-impl Drop for Idle {
+impl Drop for IdleSockets {
     fn drop(&mut self) {
         *self.budget.idle_left.lock() += self.sockets;
     }
@@ -149,8 +149,8 @@ pub struct Account {
 
 impl Account {
     /// Counts the long answers of its requests.
-    pub fn long_answers(&self) -> Counted {
-        Counted {
+    pub fn long_answers(&self) -> ResponseOwner {
+        ResponseOwner {
             places: self.budget.long_answers.clone(),
             owner: self.owner.clone(),
         }
@@ -240,7 +240,7 @@ mod tests {
             assert!(lanes + sockets / 8 + sockets / 4 <= sockets);
         }
         let budget = Budget::new(1024, 0);
-        let grants: Vec<Idle> = (0..1000).map(|_| budget.grant_idle(false)).collect();
+        let grants: Vec<IdleSockets> = (0..1000).map(|_| budget.grant_idle(false)).collect();
         let granted: usize = grants.iter().map(|idle| idle.sockets).sum();
         assert!(granted <= 128 && granted > 120, "{granted}");
         assert!(grants[0].sockets == 32 && budget.is_idle_short());

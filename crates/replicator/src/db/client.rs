@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use reqwest::{Certificate, Client, Identity};
 use url::{Origin, Url};
 
-use super::budget::{Budget, Idle};
-use super::connect_to::{Redirected, Target};
-use super::reach::{Guarded, Reach};
+use super::address_filter::{AddressFilter, FilteredResolver};
+use super::budget::{Budget, IdleSockets};
+use super::connect_to::{FixedResolver, Target};
 use crate::endpoint::{Proxy, Remote};
 use crate::error::Error;
 use crate::settings::Settings;
@@ -33,15 +33,15 @@ struct Kind {
     verify: bool,
     trusted: Option<String>,
     identity: Option<(String, String)>,
-    reach: Reach,
+    filter: AddressFilter,
     target: Option<Target>,
 }
 
 /// A client for one server.
-pub struct Pooled {
+pub struct PooledClient {
     pub client: Client,
     // Dropped last: the client closes the idle sockets.
-    _idle: Idle,
+    _idle: IdleSockets,
 }
 
 /// The cache of clients.
@@ -53,8 +53,8 @@ pub struct Clients {
 
 #[derive(Default)]
 struct Table {
-    all: Vec<(Kind, Weak<Pooled>)>,
-    recent: VecDeque<Arc<Pooled>>,
+    all: Vec<(Kind, Weak<PooledClient>)>,
+    recent: VecDeque<Arc<PooledClient>>,
 }
 
 impl Clients {
@@ -67,7 +67,7 @@ impl Clients {
 
     /// Returns the client for an endpoint's requests to a URL; with `uploads`, one that waits for
     /// the response as long as the request takes. It connects to hosts that are IP addresses
-    /// whatever `reach` is.
+    /// whatever `filter` is.
     ///
     /// # Errors
     /// [`Error::Request`] when a certificate cannot be read.
@@ -77,8 +77,8 @@ impl Clients {
         timeout: Duration,
         uploads: bool,
         settings: &Settings,
-        reach: &Reach,
-    ) -> Result<Arc<Pooled>, Error> {
+        filter: &AddressFilter,
+    ) -> Result<Arc<PooledClient>, Error> {
         let kind = Kind {
             origin: url.origin(),
             proxy: remote.proxy.clone(),
@@ -87,7 +87,7 @@ impl Clients {
             verify: settings.verify_ssl_certificates,
             trusted: settings.ssl_trusted_certificates_file.clone(),
             identity: settings.cert_file.clone().zip(settings.key_file.clone()),
-            reach: reach.clone(),
+            filter: filter.clone(),
             target: match remote.proxy {
                 Some(_) => None,
                 None => settings.connect_to.target(url).cloned(),
@@ -106,7 +106,7 @@ impl Clients {
         }
         table.all.retain(|(_, pooled)| pooled.strong_count() > 0);
         let idle = budget.grant_idle(uploads);
-        let pooled = Arc::new(Pooled {
+        let pooled = Arc::new(PooledClient {
             client: build(&kind, idle.sockets)?,
             _idle: idle,
         });
@@ -139,10 +139,10 @@ fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
         builder = builder.read_timeout(kind.timeout);
     }
     if let Some(target) = kind.target.clone() {
-        let reach = kind.reach.clone();
-        builder = builder.dns_resolver(Redirected { target, reach });
-    } else if kind.reach != Reach::Anywhere {
-        builder = builder.dns_resolver(Guarded(kind.reach.clone()));
+        let filter = kind.filter.clone();
+        builder = builder.dns_resolver(FixedResolver { target, filter });
+    } else if kind.filter != AddressFilter::Anywhere {
+        builder = builder.dns_resolver(FilteredResolver(kind.filter.clone()));
     }
     if let Some(proxy) = &kind.proxy {
         let mut url = proxy.0.clone();

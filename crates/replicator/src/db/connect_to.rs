@@ -7,7 +7,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderValue;
 use url::{Host, Url};
 
-use super::reach::Reach;
+use super::address_filter::AddressFilter;
 
 /// The value of `[replicator] connect_to`. Of several entries for one server, the first counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Target {
         Some(there)
     }
 
-    /// Returns the URL that a client with a [`Redirected`] resolver requests, and the `Host` header
+    /// Returns the URL that a client with a [`FixedResolver`] resolver requests, and the `Host` header
     /// of the request.
     pub fn request_to(&self, url: &Url) -> (Url, Option<HeaderValue>) {
         let authority = match (url.host_str(), url.port()) {
@@ -130,17 +130,17 @@ impl Target {
 }
 
 /// A resolver that leads every name to one server, if its addresses are allowed.
-pub struct Redirected {
+pub struct FixedResolver {
     pub target: Target,
-    pub reach: Reach,
+    pub filter: AddressFilter,
 }
 
-impl Resolve for Redirected {
+impl Resolve for FixedResolver {
     fn resolve(&self, _: Name) -> Resolving {
-        let (target, reach) = (self.target.clone(), self.reach.clone());
+        let (target, filter) = (self.target.clone(), self.filter.clone());
         Box::pin(async move {
             let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await?;
-            let allowed: Vec<SocketAddr> = found.filter(|a| reach.permits(a.ip())).collect();
+            let allowed: Vec<SocketAddr> = found.filter(|a| filter.permits(a.ip())).collect();
             match allowed.is_empty() {
                 true => Err("[replicator] connect_to leads to no address that is allowed".into()),
                 false => Ok(Box::new(allowed.into_iter()) as Addrs),

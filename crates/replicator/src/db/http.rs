@@ -1,10 +1,13 @@
 //! A database behind HTTP. Failed requests are retried.
 
+mod attached;
 mod auth;
+mod bulk_docs;
 mod changes;
+mod diff;
 mod docs;
+mod document_streams;
 mod single;
-mod streamed;
 
 use crate::counters;
 use std::sync::Arc;
@@ -24,21 +27,22 @@ use url::Url;
 
 use self::auth::Auth;
 pub use self::docs::edit_json;
+pub use self::document_streams::Put;
 pub use self::single::MISSING_WAIT;
-pub use self::streamed::Put;
 use super::Info;
-use super::bounded;
 use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
-use super::long::Holding;
+use super::json_limits;
+use super::long_responses::ResponsePermit;
 use super::outbound::{Outbound, Rights, TOKEN};
+use super::peer_values::{check_seq, cut_reason, short_text};
 use super::retry;
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
 use crate::rows::ROW_BYTES_MAX;
 use crate::settings::Settings;
-use crate::traced::Asking;
+use crate::spans::RequestSpan;
 
 /// A request answered with 400 may have been damaged in transit: the number of its retries.
 const DOUBTS_MAX: u32 = 2;
@@ -128,6 +132,8 @@ impl<'a> Call<'a> {
 struct Answer {
     status: u16,
     body: Bytes,
+    /// Its place while it is long.
+    holding: ResponsePermit,
 }
 
 impl Answer {
@@ -138,15 +144,15 @@ impl Answer {
     /// Returns the body; `None` if it is not JSON, or has more values than any answer that is
     /// needed as a whole.
     fn json(&self) -> Option<Value> {
-        bounded::value(&self.body)
+        json_limits::value(&self.body)
     }
 
     fn is_json(&self) -> bool {
-        bounded::is_json(&self.body)
+        json_limits::is_json(&self.body)
     }
 
     /// Returns the server's error message, truncated.
-    fn told(&self) -> String {
+    fn reason(&self) -> String {
         let json = self.json().unwrap_or_default();
         let member = |name: &str| json.get(name).and_then(Value::as_str).map(str::to_owned);
         let text = match (member("error"), member("reason")) {
@@ -158,15 +164,15 @@ impl Answer {
 }
 
 /// The reason why one attempt got no response.
-struct Failed {
-    told: String,
+struct AttemptFailure {
+    reason: String,
     retry_after: Option<Duration>,
 }
 
-impl Failed {
-    fn of(told: impl Into<String>) -> Failed {
-        Failed {
-            told: told.into(),
+impl AttemptFailure {
+    fn of(reason: impl Into<String>) -> AttemptFailure {
+        AttemptFailure {
+            reason: cut_reason(reason.into()),
             retry_after: None,
         }
     }
@@ -267,17 +273,17 @@ impl HttpDb {
     }
 
     /// Sends a request once, following redirects.
-    async fn send(&self, call: &Call<'_>) -> Result<Response, Failed> {
+    async fn send(&self, call: &Call<'_>) -> Result<Response, AttemptFailure> {
         let mut url: Url = self
             .url(call.path)
             .parse()
-            .map_err(|_| Failed::of("bad URL"))?;
+            .map_err(|_| AttemptFailure::of("bad URL"))?;
         let mut method = call.method.clone();
         let mut body = call.body.clone();
         self.auth.keep(&self.ways).await;
         for _ in 0..=REDIRECTS_MAX {
             let way = self.ways.to(&url).await;
-            let way = way.map_err(|e| Failed::of(e.to_string()))?;
+            let way = way.map_err(|e| AttemptFailure::of(e.to_string()))?;
             let mut request = way.request(method.clone(), url.clone(), call.patient);
             if !self.headers.contains_key(ACCEPT) {
                 request = request.header(ACCEPT, call.accept);
@@ -321,12 +327,12 @@ impl HttpDb {
                 (method, body) = (Method::GET, None);
             }
         }
-        Err(Failed::of("too many redirects"))
+        Err(AttemptFailure::of("too many redirects"))
     }
 
     /// Sends a request, and retries it while the server fails; `take` reads the response, and
     /// returns an error for an invalid one.
-    async fn call<T, F: Future<Output = Result<T, Failed>>>(
+    async fn call<T, F: Future<Output = Result<T, AttemptFailure>>>(
         &self,
         socket: &mut Socket,
         call: Call<'_>,
@@ -357,11 +363,14 @@ impl HttpDb {
                         .get(RETRY_AFTER)
                         .and_then(|v| v.to_str().ok());
                     let retry_after = after.and_then(retry::retry_after);
-                    let told = match whole(response).await {
-                        Ok(answer) => answer.told(),
-                        Err(failed) => failed.told,
+                    let reason = match whole(response).await {
+                        Ok(answer) => answer.reason(),
+                        Err(failed) => failed.reason,
                     };
-                    Failed { told, retry_after }
+                    AttemptFailure {
+                        reason,
+                        retry_after,
+                    }
                 }
                 Ok(response) => match take(response).await {
                     Ok(answer) => return Ok(answer),
@@ -369,15 +378,15 @@ impl HttpDb {
                 },
             };
             if self.ways.hides_failures() {
-                tracing::info!(url = %self.base, told = failed.told, "a server is unreachable");
+                tracing::info!(url = %self.base, told = failed.reason, "a server is unreachable");
                 // As long as for a server that does not respond.
                 let until = (began + self.timeout).saturating_duration_since(Instant::now());
                 socket.rest(until).await;
             }
             if attempt >= self.retries {
-                return Err(self.error(&call, &failed.told));
+                return Err(self.error(&call, &failed.reason));
             }
-            tracing::debug!(url = %self.base, method = %call.method, told = failed.told, attempt, "a request is retried");
+            tracing::debug!(url = %self.base, method = %call.method, told = failed.reason, attempt, "a request is retried");
             socket.rest(retry::wait(attempt, failed.retry_after)).await;
             attempt += 1;
         }
@@ -411,9 +420,9 @@ impl HttpDb {
         self.call(socket, call, |response| async {
             let answer = whole(response).await?;
             let hides = self.ways.hides_failures();
-            let is_odd = hides && !bounded::opens_with(&answer.body, b'{');
+            let is_odd = hides && !json_limits::opens_with(&answer.body, b'{');
             match (answer.is_ok() || hides) && (is_odd || !answer.is_json()) {
-                true => Err(Failed::of("the answer is not JSON")),
+                true => Err(AttemptFailure::of("the answer is not JSON")),
                 false => Ok(answer),
             }
         })
@@ -426,7 +435,7 @@ impl HttpDb {
             401 => Error::Unauthorized(self.base.to_string()),
             403 => Error::NoAccess(self.base.to_string()),
             404 => Error::NoDatabase(self.base.to_string()),
-            _ => self.error(call, &answer.told()),
+            _ => self.error(call, &answer.reason()),
         }
     }
 
@@ -440,6 +449,7 @@ impl HttpDb {
         self.ways.note_answer();
         let count = |name: &str| info.get(name).and_then(Value::as_u64);
         let seq = info.get("update_seq").cloned().unwrap_or(json!(0));
+        check_seq(&seq).map_err(|told| self.error(&call, &told))?;
         Ok(Info {
             is_empty: count("doc_count") == Some(0)
                 && count("doc_del_count") == Some(0)
@@ -523,10 +533,12 @@ impl HttpDb {
         let answer = self.json_answer(call).await?;
         let rev = answer
             .json()
-            .and_then(|a| Some(a.get("rev")?.as_str()?.to_owned()));
+            .and_then(|a| short_text(a.get("rev")?.as_str()?));
         match rev {
             Some(rev) if answer.is_ok() => return Ok(rev),
-            _ if answer.status != 409 => return Err(Error::CheckpointCommitFailure(answer.told())),
+            _ if answer.status != 409 => {
+                return Err(Error::CheckpointCommitFailure(answer.reason()));
+            }
             _ => {}
         }
         // An earlier attempt may have succeeded although its response was lost.
@@ -534,7 +546,7 @@ impl HttpDb {
             Some(mut found) => {
                 found.remove("_id");
                 let rev = found.remove("_rev");
-                match rev.and_then(|r| r.as_str().map(str::to_owned)) {
+                match rev.and_then(|r| short_text(r.as_str()?)) {
                     Some(rev) if found == *body => Ok(rev),
                     _ => Err(Error::CheckpointCommitFailure("conflict".into())),
                 }
@@ -561,20 +573,20 @@ fn retried(status: u16) -> bool {
     status == 408 || status == 429 || status >= 500 && status != 501
 }
 
-async fn whole(response: Response) -> Result<Answer, Failed> {
+async fn whole(response: Response) -> Result<Answer, AttemptFailure> {
     whole_up_to(response, ANSWER_BYTES_MAX).await
 }
 
-/// The text of a document that is read alone, or the error.
-pub async fn whole_document(response: Response) -> Result<Bytes, String> {
+/// The text of a document that is read alone, and its place while it is long; or the error.
+pub async fn whole_document(response: Response) -> Result<(Bytes, ResponsePermit), String> {
     let answer = whole_up_to(response, ROW_BYTES_MAX).await;
     answer
-        .map(|answer| answer.body)
-        .map_err(|failed| failed.told)
+        .map(|answer| (answer.body, answer.holding))
+        .map_err(|failed| failed.reason)
 }
 
 /// Reads a whole response of at most `bytes_max` bytes, so that an endless one is given up.
-async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer, Failed> {
+async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer, AttemptFailure> {
     let status = response.status().as_u16();
     let bytes_max = match response.status().is_success() {
         true => bytes_max,
@@ -583,25 +595,32 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
     let told = response.content_length().unwrap_or(0);
     let too_long = || {
         let told = format!("{status}, and the answer is longer than {bytes_max} bytes");
-        Failed::of(told)
+        AttemptFailure::of(told)
     };
     if told > bytes_max as u64 {
         return Err(too_long());
     }
-    let mut holding = Holding::of(&response);
+    let mut holding = ResponsePermit::of(&response);
     let mut body = BytesMut::new();
-    while let Some(bytes) = response.chunk().await.map_err(|e| Failed::of(cause(&e)))? {
+    while let Some(bytes) = response
+        .chunk()
+        .await
+        .map_err(|e| AttemptFailure::of(cause(&e)))?
+    {
         if body.len() + bytes.len() > bytes_max {
             return Err(too_long());
         }
         body.extend_from_slice(&bytes);
-        holding.hold(body.len()).await.map_err(Failed::of)?;
+        holding.hold(body.len()).await.map_err(AttemptFailure::of)?;
         if body.capacity() < told as usize && body.len() > TRUSTED_BYTES {
             body.reserve(told as usize - body.len());
         }
     }
-    let body = body.freeze();
-    Ok(Answer { status, body })
+    Ok(Answer {
+        status,
+        body: body.freeze(),
+        holding,
+    })
 }
 
 /// Headers that frame a request or concern its connection: only the client may set them.
@@ -621,8 +640,9 @@ fn is_framing(name: &HeaderName) -> bool {
     NAMES.contains(&name.as_str()) || *name == TOKEN
 }
 
+/// Returns [`Info::instance_start_time`]; `None` also if it is too long to be one.
 fn start_time(body: &Value) -> Option<String> {
-    body.get("instance_start_time")?.as_str().map(str::to_owned)
+    short_text(body.get("instance_start_time")?.as_str()?)
 }
 
 /// Returns the number that a seq starts with.
@@ -635,21 +655,21 @@ pub fn number_of(seq: &Value) -> Option<u64> {
 }
 
 /// Sends a request, and counts it.
-async fn sent(request: reqwest::RequestBuilder) -> Result<Response, Failed> {
+async fn sent(request: reqwest::RequestBuilder) -> Result<Response, AttemptFailure> {
     counters::REQUESTS.count();
     let (client, request) = request.build_split();
     let failed = |e: &reqwest::Error| {
         counters::REQUEST_FAILURES.count();
         cause(e)
     };
-    let mut request = request.map_err(|e| Failed::of(failed(&e)))?;
-    let asking = Asking::of(&mut request);
+    let mut request = request.map_err(|e| AttemptFailure::of(failed(&e)))?;
+    let asking = RequestSpan::of(&mut request);
     let response = client.execute(request).await.map_err(|e| {
         let cause = failed(&e);
         if let Some(asking) = &asking {
             asking.failed(cause.clone());
         }
-        Failed::of(cause)
+        AttemptFailure::of(cause)
     })?;
     if let Some(asking) = &asking {
         asking.answered(response.status().as_u16());

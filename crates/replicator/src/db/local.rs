@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use database::{
-    Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode, Filter, Outcome, Read,
-    ReadOptions, Since, Style, WantedBytes, WhichRevs,
+    AttachmentSelection, Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode,
+    Filter, Outcome, Read, ReadOptions, RevSelection, Since, Style,
 };
 use document::{DocId, EditDoc, Rev, parse_document};
 use serde_json::{Map, Value};
 
-use super::changes::{Change, ChangesQuery, LocalFeed};
-use super::{Body, Doc, Gather, Info, Portions, Refused, SMALL_ATTACHMENTS_BYTES};
-use crate::db::Missing;
-use crate::db::bounded::{self, VALUES_MAX};
+use super::batch::{Change, ChangesQuery};
+use super::changes::LocalFeed;
+use super::{Body, Doc, Gather, Info, Portions, Rejection, SMALL_ATTACHMENTS_BYTES};
+use crate::db::MissingRevs;
+use crate::db::json_limits::{self, VALUES_MAX};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::rows::{Form, Rows};
+use crate::shared_reads::{Settle, SharedReads, settled};
 
 /// Maximum number of revisions of a document read at a time, since each may have the maximum
 /// document size.
@@ -36,6 +38,10 @@ pub struct LocalDb {
     pub check: Check,
     /// Maximum length of an attachment, in bytes.
     pub attachment_bytes_max: u64,
+    /// Maximum number of attachments of a document.
+    pub attachments_max: u64,
+    /// Set when other servers of a cluster write to the database too.
+    pub shared: Option<Arc<dyn SharedReads>>,
 }
 
 /// See [`LocalDb::check`].
@@ -46,6 +52,18 @@ impl LocalDb {
         match e {
             database::Error::NoDatabase => Error::NoDatabase(self.db.name().to_string()),
             e => e.into(),
+        }
+    }
+
+    /// Waits until this server has applied all acknowledged writes; returns how to wait until what
+    /// is read then is final.
+    ///
+    /// # Errors
+    /// Those of [`SharedReads::current`].
+    pub async fn current(&self) -> Result<Option<Settle>, Error> {
+        match &self.shared {
+            Some(shared) => shared.current().await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -73,7 +91,7 @@ impl LocalDb {
             return Ok(None);
         };
         match self.db.read(&id, &ReadOptions::default())? {
-            Read::Found(doc) => (bounded::parse(&doc.json, VALUES_MAX).map(Some))
+            Read::Found(doc) => (json_limits::parse(&doc.json, VALUES_MAX).map(Some))
                 .map_err(|told| Error::Request(format!("{}: {told}", id.as_str()))),
             Read::Missing | Read::Deleted => Ok(None),
         }
@@ -157,11 +175,16 @@ impl LocalDb {
         changes.pending().ok()
     }
 
-    /// Opens the changes feed after `since`.
+    /// Opens the changes feed after `since`, whose batches wait for `settle`.
     ///
     /// # Errors
     /// An invalid `since`, and those of the database.
-    pub fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<LocalFeed, Error> {
+    pub fn changes(
+        &self,
+        query: &ChangesQuery,
+        since: &Value,
+        settle: Option<Settle>,
+    ) -> Result<LocalFeed, Error> {
         // Subscribes before reading, so that no change is missed in between.
         let changed = self.db.watch();
         // Documents are read from the store without conversion, which is cheaper than JSON.
@@ -173,9 +196,11 @@ impl LocalDb {
             changes: Some(self.db.changes(self.query(&query, since)?)?),
             changed,
             rows: Rows::new(Form::Lines),
+            next: None,
             query,
             seq: since.clone(),
             ended: false,
+            settle,
         })
     }
 
@@ -183,31 +208,34 @@ impl LocalDb {
     ///
     /// # Errors
     /// Errors of the database.
-    pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
-        let asked = changes
-            .iter()
-            .map(|change| (change.id.clone(), parse_revs(&change.revs)))
-            .collect();
-        let diff = self.db.revs_diff(asked)?;
-        let missing = diff.into_iter().map(|d| Missing {
-            id: d.id,
-            revs: d.missing.iter().map(Rev::to_string).collect(),
-        });
-        Ok(missing.collect())
+    pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<MissingRevs>, Error> {
+        let mut all = vec![];
+        for change in changes {
+            // The possible ancestors, perhaps thousands, are dropped before the next document.
+            let diff = self.db.revs_diff(&change.id, &parse_revs(&change.revs))?;
+            all.extend(diff.map(|diff| MissingRevs {
+                id: change.id.clone(),
+                revs: diff.missing.iter().map(Rev::to_string).collect(),
+            }));
+        }
+        Ok(all)
     }
 
     /// Reads the wanted revisions into `portions`.
     ///
     /// # Errors
     /// Errors of the database.
-    pub async fn fetch(&self, wanted: Vec<Missing>, portions: &Portions) -> Result<(), Error> {
+    pub async fn fetch(&self, wanted: Vec<MissingRevs>, portions: &Portions) -> Result<(), Error> {
+        let settle = self.current().await?;
         let mut out = Gather::new(portions);
         for missing in wanted {
             let Ok(id) = DocId::new(&missing.id) else {
                 continue;
             };
             for revs in missing.revs.chunks(REVS_AT_ONCE) {
-                for body in self.bodies(&id, parse_revs(revs))? {
+                let bodies = self.bodies(&id, parse_revs(revs))?;
+                settled(settle.as_ref()).await?;
+                for body in bodies {
                     let id = missing.id.clone();
                     out.add(Doc { id, body }).await?;
                 }
@@ -242,10 +270,10 @@ impl LocalDb {
         let options = ReadOptions {
             revs: true,
             latest: true,
-            attachments: WantedBytes::All,
+            attachments: AttachmentSelection::All,
             ..ReadOptions::default()
         };
-        let found = self.db.open_revs(id, &WhichRevs::List(revs), &options)?;
+        let found = self.db.open_revs(id, &RevSelection::List(revs), &options)?;
         let Some(found) = found else {
             return Ok(vec![]);
         };
@@ -261,7 +289,7 @@ impl LocalDb {
     ///
     /// # Errors
     /// Errors of the database.
-    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
+    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Rejection>, Error> {
         let mut refused = vec![];
         let mut edits = Vec::with_capacity(docs.len());
         for doc in docs {
@@ -281,7 +309,7 @@ impl LocalDb {
                     Outcome::Conflict => ("conflict".into(), "Document update conflict.".into()),
                     Outcome::Refused(error, reason) => (error, reason),
                 };
-                refused.push(Refused {
+                refused.push(Rejection {
                     id: id.map(|id| id.to_string()).unwrap_or_default(),
                     error: error.into_owned(),
                     reason,
@@ -291,8 +319,8 @@ impl LocalDb {
         Ok(refused)
     }
 
-    fn edit(&self, doc: Doc) -> Result<EditDoc, Refused> {
-        let no = |id: &str, error: &str, reason: String| Refused {
+    fn edit(&self, doc: Doc) -> Result<EditDoc, Rejection> {
+        let no = |id: &str, error: &str, reason: String| Rejection {
             id: id.to_owned(),
             error: error.to_owned(),
             reason,

@@ -10,9 +10,9 @@ use reqwest::header::{HOST, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use url::{Origin, Url};
 
-use super::client::{Clients, Pooled};
+use super::address_filter::{AddressFilter, AllowedAddresses, own_listeners};
+use super::client::{Clients, PooledClient};
 use super::connect_to::Target;
-use super::reach::{Allowed, Reach, own_listeners};
 use crate::counters::CONNECT_TO_APPLIED;
 use crate::endpoint::Remote;
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub struct Rights {
     /// The owner of the replication.
     pub user: String,
     /// Where it may connect to; `None` for server admins, who may connect anywhere.
-    pub allowed: Option<Allowed>,
+    pub allowed: Option<AllowedAddresses>,
     /// The addresses on which this server listens.
     pub listening: Vec<SocketAddr>,
     /// Identifies the server's own requests.
@@ -37,8 +37,8 @@ pub struct Rights {
 /// The clients for one origin.
 #[derive(Clone)]
 pub struct Route {
-    client: Arc<Pooled>,
-    uploader: Arc<Pooled>,
+    client: Arc<PooledClient>,
+    uploader: Arc<PooledClient>,
     /// The server that the clients connect to, by `[replicator] connect_to`.
     target: Option<Target>,
     /// Sent only to this server itself: no other may learn it.
@@ -137,19 +137,19 @@ impl Outbound {
             Some(_) => None,
             None => own_listeners(there, &self.rights.listening).await,
         };
-        let own = own.map(Reach::Own).filter(|_| {
+        let own = own.map(AddressFilter::Own).filter(|_| {
             let allowed = self.rights.allowed.as_ref();
             allowed.is_none_or(|allowed| allowed.own)
         });
         let is_own = own.is_some();
-        let reach = own.unwrap_or_else(|| match &self.rights.allowed {
-            None => Reach::Anywhere,
-            Some(allowed) => Reach::Only(allowed.clone()),
+        let filter = own.unwrap_or_else(|| match &self.rights.allowed {
+            None => AddressFilter::Anywhere,
+            Some(allowed) => AddressFilter::Only(allowed.clone()),
         });
-        let is_guarded = matches!(reach, Reach::Only(_));
+        let is_guarded = matches!(filter, AddressFilter::Only(_));
         let proxy = self.remote.proxy.as_ref().map(|proxy| &proxy.0);
         for url in [Some(there), proxy].into_iter().flatten() {
-            if is_guarded && !reach.permits_host(url) {
+            if is_guarded && !filter.permits_host(url) {
                 let host = url.host_str().unwrap_or_default();
                 return Err(Error::Forbidden(format!(
                     "only server admins may replicate with {host} (see [replicator] allowed_addresses)"
@@ -159,7 +159,7 @@ impl Outbound {
         let client = |uploads| {
             let (timeout, settings) = (self.timeout, &self.settings);
             self.clients
-                .get((&self.remote, url), timeout, uploads, settings, &reach)
+                .get((&self.remote, url), timeout, uploads, settings, &filter)
         };
         Ok(Route {
             client: client(false)?,

@@ -6,6 +6,7 @@ use database::{Databases, Durability, EditMode, Error, Outcome, Read, ReadOption
 use document::{DocId, parse_document};
 use serde_json::{Map, Value};
 
+use crate::db::json_limits::{DOC_VALUES_MAX, parse};
 use crate::options::DocRef;
 use crate::time::iso8601;
 
@@ -76,7 +77,7 @@ pub async fn write(databases: &Databases, at: &DocRef, update: Update) -> Result
             return Ok(());
         };
         let old: Map<String, Value> =
-            serde_json::from_slice(&doc.json).map_err(|e| Error::BadRequest(e.to_string()))?;
+            parse(&doc.json, DOC_VALUES_MAX).map_err(Error::BadRequest)?;
         let new = changed(old.clone(), &update, SystemTime::now());
         if new == old {
             return Ok(());

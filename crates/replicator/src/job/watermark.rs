@@ -1,6 +1,6 @@
 //! Tracks the seq up to which all batches are finished, in whatever order they finish.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -11,19 +11,27 @@ pub struct Watermark(Mutex<State>);
 struct State {
     /// Everything up to this seq is finished.
     seq: Value,
-    /// Number of the first batch of `open`.
-    first: u64,
-    /// The last seq of each batch, and whether it is finished.
-    open: VecDeque<(Value, bool)>,
+    /// The number of the next batch.
+    next: u64,
+    /// The batches that are not finished, by number.
+    open: BTreeMap<u64, OpenBatch>,
     with_changes: u64,
+}
+
+struct OpenBatch {
+    /// Its last seq.
+    end: Value,
+    /// The last seq of the finished batches between it and the next open one. Nothing else is kept
+    /// of these: one batch can take as long as thousands of others.
+    finished: Option<Value>,
 }
 
 impl Watermark {
     pub fn new(seq: Value) -> Watermark {
         Watermark(Mutex::new(State {
             seq,
-            first: 0,
-            open: VecDeque::new(),
+            next: 0,
+            open: BTreeMap::new(),
             with_changes: 0,
         }))
     }
@@ -31,27 +39,29 @@ impl Watermark {
     /// Starts a batch that ends at `seq`; returns its number.
     pub fn begin(&self, seq: Value) -> u64 {
         let mut state = self.0.lock();
-        state.open.push_back((seq, false));
-        state.first + state.open.len() as u64 - 1
+        let number = state.next;
+        state.next += 1;
+        let batch = OpenBatch {
+            end: seq,
+            finished: None,
+        };
+        state.open.insert(number, batch);
+        number
     }
 
     /// Marks a batch as finished. Returns the new watermark, and the last seq of the batch.
     pub fn finish(&self, number: u64, had_changes: bool) -> (Value, Value) {
         let mut state = self.0.lock();
         state.with_changes += u64::from(had_changes);
-        let at = (number - state.first) as usize;
-        let mut end = Value::Null;
-        if let Some(batch) = state.open.get_mut(at) {
-            batch.1 = true;
-            end = batch.0.clone();
+        let Some(batch) = state.open.remove(&number) else {
+            return (state.seq.clone(), Value::Null);
+        };
+        let through = batch.finished.unwrap_or_else(|| batch.end.clone());
+        match state.open.range_mut(..number).next_back() {
+            Some((_, before)) => before.finished = Some(through),
+            None => state.seq = through,
         }
-        while let Some((_, true)) = state.open.front() {
-            if let Some((seq, _)) = state.open.pop_front() {
-                state.seq = seq;
-                state.first += 1;
-            }
-        }
-        (state.seq.clone(), end)
+        (state.seq.clone(), batch.end)
     }
 
     pub fn seq(&self) -> Value {
@@ -97,6 +107,7 @@ mod tests {
                 done.insert(number);
                 let first_open = (0..20).find(|n| !done.contains(n)).unwrap_or(20);
                 prop_assert_eq!(through.seq(), first_open);
+                prop_assert_eq!(through.0.lock().open.len(), 20 - done.len());
             }
         }
     }

@@ -7,14 +7,17 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::Job;
 use super::watermark::Watermark;
-use crate::db::{Body, Change, Doc, Missing, Portions, Refused, attachments};
+use crate::batch_memory::Grant;
+use crate::db::{Body, Change, Doc, MissingRevs, Portion, Portions, Rejection, attachments};
 use crate::error::Error;
-use crate::traced;
+use crate::spans;
 
 /// Changes that are processed together.
 pub struct Batch {
     pub number: u64,
     pub changes: Vec<Change>,
+    /// The memory of the changes.
+    pub memory: Grant,
 }
 
 pub struct Worker {
@@ -36,10 +39,11 @@ impl Worker {
             };
             let had_changes = !batch.changes.is_empty();
             if had_changes {
-                let work = traced::Work::of("replication batch", &self.job.id);
+                let work = spans::TaskSpan::of("replication batch", &self.job.id);
                 work.of_changes(batch.changes.len());
-                traced::told(work, self.bring(batch.changes)).await?;
+                spans::record(work, self.bring(batch.changes)).await?;
             }
+            drop(batch.memory);
             let (done, furthest) = self.through.finish(batch.number, had_changes);
             self.job
                 .progress
@@ -63,7 +67,9 @@ impl Worker {
             .missing_found
             .fetch_add(found + with_docs.len() as u64, Relaxed);
         // One portion is written while the next is read.
-        let (portions, written) = mpsc::channel(1);
+        let (sender, written) = mpsc::channel(1);
+        let memory = self.job.memory.documents.clone();
+        let portions = Portions { sender, memory };
         let (read, write) =
             tokio::join!(self.read(with_docs, missing, portions), self.write(written));
         // The writer's error explains more than that of the reader, which it left waiting.
@@ -74,7 +80,7 @@ impl Worker {
     async fn read(
         &self,
         with_docs: Vec<Change>,
-        missing: Vec<Missing>,
+        missing: Vec<MissingRevs>,
         portions: Portions,
     ) -> Result<(), Error> {
         let came: Vec<Doc> = with_docs
@@ -88,7 +94,11 @@ impl Worker {
             })
             .collect();
         if !came.is_empty() {
-            portions.send(came).await.map_err(|_| Error::Stopped)?;
+            // The batch has memory for them.
+            let memory = portions.memory.empty();
+            let portion = Portion { docs: came, memory };
+            let sent = portions.sender.send(portion).await;
+            sent.map_err(|_| Error::Stopped)?;
         }
         if missing.is_empty() {
             return Ok(());
@@ -99,9 +109,9 @@ impl Worker {
             .await
     }
 
-    async fn write(&self, mut portions: mpsc::Receiver<Vec<Doc>>) -> Result<(), Error> {
+    async fn write(&self, mut portions: mpsc::Receiver<Portion>) -> Result<(), Error> {
         let job = &self.job;
-        while let Some(docs) = portions.recv().await {
+        while let Some(Portion { docs, memory }) = portions.recv().await {
             let (streamed, docs): (Vec<Doc>, Vec<Doc>) = docs
                 .into_iter()
                 .partition(|doc| matches!(doc.body, Body::Streamed(_)));
@@ -111,6 +121,8 @@ impl Worker {
                 let refused = job.target.write(docs).await?;
                 self.note(count, &refused);
             }
+            // Streams take none.
+            drop(memory);
             for doc in streamed {
                 let Body::Streamed(rev) = doc.body else {
                     continue;
@@ -125,7 +137,7 @@ impl Worker {
     }
 
     /// Counts written and refused documents.
-    fn note(&self, count: u64, refused: &[Refused]) {
+    fn note(&self, count: u64, refused: &[Rejection]) {
         for no in refused {
             tracing::warn!(
                 replication = self.job.id,

@@ -14,7 +14,7 @@ use crate::counters;
 use crate::error::Error;
 use crate::options::Replication;
 use crate::progress::Progress;
-use crate::selections::Held;
+use crate::selections::Room;
 use crate::time::{iso8601, unix};
 
 /// The state of a job.
@@ -75,8 +75,26 @@ impl Event {
 /// A run in progress.
 pub struct Run {
     pub stop: watch::Sender<bool>,
+    /// Ends it wherever it is.
+    pub kill: watch::Sender<bool>,
     pub ended: watch::Receiver<bool>,
     pub serial: u64,
+}
+
+/// A run that was stopped, and records its progress.
+pub struct Ending {
+    pub ended: watch::Receiver<bool>,
+    /// Ends it wherever it is.
+    pub kill: watch::Sender<bool>,
+}
+
+impl From<Run> for Ending {
+    fn from(run: Run) -> Ending {
+        Ending {
+            ended: run.ended,
+            kill: run.kill,
+        }
+    }
 }
 
 pub struct Entry {
@@ -84,7 +102,7 @@ pub struct Entry {
     pub progress: Arc<Progress>,
     pub run: Option<Run>,
     /// The run of a job that this one replaced, which has to end first.
-    pub after: Option<watch::Receiver<bool>>,
+    pub after: Option<Ending>,
     pub last_started: Option<Instant>,
     pub outcome: watch::Sender<Option<Outcome>>,
     /// The serial number of the latest run.
@@ -97,15 +115,15 @@ pub struct Entry {
     crashes: u32,
     crash: Option<(Instant, String)>,
     /// Memory of its ids or selector.
-    _selection: Option<Held>,
+    _room: Room,
 }
 
 impl Entry {
     pub fn new(
         replication: Arc<Replication>,
         not_before: Option<Instant>,
-        after: Option<watch::Receiver<bool>>,
-        selection: Option<Held>,
+        after: Option<Ending>,
+        room: Room,
     ) -> Entry {
         counters::JOBS_ADDED.count();
         Entry {
@@ -121,7 +139,7 @@ impl Entry {
             not_before,
             crashes: 0,
             crash: None,
-            _selection: selection,
+            _room: room,
         }
     }
 
@@ -146,19 +164,25 @@ impl Entry {
     }
 
     /// Stops the run, if any. Returns a signal of its end.
-    pub fn retire(self) -> Option<watch::Receiver<bool>> {
+    pub fn retire(self) -> Option<Ending> {
         counters::JOBS_REMOVED.count();
         let run = self.run?;
         counters::JOBS_STOPPED.count();
         run.stop.send_replace(true);
-        Some(run.ended)
+        Some(run.into())
+    }
+
+    /// Stops the run, if any. Returns all runs of the job that have not ended.
+    pub fn leave(mut self) -> Vec<Ending> {
+        let after = self.after.take();
+        after.into_iter().chain(self.retire()).collect()
     }
 
     /// Stops to make room for others; the job continues later.
     pub fn give_way(&mut self, history_max: usize) {
         let Some(run) = self.run.take() else { return };
         run.stop.send_replace(true);
-        self.after = Some(run.ended);
+        self.after = Some(run.into());
         // Further events of this run are ignored.
         self.serial = next_serial();
         self.note(Event::now(EventKind::Stopped), history_max);

@@ -4,7 +4,7 @@ use crate::support;
 use serde_json::{Value, json};
 use support::{Node, admin, leaves, until, write};
 
-use replicator::{Error, Replicated};
+use replicator::{Error, ReplicateResult};
 
 const TANGLE: [&str; 6] = [
     r#"{"_id":"a","_rev":"1-11111111111111111111111111111111","x":1}"#,
@@ -108,7 +108,7 @@ async fn what_cannot_begin_says_why() {
 async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     let node = Node::new();
     let (one, two) = (node.create("one").await, node.create("two").await);
-    let Replicated::Continuous(id) = node
+    let ReplicateResult::Continuous(id) = node
         .replicate(json!({"source": "one", "target": "two", "continuous": true}))
         .await
         .unwrap()
@@ -128,10 +128,10 @@ async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     let mut other = admin();
     other.name = Some("other".into());
     other.roles.clear();
-    let refused = node.replicator.replicate(&cancel, other).await;
+    let refused = node.replicator.replicate(cancel.clone(), other).await;
     assert!(matches!(refused, Err(Error::NotAdmin)));
-    let cancelled = node.replicator.replicate(&cancel, admin()).await;
-    assert!(matches!(cancelled, Ok(Replicated::Cancelled(_))));
+    let cancelled = node.replicator.replicate(cancel, admin()).await;
+    assert!(matches!(cancelled, Ok(ReplicateResult::Cancelled(_))));
     assert_eq!(node.replicator.job_counts().total(), 0);
     // Its progress was recorded.
     let again = node

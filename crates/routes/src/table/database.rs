@@ -189,27 +189,27 @@ pub(super) static DATABASE: &[Row] = &[
             post("Removes revisions as if they had never been.", "Object").body("RevsById").status(201),
         ]),
     Row::database("POST", "/{db}/_compact", Class::Maintenance, |c| database(c, DatabaseRoute::Compact(None)))
-        .who_may(Who::DatabaseAdmin).cluster(Cluster::Local).body(BodyClass::Small)
+        .who_may(Who::DatabaseAdmin).cluster(Cluster::Everywhere).body(BodyClass::Small)
         .operations(&[
             post("Starts a compaction of the database.", "Ok").body("Object").status(202),
         ]),
     Row::database("POST", "/{db}/_compact/{ddoc}", Class::Maintenance, |c| database(c, DatabaseRoute::Compact(Some(ddoc_id(c)))))
-        .who_may(Who::DatabaseAdmin).cluster(Cluster::Local).body(BodyClass::Small)
+        .who_may(Who::DatabaseAdmin).cluster(Cluster::Everywhere).body(BodyClass::Small)
         .operations(&[
             post("Starts a compaction of a design document's indexes.", "Ok").body("Object").status(202),
         ]),
     Row::database("POST", "/{db}/_view_cleanup", Class::Maintenance, |c| database(c, DatabaseRoute::ViewCleanup))
-        .who_may(Who::DatabaseAdmin).cluster(Cluster::Local).body(BodyClass::Small)
+        .who_may(Who::DatabaseAdmin).cluster(Cluster::Everywhere).body(BodyClass::Small)
         .operations(&[
             post("Deletes indexes that no design document has.", "Ok").body("Object").status(202),
         ]),
     Row::database("POST", "/{db}/_search_cleanup", Class::Maintenance, |c| database(c, DatabaseRoute::SearchCleanup))
-        .who_may(Who::DatabaseAdmin).cluster(Cluster::Local).body(BodyClass::Small)
+        .who_may(Who::DatabaseAdmin).cluster(Cluster::Everywhere).body(BodyClass::Small)
         .operations(&[
             post("Deletes text indexes that no design document has.", "Ok").body("Object").status(202),
         ]),
     Row::database("POST", "/{db}/_nouveau_cleanup", Class::Maintenance, |c| database(c, DatabaseRoute::NouveauCleanup))
-        .who_may(Who::DatabaseAdmin).cluster(Cluster::Local).body(BodyClass::Small)
+        .who_may(Who::DatabaseAdmin).cluster(Cluster::Everywhere).body(BodyClass::Small)
         .operations(&[
             post("Deletes text indexes that no design document has.", "Ok").body("Object").status(202),
         ]),
@@ -229,7 +229,7 @@ pub(super) static DATABASE: &[Row] = &[
             get("Returns the shard of a document.", "Object"),
         ]),
     Row::database("POST", "/{db}/_sync_shards", Class::Maintenance, |c| database(c, DatabaseRoute::SyncShards))
-        .who_may(Who::ServerAdmin).cluster(Cluster::Local).rewrites_read()
+        .who_may(Who::ServerAdmin).cluster(Cluster::Everywhere).rewrites_read()
         .operations(&[
             post("Has nothing to do; accepted for compatibility.", "Ok").body("Object").status(202),
         ]),
@@ -239,13 +239,13 @@ pub(super) static DATABASE: &[Row] = &[
             get("Returns information about a partition.", "Object"),
         ]),
     Row::database("GET,HEAD,POST", "/{db}/_partition/{partition_id}/_all_docs", Class::Listing, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
-        .post_reads()
+        .who_may(Who::Listing).post_reads()
         .operations(&[
             get("Lists the documents of a partition.", "Rows").query(&[&RANGE, &PAGE, &FULL]),
             post("Lists the documents of a partition; the body has the parameters.", "Rows").query(&[&RANGE, &PAGE, &FULL]).body("RowsQuery"),
         ]),
     Row::database("POST", "/{db}/_partition/{partition_id}/_all_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
-        .post_reads(),
+        .who_may(Who::Listing).post_reads(),
     Row::database("POST", "/{db}/_partition/{partition_id}/_find", Class::Find, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
         .post_reads().body(BodyClass::Document)
         .operations(&[
@@ -286,7 +286,7 @@ pub(super) static DATABASE: &[Row] = &[
         ]),
     Row::database("*", "/{db}/_partition/{partition_id}/_design/{ddoc}/{function...}", Class::Design, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
         .post_reads().body(BodyClass::Document),
-    Row::database("*", "/{db}/_partition/{partition_id}/{path...}", Class::Unknown, |c| database(c, DatabaseRoute::Missing)),
+    Row::database("*", "/{db}/_partition/{partition_id}/{path...}", Class::Unknown, |c| database(c, DatabaseRoute::NotInPartition(c.text("partition_id")))),
     Row::database("POST", "/{db}/_settee/preview", Class::Design, |c| database(c, DatabaseRoute::Preview))
         .who_may(Who::ListingAdmin).post_reads().body(BodyClass::Document)
         .operations(&[

@@ -3,7 +3,9 @@
 use super::place::node;
 use crate::class::Class;
 use crate::operation::{ANY, delete, get, post, put};
-use crate::parameters::{ANALYZE, FEED, IDS, NAMES, NEXT, PAGE, PERSIST, PROFILE, SESSION, SIZE};
+use crate::parameters::{
+    ALL, ANALYZE, FEED, IDS, NAMES, NEXT, PAGE, PERSIST, PROFILE, SESSION, SIZE,
+};
 use crate::route::{NodeRoute, ReshardRoute, Route, SchedulerRoute, ServerRoute};
 use crate::row::{BodyClass, Cluster, Row};
 use crate::who::Who;
@@ -172,6 +174,11 @@ pub(super) static SERVER: &[Row] = &[
         .operations(&[
             post("Continues after the log was lost, in the background.", "Ok").status(202),
         ]),
+    Row::server("POST", "/_settee/cluster/bench-network", Class::Server, |_| Route::Server(ServerRoute::ClusterBenchNetwork))
+        .cluster(Cluster::Node)
+        .operations(&[
+            post("Measures the connections from this node to the others.", "Object").body("BenchNetwork"),
+        ]),
     Row::server("*", "/_settee/cluster/{path...}", Class::Server, |_| Route::Server(ServerRoute::Missing))
         .cluster(Cluster::Node),
     Row::server("GET", "/_settee/doctor", Class::Server, |_| Route::Server(ServerRoute::Doctor))
@@ -187,7 +194,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET", "/_settee/top", Class::Server, |_| Route::Server(ServerRoute::Top))
         .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest()
         .operations(&[
-            get("Returns the activity of the server, as sums since its start.", "Object"),
+            get("Returns the activity of the server, as sums since its start.", "Object").query(&[&ALL]),
         ]),
     Row::server("GET", "/_settee/openapi.json", Class::Server, |_| Route::Server(ServerRoute::OpenApi))
         .who_may(Who::Anyone).cluster(Cluster::Node)

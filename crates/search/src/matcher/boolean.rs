@@ -223,14 +223,14 @@ impl Matcher for Disjunction {
 }
 
 /// Documents that one part matches and another does not.
-pub(crate) struct Excluding {
+pub(crate) struct Exclusion {
     inner: BoxMatcher,
     not: BoxMatcher,
 }
 
-impl Excluding {
-    pub fn new(inner: BoxMatcher, not: BoxMatcher) -> Excluding {
-        let mut excluding = Excluding { inner, not };
+impl Exclusion {
+    pub fn new(inner: BoxMatcher, not: BoxMatcher) -> Exclusion {
+        let mut excluding = Exclusion { inner, not };
         excluding.settle();
         excluding
     }
@@ -252,7 +252,7 @@ impl Excluding {
     }
 }
 
-impl Matcher for Excluding {
+impl Matcher for Exclusion {
     fn doc(&self) -> Doc {
         self.inner.doc()
     }
@@ -281,14 +281,14 @@ impl Matcher for Excluding {
 }
 
 /// Documents that one part matches; those that others match as well score higher.
-pub(crate) struct Preferring {
+pub(crate) struct Preference {
     needed: BoxMatcher,
     preferred: BoxMatcher,
 }
 
-impl Preferring {
-    pub fn new(needed: BoxMatcher, preferred: BoxMatcher) -> Preferring {
-        Preferring { needed, preferred }
+impl Preference {
+    pub fn new(needed: BoxMatcher, preferred: BoxMatcher) -> Preference {
+        Preference { needed, preferred }
     }
 
     /// Returns whether the others match the document as well.
@@ -301,7 +301,7 @@ impl Preferring {
     }
 }
 
-impl Matcher for Preferring {
+impl Matcher for Preference {
     fn doc(&self) -> Doc {
         self.needed.doc()
     }
@@ -336,23 +336,23 @@ impl Matcher for Preferring {
 }
 
 /// Documents of several parts, which score more the more parts match: Lucene 4.6's `coord`.
-pub(crate) struct Coordinated {
+pub(crate) struct Coordination {
     inner: BoxMatcher,
     parts: u32,
 }
 
-impl Coordinated {
+impl Coordination {
     /// `parts` is the number of scoring parts; 0 when all count alike, and the whole is one part of
     /// another query.
-    pub fn new(inner: BoxMatcher, parts: usize) -> Coordinated {
-        Coordinated {
+    pub fn new(inner: BoxMatcher, parts: usize) -> Coordination {
+        Coordination {
             inner,
             parts: parts as u32,
         }
     }
 }
 
-impl Matcher for Coordinated {
+impl Matcher for Coordination {
     fn doc(&self) -> Doc {
         self.inner.doc()
     }

@@ -7,20 +7,20 @@ use super::{BoxMatcher, Doc, END, Matcher};
 use crate::{Effort, Error};
 
 /// All documents of a segment.
-pub(crate) struct Everything {
+pub(crate) struct AllDocs {
     doc: Doc,
     docs: Doc,
     score: f32,
 }
 
-impl Everything {
-    pub fn new(docs: Doc, score: f32) -> Everything {
+impl AllDocs {
+    pub fn new(docs: Doc, score: f32) -> AllDocs {
         let doc = if docs == 0 { END } else { 0 };
-        Everything { doc, docs, score }
+        AllDocs { doc, docs, score }
     }
 }
 
-impl Matcher for Everything {
+impl Matcher for AllDocs {
     fn doc(&self) -> Doc {
         self.doc
     }

@@ -6,8 +6,8 @@ mod interval;
 mod phrase;
 mod term;
 
-pub(crate) use boolean::{Coordinated, Disjunction, Excluding, Intersection, Preferring};
-pub(crate) use docs::{DocList, DocSetBuilder, Everything};
+pub(crate) use boolean::{Coordination, Disjunction, Exclusion, Intersection, Preference};
+pub(crate) use docs::{AllDocs, DocList, DocSetBuilder};
 pub(crate) use interval::IntervalMatcher;
 pub(crate) use phrase::{PhraseMatcher, PhrasePosition};
 pub(crate) use term::TermMatcher;

@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use search::query::Wild;
+use search::query::WildcardToken;
 use search::{
     Analyze, Answer, Fields, Index, Query, Range, Request, Similarity, SortBy, SortKey, SortValue,
     types_of,
@@ -70,7 +70,7 @@ impl Doc {
                 .iter()
                 .any(|n| (*low, *high).contains(&f64::from(*n))),
             Query::Wildcard { field, pattern } => {
-                let Some(Wild::Char(c)) = pattern.first() else {
+                let Some(WildcardToken::Char(c)) = pattern.first() else {
                     unreachable!()
                 };
                 // The test's patterns are a letter and one character.
@@ -264,7 +264,7 @@ fn query() -> impl Strategy<Value = Query> {
         (field(), word()).prop_map(|(field, prefix)| Query::Prefix { field, prefix }),
         (field(), prop_oneof![Just('a'), Just('b')]).prop_map(|(field, c)| Query::Wildcard {
             field,
-            pattern: vec![Wild::Char(c), Wild::One],
+            pattern: vec![WildcardToken::Char(c), WildcardToken::One],
         }),
         (field(), bound(word()), bound(word())).prop_map(|(field, low, high)| Query::Terms {
             field,

@@ -1,5 +1,6 @@
 //! `settee check`: whether a store is sound.
 
+use command_line::counted;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use database::check::{CheckOptions, Found, Report, Totals, Watch, check};
+use database::check::{CheckOptions, LocatedFinding, Report, Totals, Watch, check};
 
 use super::doctor::plain;
 use crate::Failure;
@@ -122,9 +123,9 @@ impl Shown {
 
 fn line(watch: &Watch) -> String {
     format!(
-        "{} rows, {} documents, {} MB of attachments: {}",
-        watch.rows.load(Relaxed),
-        watch.documents.load(Relaxed),
+        "{}, {}, {} MB of attachments: {}",
+        counted(watch.rows.load(Relaxed), "rows"),
+        counted(watch.documents.load(Relaxed), "documents"),
         watch.attachment_bytes.load(Relaxed) >> 20,
         plain(&watch.what())
     )
@@ -144,12 +145,11 @@ fn print(report: &Report, options: &StoreCheckOptions) {
     say!("{}", totals(t));
     match damage {
         0 => say!("sound"),
-        1 => say!("1 finding of damage"),
-        n => say!("{n} findings of damage"),
+        n => say!("{} of damage", counted(n, "findings")),
     }
 }
 
-fn print_found(found: &Found, options: &StoreCheckOptions) {
+fn print_found(found: &LocatedFinding, options: &StoreCheckOptions) {
     let severity = if found.finding.is_damage {
         "DAMAGED"
     } else {
@@ -177,16 +177,18 @@ fn totals(t: &Totals) -> String {
         false => format!(": {:.0} documents a second", documents as f64 / t.seconds),
     };
     format!(
-        "{} databases, {} documents and {} deleted ones, {} indexes with {} rows, {} contents of attachments of {} MB, {} files of {} MB, \
-         in {:.1} s{rate}",
-        t.databases,
-        t.documents,
+        "{}, {} and {} deleted ones, {} with {}, {} of attachments of {} MB, {} of {} MB, in {:.1} s{rate}",
+        counted(t.databases, "databases"),
+        counted(t.documents, "documents"),
         t.deleted_documents,
-        t.indexes,
-        t.index_rows,
-        t.attachments,
+        match t.indexes {
+            1 => "1 index".to_owned(),
+            n => format!("{n} indexes"),
+        },
+        counted(t.index_rows, "rows"),
+        counted(t.attachments, "contents"),
         t.attachment_bytes >> 20,
-        t.files,
+        counted(t.files, "files"),
         t.file_bytes >> 20,
         t.seconds
     )

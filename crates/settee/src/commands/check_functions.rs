@@ -1,5 +1,6 @@
 //! `settee check-functions`: which functions of a CouchDB depend on its JavaScript engine.
 
+use command_line::counted;
 use std::process::ExitCode;
 
 use function_check::{Finding, Report};
@@ -71,11 +72,13 @@ fn print_finding(finding: &Finding) {
 fn summary(report: &Report) -> String {
     let found = match report.findings.len() {
         0 => "nothing to change".to_owned(),
-        1 => "1 place to change".to_owned(),
-        n => format!("{n} places to change"),
+        n => format!("{} to change", counted(n, "places")),
     };
     format!(
-        "{} functions of {} design documents in {} databases, run with {} documents: {found}",
-        report.functions, report.designs, report.databases, report.documents
+        "{} of {} in {}, run with {}: {found}",
+        counted(report.functions, "functions"),
+        counted(report.designs, "design documents"),
+        counted(report.databases, "databases"),
+        counted(report.documents, "documents")
     )
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
 use crate::owner::work_as_owner_of;
+use crate::record_version;
 
 /// Validity of a token that is used immediately.
 const JOINS_WITHIN_S: u64 = 60;
@@ -35,6 +36,16 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             match json {
                 true => say!("{answer:#}"),
                 false => show(&answer),
+            }
+            Ok(())
+        }),
+        ClusterCommand::BenchNetwork { url, seconds, json } => runtime.block_on(async {
+            let body = json!({"seconds": seconds});
+            let path = "/_settee/cluster/bench-network";
+            let answer = ask(url, Method::POST, path, Some(body)).await?;
+            match json {
+                true => say!("{answer:#}"),
+                false => show_network(&answer),
             }
             Ok(())
         }),
@@ -120,7 +131,9 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
         (None, None) => return Err(Failure::usage("join wants --token or --through")),
     };
     make(&options.data)?;
-    let home = member::join(&options.data, &token, facts).await;
+    let listen = options.listen.as_ref().unwrap_or(&options.address);
+    let version = record_version::latest()?;
+    let home = member::join(&options.data, &token, facts, listen, version).await;
     let (home, settings) = home.map_err(Failure::new)?;
     take_over(&options.data, settings)?;
     let data = options.data.display();
@@ -207,12 +220,14 @@ fn show(status: &Value) {
         };
         let (number, name, address) = (&node["node"], &node["name"], &node["address"]);
         say!(
-            "  {:<10} {:<28} {:<22} {state}",
+            "  {:<10} {:<28} {:<22} record version {:<4} {state}",
             text(number),
             text(name),
-            text(address)
+            text(address),
+            node["record_version"]
         );
     }
+    say!("{}", record_versions(status));
     let slots = status["slots"].as_array().unwrap_or(&empty);
     let able = slots
         .iter()
@@ -224,9 +239,76 @@ fn show(status: &Value) {
     }
 }
 
+/// The version in force, and what keeps the cluster from a later one.
+fn record_versions(status: &Value) -> String {
+    let in_force = &status["record_version"]["in_force"];
+    let empty = vec![];
+    let nodes = status["nodes"].as_array().unwrap_or(&empty);
+    let version = |node: &Value| node["record_version"].as_u64().unwrap_or_default();
+    let latest = nodes.iter().map(version).max().unwrap_or_default();
+    let older = nodes.iter().filter(|node| version(node) < latest);
+    let older: Vec<&str> = older.filter_map(|node| node["name"].as_str()).collect();
+    match older.is_empty() {
+        true => format!("record version: {in_force} is in force"),
+        false => format!(
+            "record version: {in_force} is in force; {latest} follows when these nodes run a newer program: {}",
+            older.join(", ")
+        ),
+    }
+}
+
+fn show_network(answer: &Value) {
+    for line in network_lines(answer) {
+        say!("{line}");
+    }
+}
+
+/// A line for each node that was measured, below a head.
+fn network_lines(answer: &Value) -> Vec<String> {
+    let from = answer["node"].as_str().unwrap_or_default();
+    let head = ["p50 ms", "p99 ms", "sent MB/s", "received MB/s"];
+    let line = |name: &str, [p50, p99, sent, received]: [&str; 4]| {
+        format!("{name:<28} {p50:>9} {p99:>9} {sent:>10} {received:>14}")
+    };
+    let mut lines = vec![line(&format!("from {from} to"), head)];
+    for node in answer["nodes"].as_array().into_iter().flatten() {
+        let name = node["node"].as_str().unwrap_or_default();
+        if let Some(error) = node["error"].as_str() {
+            lines.push(format!("{name:<28} {error}"));
+            continue;
+        }
+        let number = |member: &str, digits: usize, unit: f64| {
+            let n = node[member].as_f64().unwrap_or_default() / unit;
+            format!("{n:.digits$}")
+        };
+        let cells = [
+            number("p50_us", 3, 1e3),
+            number("p99_us", 3, 1e3),
+            number("sent_bytes_per_s", 1, 1e6),
+            number("received_bytes_per_s", 1, 1e6),
+        ];
+        lines.push(line(name, cells.each_ref().map(String::as_str)));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nodes_that_are_to_be_updated_are_named() {
+        let status = |versions: [u8; 3]| {
+            let nodes = versions.iter().zip(["a", "b", "c"]);
+            let nodes = nodes.map(|(n, name)| json!({"name": name, "record_version": n}));
+            let nodes: Vec<Value> = nodes.collect();
+            json!({"record_version": {"in_force": 1}, "nodes": nodes})
+        };
+        let done = record_versions(&status([2, 2, 2]));
+        assert_eq!(done, "record version: 1 is in force");
+        let left = record_versions(&status([2, 1, 1]));
+        assert!(left.ends_with("2 follows when these nodes run a newer program: b, c"));
+    }
 
     #[test]
     fn another_node_sets_only_what_nodes_share() {
@@ -245,5 +327,21 @@ mod tests {
         for other in ["evil", "/tmp/x", "port"] {
             assert!(!ini.contains(other), "{ini}");
         }
+    }
+    #[test]
+    fn measured_nodes_are_lines_of_a_table() {
+        let answer = json!({"node": "a@h", "nodes": [
+            {"node": "b@h", "p50_us": 120, "p99_us": 4500, "sent_bytes_per_s": 812_345_678,
+             "received_bytes_per_s": 99_000_000},
+            {"node": "c@h", "error": "it does not answer"},
+        ]});
+        let lines = network_lines(&answer);
+        let cells: Vec<Vec<&str>> = lines
+            .iter()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(cells[0][..3], ["from", "a@h", "to"]);
+        assert_eq!(cells[1], ["b@h", "0.120", "4.500", "812.3", "99.0"]);
+        assert_eq!(cells[2][1..].join(" "), "it does not answer");
     }
 }

@@ -65,7 +65,7 @@ fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
 
 /// The parts of a response that are printed.
 #[derive(Deserialize)]
-struct Told {
+struct DoctorReport {
     node: String,
     version: String,
     findings: Vec<Finding>,
@@ -102,7 +102,7 @@ struct Databases {
 }
 
 fn print(told: &Value, options: &DoctorOptions) {
-    let told: Told = match serde_json::from_value(told.clone()) {
+    let told: DoctorReport = match serde_json::from_value(told.clone()) {
         Ok(told) => told,
         Err(e) => {
             eprintln!("settee: the server is of another version: {e}");
@@ -154,7 +154,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Prints skipped checks, and objects that were not examined.
-fn print_left_out(told: &Told) {
+fn print_left_out(told: &DoctorReport) {
     let skipped = told
         .checks
         .iter()
@@ -181,7 +181,7 @@ fn with_placeholder(url: &str) -> String {
     text.replacen("://", "://NAME:PASSWORD@", 1)
 }
 
-fn summary(told: &Told) -> String {
+fn summary(told: &DoctorReport) -> String {
     let count = |severity| {
         told.findings
             .iter()

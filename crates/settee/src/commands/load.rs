@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::cli::{LoadOptions, with_credentials};
 use crate::commands::runtime;
+use command_line::counted;
 
 pub fn run(options: LoadOptions) -> Result<(), Failure> {
     let (url, db) = options
@@ -29,7 +30,7 @@ pub fn run(options: LoadOptions) -> Result<(), Failure> {
             say!("{report}");
             if report.refused_count() > 0 {
                 return Err(Failure {
-                    message: format!("{} documents were refused", report.refused_count()),
+                    message: format!("refused: {}", counted(report.refused_count(), "documents")),
                     status: 3,
                 });
             }

@@ -1,5 +1,6 @@
 //! `settee migrate`.
 
+use command_line::counted;
 use std::path::Path;
 
 use crate::Failure;
@@ -47,14 +48,13 @@ fn show(summary: &migrate::Summary, verify_only: bool) {
         }
     }
     say!(
-        "{done} {} databases with {} documents in {}: {}",
-        summary.databases,
-        summary.documents,
+        "{done} {} with {} in {}: {}",
+        counted(summary.databases, "databases"),
+        counted(summary.documents, "documents"),
         migrate::duration(summary.elapsed),
         match summary.differences.len() {
             0 => "no difference".to_owned(),
-            1 => "1 difference".to_owned(),
-            n => format!("{n} differences"),
+            n => counted(n, "differences"),
         }
     );
 }
@@ -80,8 +80,8 @@ async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure
     show(&summary, options.verify_only);
     if !summary.failures.is_empty() {
         return Err(Failure::new(format!(
-            "{} databases were not migrated; resume with --continue",
-            summary.failures.len()
+            "not migrated: {}; resume with --continue",
+            counted(summary.failures.len(), "databases")
         )));
     }
     if !summary.differences.is_empty() {

@@ -1,5 +1,6 @@
 //! `settee profile`: a server's use of time, as a flame graph.
 
+use command_line::counted;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -46,8 +47,8 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let graph = Graph {
         title: "Changes".to_owned(),
         subtitle: format!(
-            "{} samples before, {} after; red grew, blue shrank",
-            before.total(),
+            "{} before, {} after; red grew, blue shrank",
+            counted(before.total(), "samples"),
             after.total()
         ),
     };
@@ -178,7 +179,8 @@ fn quality(told: &str) -> String {
     };
     let (total, unknown) = (number("total"), number("unknown"));
     let share = unknown as f64 * 100.0 / total.max(1) as f64;
-    let mut text = format!("{total} samples, {share:.1} % with frames that are not known");
+    let samples = counted(total, "samples");
+    let mut text = format!("{samples}, {share:.1} % with frames that are not known");
     for (name, what) in [
         ("lost", "samples were lost"),
         ("threads_left_out", "threads could not be sampled"),

@@ -1,12 +1,13 @@
 //! `settee repair`: the readable data of a damaged store, in a new one.
 
+use command_line::counted;
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use database::repair::{Lost, RepairHooks, Repaired, repair};
+use database::repair::{RepairHooks, RepairLoss, RepairedDatabase, repair};
 use serde_json::json;
 
 use super::check::store_in;
@@ -54,7 +55,7 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
         )));
     }
     let is_shown = std::io::stderr().is_terminal();
-    let mut lost: Vec<Lost> = vec![];
+    let mut lost: Vec<RepairLoss> = vec![];
     let mut notes: Vec<String> = vec![];
     let hooks = RepairHooks {
         lost: &mut |loss| {
@@ -98,7 +99,7 @@ fn clear(is_shown: bool) {
     }
 }
 
-fn described(lost: &Lost) -> String {
+fn described(lost: &RepairLoss) -> String {
     let mut parts = vec![];
     if let Some(database) = &lost.database {
         parts.push(format!("database '{database}'"));
@@ -129,22 +130,28 @@ fn copy_settings(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(saved: &[Repaired], lost: &[Lost], notes: &[String], options: &RepairOptions) {
+fn print(
+    saved: &[RepairedDatabase],
+    lost: &[RepairLoss],
+    notes: &[String],
+    options: &RepairOptions,
+) {
     for note in notes {
         say!("NOTE: {}", plain(note));
     }
-    for Repaired { name, saved } in saved {
+    for RepairedDatabase { name, saved } in saved {
         say!(
-            "{}: {} documents, {} revisions, {} local documents, {} attachments",
+            "{}: {}, {}, {}, {}",
             plain(name),
-            saved.documents,
-            saved.revisions,
-            saved.locals,
-            saved.attachments
+            counted(saved.documents, "documents"),
+            counted(saved.revisions, "revisions"),
+            counted(saved.locals, "local documents"),
+            counted(saved.attachments, "attachments")
         );
     }
     match lost.len() {
         0 => say!("nothing was lost"),
+        1 => say!("1 loss, listed above"),
         n => say!("{n} losses, listed above"),
     }
     say!(
@@ -154,8 +161,8 @@ fn print(saved: &[Repaired], lost: &[Lost], notes: &[String], options: &RepairOp
     );
 }
 
-fn told(saved: &[Repaired], lost: &[Lost], notes: &[String]) -> serde_json::Value {
-    let databases = saved.iter().map(|Repaired { name, saved }| {
+fn told(saved: &[RepairedDatabase], lost: &[RepairLoss], notes: &[String]) -> serde_json::Value {
+    let databases = saved.iter().map(|RepairedDatabase { name, saved }| {
         json!({
             "name": name,
             "documents": saved.documents,

@@ -11,9 +11,8 @@ use node::{DescriptorPlan, Node};
 
 use crate::Failure;
 use crate::data::STORE;
+use crate::record_version;
 
-/// Databases that a cluster has from its first start on.
-const SYSTEM_DATABASES: [&str; 2] = ["_users", "_replicator"];
 /// The scheme of a log on Kafka.
 const KAFKA: &str = "kafka://";
 /// How long it waits before it tries again to announce itself.
@@ -55,7 +54,7 @@ pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
 pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), Failure> {
     let (config, databases) = (&app.node.config, &app.node.databases);
     let settings = config.settings();
-    let restarted = Arc::downgrade(app);
+    let (restarted, ended) = (Arc::downgrade(app), Arc::downgrade(app));
     let taken_over = config.clone();
     let options = MemberOptions {
         brokers,
@@ -67,6 +66,13 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
                 app.ask_to_restart();
             }
         }),
+        give_up: Box::new(move |why| {
+            tracing::error!("this server ends: {why}");
+            if let Some(app) = ended.upgrade() {
+                app.fail(format!("cluster: {why}"));
+            }
+        }),
+        record_version: record_version::latest()?,
         on_setting: Box::new(move |section, key, value| {
             if !node::may_be_taken_over(section, key) {
                 tracing::error!(
@@ -76,19 +82,23 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
                 );
                 return;
             }
-            let done = match value {
-                Some(value) => taken_over.set(section, key, value, true),
-                None => taken_over.delete(section, key, true),
+            let take_over = |persist| match value {
+                Some(value) => taken_over.set(section, key, value, persist),
+                None => taken_over.delete(section, key, persist),
             };
-            if let Err(e) = done {
-                tracing::error!(section, key, error = %e, "a setting of the cluster was not taken over");
+            if let Err(e) = take_over(true) {
+                tracing::error!(section, key, error = %e, "a setting of the cluster was not written to the file");
+                // It is in force until the next start, when the cluster's state is taken over again.
+                if let Err(e) = take_over(false) {
+                    tracing::error!(section, key, error = %e, "a setting of the cluster was not taken over");
+                }
             }
         }),
     };
     let member = Member::start(data, databases, options).await;
     let member = member.map_err(|e| Failure::new(format!("cluster: {e}")))?;
-    let sockets = DescriptorPlan::new(true).passed_on;
-    member.answer_by(http_api::passed_on(app, sockets));
+    let sockets = DescriptorPlan::new(true).forwarded_clients;
+    member.answer_by(http_api::forwarded_clients(app, sockets));
     app.node.be_member(member);
     Ok(())
 }
@@ -111,6 +121,6 @@ pub fn announce(node: Arc<Node>, member: Arc<Member>) {
 async fn announce_now(node: &Node, member: &Member) -> Result<(), String> {
     let shared = node::shared_settings(&node.config);
     member.announce(shared).await.map_err(|e| e.to_string())?;
-    let made = node::setup::create_missing(node, &SYSTEM_DATABASES).await;
+    let made = node::setup::create_missing(node, &node::setup::SYSTEM_DATABASES).await;
     made.map_err(|e| e.to_string())
 }

@@ -24,7 +24,7 @@ pub struct Lines(Arc<Shared>);
 
 /// The thread that writes them. When dropped, it writes the remaining lines and ends, or is
 /// abandoned if it cannot.
-pub struct Writing(Lines);
+pub struct LineThread(Lines);
 
 #[derive(Default)]
 struct Shared {
@@ -48,7 +48,7 @@ impl Lines {
     ///
     /// # Errors
     /// There can be no further thread.
-    pub fn start(out: impl Write + Send + 'static) -> io::Result<(Lines, Writing)> {
+    pub fn start(out: impl Write + Send + 'static) -> io::Result<(Lines, LineThread)> {
         let lines = Lines(Arc::default());
         let shared = lines.0.clone();
         let thread = std::thread::Builder::new().name("log".into());
@@ -57,7 +57,7 @@ impl Lines {
             shared.waiting.lock().has_ended = true;
             shared.ended.notify_all();
         })?;
-        Ok((lines.clone(), Writing(lines)))
+        Ok((lines.clone(), LineThread(lines)))
     }
 }
 
@@ -144,7 +144,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-impl Drop for Writing {
+impl Drop for LineThread {
     fn drop(&mut self) {
         let shared = &self.0.0;
         let mut waiting = shared.waiting.lock();

@@ -12,8 +12,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use super::line_format::{LineFormat, time_text};
-use super::lines::{Lines, Writing};
-use super::repeats::Counting;
+use super::lines::{LineThread, Lines};
+use super::repeats::RepeatCounter;
 use super::rotated::{RotatedFile, Rotation};
 use crate::Failure;
 
@@ -22,8 +22,8 @@ pub struct Logging {
     /// The output for slow requests, if it is a separate one.
     slow: Option<Lines>,
     /// Dropped before the writer that it writes to.
-    _counting: Counting,
-    _flush: Vec<Writing>,
+    _counting: RepeatCounter,
+    _flush: Vec<LineThread>,
 }
 
 impl Logging {
@@ -57,7 +57,7 @@ pub fn start(config: &Config) -> Result<Logging, Failure> {
         slow = Some(writer);
         guards.push(guard);
     }
-    let counting = Counting::start(writer.clone(), time_text).map_err(Failure::new)?;
+    let counting = RepeatCounter::start(writer.clone(), time_text).map_err(Failure::new)?;
     let (level, handle) = reload::Layer::new(EnvFilter::new(filter(settings.level)));
     tracing_subscriber::registry()
         .with(level)

@@ -25,7 +25,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::Databases;
 use functions::Languages;
-use http_api::{App, Dev, Listeners};
+use http_api::{App, Dev, Ending, Listeners};
 use node::{DescriptorPlan, MemoryPlan, Node};
 use telemetry::State;
 
@@ -33,8 +33,8 @@ use self::listen::{BoundPorts, bind, reload_on_hangup, reload_periodically, unus
 use self::traces::Traces;
 use crate::Failure;
 use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
-use crate::data::{Made, STORE};
-use crate::private;
+use crate::data::{CreatedDirectories, STORE};
+use crate::{private, record_version};
 
 /// Name of the admin that `--generate-admin` makes.
 const GENERATED_ADMIN: &str = "admin";
@@ -51,7 +51,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         require_admin(&options, &config)?;
     }
     let ports = BoundPorts::bind(&config)?;
-    let made = Made::new(&[&data_given(&options), &data])?;
+    let made = CreatedDirectories::new(&[&data_given(&options), &data])?;
     let mut logging = log::start(&config)?;
     warn_of_configuration(&options, &config);
     protect(&config);
@@ -74,8 +74,8 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         runtime.block_on(cluster::start(brokers, &app, &data))?;
     }
     begin_background(&app, &replication);
-    let kept = keep_global_changes(&runtime, &config, &databases);
-    let restart = app.restart_asked();
+    let kept = keep_global_changes(&runtime, &config, &app);
+    let ending = app.ending();
     let member = app.node.member().cloned();
     let result = runtime.block_on(async {
         let listeners = ports.listen(&config, descriptors.connections)?;
@@ -97,11 +97,20 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     databases.close();
     tracing::info!("stopped");
     let ports = result?;
-    if !*restart.borrow() {
-        return Ok(());
+    if let Some(done) = ended(&ending.borrow()) {
+        return done;
     }
     drop((databases, logging));
     Err(restart_process(&config, ports))
+}
+
+/// Returns the result of a server that does not start again.
+fn ended(ending: &Ending) -> Option<Result<(), Failure>> {
+    match ending {
+        Ending::Stop => Some(Ok(())),
+        Ending::Failure(why) => Some(Err(Failure::new(why))),
+        Ending::Restart => None,
+    }
 }
 
 fn app_of(
@@ -180,7 +189,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let config = load_config(&options)?;
     let address = config.settings().chttpd.bind_address;
     let data = data_directory(&options, &config);
-    let made = Made::new(&[&data])?;
+    let made = CreatedDirectories::new(&[&data])?;
     let _logging = log::start(&config)?;
     protect(&config);
     private::tighten_store(&data.join(STORE));
@@ -193,7 +202,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let app = app_of(&databases, &config, auth, memory, None)?;
     let runtime = runtime()?;
-    let kept = keep_global_changes(&runtime, &config, &databases);
+    let kept = keep_global_changes(&runtime, &config, &app);
     let result = runtime.block_on(async {
         let address = SocketAddr::new(address, 0);
         let listener = bind(address)?.listen(64).map_err(unusable(address))?;
@@ -306,7 +315,9 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     layers.env = std::env::vars()
         .filter(|(k, _)| k.starts_with("SETTEE_"))
         // Of the build and the tests, not settings.
-        .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
+        .filter(|(k, _)| {
+            k != "SETTEE_CACHE" && k != "SETTEE_VECTORS" && k != record_version::VARIABLE
+        })
         // Of `settee migrate` and other commands, with a password in it.
         .filter(|(k, _)| {
             !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != PEER_CREDENTIALS
@@ -493,14 +504,18 @@ impl GlobalChanges {
 fn keep_global_changes(
     runtime: &tokio::runtime::Runtime,
     config: &Config,
-    databases: &Arc<Databases>,
+    app: &App,
 ) -> GlobalChanges {
     let settings = config.settings();
     let config = config.clone();
     let options = move || options::global_changes(&config.settings().global_changes);
+    let wanted = settings.global_changes.update_db;
+    let databases = app.node.databases.clone();
     // In a cluster every node would write what all see.
-    let wanted = settings.global_changes.update_db && databases.order().is_none();
-    let databases = databases.clone();
+    let is_writer = app.node.member().map(|member| {
+        let jobs = member.jobs().clone();
+        Box::new(move || jobs.runs(database::GLOBAL_CHANGES)) as database::IsWriter
+    });
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let task = runtime.spawn(async move {
         if wanted {
@@ -508,7 +523,9 @@ fn keep_global_changes(
                 // Resolves when the server stops, whichever way.
                 let _ = stopped.await;
             };
-            databases.keep_global_changes(options, stopped).await;
+            databases
+                .keep_global_changes(options, is_writer, stopped)
+                .await;
         }
     });
     GlobalChanges { stop, task }
@@ -565,12 +582,12 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
     tell_systemd(sd_notify::NotifyState::Ready);
-    let mut restart = app.restart_asked();
+    let mut ending = app.ending();
     let stop = async {
         tokio::select! {
             () = stop => {}
             // The sender lives as long as the app, which is served.
-            _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
+            _ = ending.wait_for(|ending| *ending != Ending::Stop) => tracing::info!("ending"),
         }
     };
     let stop = async {

@@ -134,14 +134,14 @@ pub fn query_servers(
 mod tests {
     use super::*;
     use config::{Config, Layers};
-    use node::SaidBy;
+    use node::LimitSource;
 
     /// Enough descriptors for everything.
     const PLENTY: DescriptorPlan = DescriptorPlan {
         limit: 1 << 20,
         store_files: 1024,
         outgoing: 16_384,
-        passed_on: 0,
+        forwarded_clients: 0,
         work: 8192,
         connections: 1 << 19,
     };
@@ -151,7 +151,7 @@ mod tests {
     fn defaults_are_those_of_the_crates_that_they_are_for() {
         let settings = Settings::default();
         // Where there is enough for everything.
-        let memory = MemoryPlan::within(1 << 40, SaidBy::Machine, &settings);
+        let memory = MemoryPlan::within(1 << 40, LimitSource::Machine, &settings);
         let descriptors = DescriptorPlan {
             store_files: database::OPEN_FILES_MAX,
             ..PLENTY

@@ -193,22 +193,22 @@ impl Recent {
 
 /// The thread that writes the numbers of suppressed lines. When dropped, it writes the remaining
 /// ones, and ends.
-pub struct Counting {
+pub struct RepeatCounter {
     repeats: Arc<Repeats>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Counting {
+impl RepeatCounter {
     /// Starts the thread. `time` is the beginning of a line.
     ///
     /// # Errors
     /// There can be no further thread.
-    pub fn start(to: Lines, time: fn() -> String) -> std::io::Result<Counting> {
+    pub fn start(to: Lines, time: fn() -> String) -> std::io::Result<RepeatCounter> {
         let repeats = Arc::<Repeats>::default();
         let shared = repeats.clone();
         let thread = std::thread::Builder::new().name("log".into());
         let thread = thread.spawn(move || shared.run(to, time))?;
-        Ok(Counting {
+        Ok(RepeatCounter {
             repeats,
             thread: Some(thread),
         })
@@ -220,7 +220,7 @@ impl Counting {
     }
 }
 
-impl Drop for Counting {
+impl Drop for RepeatCounter {
     fn drop(&mut self) {
         self.repeats.state.lock().is_over = true;
         self.repeats.changed.notify_one();

@@ -60,12 +60,12 @@ impl Traces {
             .with_endpoint(url)
             .with_timeout(PATIENCE)
             .build();
-        let waiting = Arc::new(Waiting::default());
-        let exporter = Counted {
+        let waiting = Arc::new(SpanQueue::default());
+        let exporter = CountingExporter {
             exporter: exporter.map_err(|e| wrong(&e))?,
             waiting: waiting.clone(),
         };
-        // `Waiting` has the word about what is too much.
+        // `SpanQueue` has the word about what is too much.
         let queue = BatchConfigBuilder::default().with_max_queue_size(2 * WAITING_MAX as usize);
         let mut batches = BatchSpanProcessor::builder(exporter)
             .with_batch_config(queue.build())
@@ -80,7 +80,7 @@ impl Traces {
             config: config.clone(),
             waiting,
         });
-        export_to(Box::new(Told(spans.clone())));
+        export_to(Box::new(SpanReceiver(spans.clone())));
         Ok(Traces(Some(spans)))
     }
 
@@ -157,7 +157,7 @@ impl HttpClient for Collector {
 
 /// Spans that are on their way to the collector.
 #[derive(Debug, Default)]
-struct Waiting {
+struct SpanQueue {
     count: AtomicU64,
     /// Spans that were dropped, since too many waited, after the last log line about it.
     dropped: AtomicU64,
@@ -165,7 +165,7 @@ struct Waiting {
     is_over: AtomicBool,
 }
 
-impl Waiting {
+impl SpanQueue {
     /// Whether this number of further spans may wait.
     fn admits(&self, more: u64) -> bool {
         let before = self.count.fetch_add(more, Relaxed);
@@ -182,12 +182,12 @@ impl Waiting {
 
 /// Counts the spans that the collector accepted, and logs those that it did not.
 #[derive(Debug)]
-struct Counted {
+struct CountingExporter {
     exporter: SpanExporter,
-    waiting: Arc<Waiting>,
+    waiting: Arc<SpanQueue>,
 }
 
-impl Exporter for Counted {
+impl Exporter for CountingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len() as u64;
         let done = self.exporter.export(batch).await;
@@ -224,13 +224,13 @@ struct Spans {
     batches: BatchSpanProcessor,
     scope: InstrumentationScope,
     config: Config,
-    waiting: Arc<Waiting>,
+    waiting: Arc<SpanQueue>,
 }
 
 /// Receives spans from the rest of the server.
-struct Told(Arc<Spans>);
+struct SpanReceiver(Arc<Spans>);
 
-impl Export for Told {
+impl Export for SpanReceiver {
     fn ratio(&self) -> f64 {
         self.0.config.settings().tracing.sample_ratio
     }

@@ -107,7 +107,7 @@ fn a_purge_forgets_a_bounded_number_of_older_ones() {
     let removed = batch.purge(&purge, &LIMITS).unwrap();
     assert_eq!(removed.len(), 1);
     batch.finish().unwrap();
-    let touched: Vec<Touched> = batch.into_touched().collect();
+    let touched: Vec<ShardChange> = batch.into_touched().collect();
     let meta = &touched[0].meta;
     assert_eq!(
         (meta.purge_seq, meta.purge_floor),

@@ -14,7 +14,7 @@ use crate::time_seq::TimeSeq;
 
 /// The owners that the catalogue names.
 #[derive(Debug, Default)]
-pub struct Owned {
+pub struct CatalogueOwners {
     /// Databases with their records, by name.
     pub databases: BTreeMap<String, Vec<u8>>,
     /// Indexes by their shard.
@@ -29,7 +29,7 @@ pub struct Owned {
     next_shard: ShardNumber,
 }
 
-impl Owned {
+impl CatalogueOwners {
     /// Returns a shard's indexes.
     pub fn indexes_of(&self, shard: ShardNumber) -> &[(Signature, ShardNumber)] {
         self.indexes.get(&shard).map_or(&[], Vec::as_slice)
@@ -41,11 +41,11 @@ impl StoreCheck {
     ///
     /// # Errors
     /// Errors of reading.
-    pub fn catalogue(&self, findings: &mut Findings) -> Result<Owned, Error> {
+    pub fn catalogue(&self, findings: &mut Findings) -> Result<CatalogueOwners, Error> {
         self.watch.begin("the catalogue".into());
-        let mut owned = Owned {
+        let mut owners = CatalogueOwners {
             next_shard: 1,
-            ..Owned::default()
+            ..CatalogueOwners::default()
         };
         let mut has_format = false;
         let mut sessions: BTreeMap<u16, (Option<u64>, u64)> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl StoreCheck {
         while let Some((key, value)) = it.item() {
             self.watch.row();
             has_format |= key == meta::FORMAT && value == FORMAT;
-            if read(key, value, &mut owned, &mut sessions).is_none() {
+            if read(key, value, &mut owners, &mut sessions).is_none() {
                 let more = String::from_utf8_lossy(key).escape_debug().to_string();
                 let topic = "an entry of the catalogue cannot be read";
                 findings.damage(Kind::Catalogue, None, topic, more);
@@ -72,39 +72,39 @@ impl StoreCheck {
                 findings.damage(Kind::Slots, None, "sessions of a slot are miscounted", more);
             }
         }
-        Ok(owned)
+        Ok(owners)
     }
 
     /// Reports stored data without an owner. `shards` are those of all databases.
     ///
     /// # Errors
     /// Errors of reading.
-    pub fn owners(
+    pub fn check_owners(
         &self,
-        owned: &Owned,
+        owners: &CatalogueOwners,
         shards: &BTreeSet<ShardNumber>,
         findings: &mut Findings,
     ) -> Result<(), Error> {
         let indexes: BTreeSet<ShardNumber> =
-            owned.indexes.values().flatten().map(|(_, n)| *n).collect();
+            owners.indexes.values().flatten().map(|(_, n)| *n).collect();
         let known = |n: &ShardNumber| {
-            shards.contains(n) || indexes.contains(n) || owned.dropped.contains(n)
+            shards.contains(n) || indexes.contains(n) || owners.dropped.contains(n)
         };
-        for shard in owned.indexes.keys().filter(|n| !known(n)) {
+        for shard in owners.indexes.keys().filter(|n| !known(n)) {
             let topic = "an index is of a shard that no database has";
             findings.damage(Kind::Catalogue, None, topic, format!("shard {shard}"));
         }
-        for shard in owned
+        for shard in owners
             .shards
             .iter()
-            .chain(&owned.states)
+            .chain(&owners.states)
             .filter(|n| !known(n))
         {
             let topic = "counters are of nothing that any database has";
             findings.damage(Kind::Catalogue, None, topic, format!("number {shard}"));
         }
         let mut stray: BTreeMap<ShardNumber, Vec<&str>> = BTreeMap::new();
-        let mut highest = owned
+        let mut highest = owners
             .dropped
             .iter()
             .chain(shards)
@@ -124,17 +124,17 @@ impl StoreCheck {
             let more = format!("number {number}, in {}", keyspaces.join(", "));
             findings.damage(Kind::Catalogue, None, topic, more);
         }
-        if highest.is_some_and(|highest| highest >= owned.next_shard) {
+        if highest.is_some_and(|highest| highest >= owners.next_shard) {
             let topic = "a number would be given out again that is in use";
-            let more = format!("{} of {highest:?}", owned.next_shard);
+            let more = format!("{} of {highest:?}", owners.next_shard);
             findings.damage(Kind::Catalogue, None, topic, more);
         }
-        if !owned.dropped.is_empty() {
+        if !owners.dropped.is_empty() {
             findings.note(
                 Kind::Space,
                 format!(
                     "rows of {} dropped shards and indexes, or their space, are not removed yet: a server removes them",
-                    owned.dropped.len()
+                    owners.dropped.len()
                 ),
             );
         }
@@ -161,7 +161,7 @@ impl StoreCheck {
 fn read(
     key: &[u8],
     value: &[u8],
-    owned: &mut Owned,
+    owners: &mut CatalogueOwners,
     sessions: &mut BTreeMap<u16, (Option<u64>, u64)>,
 ) -> Option<()> {
     let (kind, rest) = key.split_first()?;
@@ -169,41 +169,41 @@ fn read(
     match *kind {
         _ if key == meta::FORMAT => {}
         _ if key == meta::NEXT_SHARD => {
-            owned.next_shard = u32::from_be_bytes(value.try_into().ok()?)
+            owners.next_shard = u32::from_be_bytes(value.try_into().ok()?)
         }
         _ if key == meta::NEXT_CONTENT => drop(<[u8; 8]>::try_from(value).ok()?),
         _ if key == meta::CONTENTS_COUNTED => {}
         meta::DATABASE => {
             let name = std::str::from_utf8(rest).ok()?;
-            owned.databases.insert(name.to_owned(), value.to_vec());
+            owners.databases.insert(name.to_owned(), value.to_vec());
         }
         b's' => {
-            owned.shards.insert(number()?);
+            owners.shards.insert(number()?);
             ShardMeta::decode(value).ok()?;
         }
         meta::INDEX => {
             let (owner, signature) = rest.split_first_chunk()?;
             let index = u32::from_be_bytes(value.try_into().ok()?);
-            let indexes = owned.indexes.entry(u32::from_be_bytes(*owner));
+            let indexes = owners.indexes.entry(u32::from_be_bytes(*owner));
             indexes
                 .or_default()
                 .push((signature.try_into().ok()?, index));
         }
-        b'm' => drop(owned.states.insert(number()?)),
+        b'm' => drop(owners.states.insert(number()?)),
         meta::TIME_SEQ => {
-            owned.shards.insert(number()?);
+            owners.shards.insert(number()?);
             TimeSeq::decode(value).ok()?;
         }
         meta::PURGED_TO => {
-            owned.shards.insert(number()?);
+            owners.shards.insert(number()?);
             <[u8; 8]>::try_from(value).ok()?;
         }
-        meta::DROPPED => drop(owned.dropped.insert(number()?)),
+        meta::DROPPED => drop(owners.dropped.insert(number()?)),
         meta::UPLOAD if rest.len() == 12 && (value.is_empty() || value.len() == 32) => {}
         meta::SLOT => {
             let (slot, rest) = rest.split_first_chunk()?;
             let slot = u16::from_be_bytes(*slot);
-            owned.slots.insert(slot);
+            owners.slots.insert(slot);
             let (kind, rest) = rest.split_first()?;
             match *kind {
                 rows::HEAD => {

@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 
 use super::StoreCheck;
 use super::finding::{Findings, Kind};
-use super::sorter::{Sorted, Sorter};
+use super::sorter::{SortedRecords, Sorter};
 use crate::Error;
 use crate::contents::{CHUNK_BYTES, Place, keys};
 use crate::keys::{ShardNumber, meta, seq_key};
@@ -56,7 +56,7 @@ impl References {
 }
 
 /// A stored content.
-struct Stored {
+struct StoredContent {
     place: Place,
     id: [u8; 32],
     /// The MD5 sum according to documents.
@@ -65,7 +65,7 @@ struct Stored {
     by: Option<(ShardNumber, u64)>,
 }
 
-impl Stored {
+impl StoredContent {
     fn encode(&self) -> [u8; PLACE_BYTES] {
         let mut out = [0; PLACE_BYTES];
         out[..8].copy_from_slice(&self.place.number().to_be_bytes());
@@ -79,10 +79,10 @@ impl Stored {
         out
     }
 
-    fn decode(bytes: &[u8; PLACE_BYTES]) -> Stored {
+    fn decode(bytes: &[u8; PLACE_BYTES]) -> StoredContent {
         let known = bytes[64] == 1;
         let by = (number32(&bytes[65..]), number64(&bytes[69..]));
-        Stored {
+        StoredContent {
             place: Place::new(number64(bytes), number64(&bytes[8..])),
             id: array(&bytes[16..]),
             md5: known.then(|| array(&bytes[48..])),
@@ -150,7 +150,7 @@ impl StoreCheck {
     fn places(
         &self,
         home: ShardNumber,
-        mut sorted: Sorted<REFERENCE_BYTES>,
+        mut sorted: SortedRecords<REFERENCE_BYTES>,
         totals: &mut ContentTotals,
         findings: &mut Findings,
     ) -> Result<Sorter<PLACE_BYTES>, Error> {
@@ -201,7 +201,7 @@ impl StoreCheck {
                 }
                 Some(_) => {}
             }
-            let stored = Stored {
+            let stored = StoredContent {
                 place,
                 id,
                 md5: by.map(|by| array(&by[44..])),
@@ -225,7 +225,7 @@ impl StoreCheck {
     fn references(
         &self,
         home: ShardNumber,
-        mut wanted: Sorted<REFERENCE_BYTES>,
+        mut wanted: SortedRecords<REFERENCE_BYTES>,
         findings: &mut Findings,
     ) -> Result<Sorter<REFERENCE_BYTES>, Error> {
         let (low, high) = keys::all_references(home);
@@ -346,7 +346,7 @@ impl StoreCheck {
     fn chunks(
         &self,
         home: ShardNumber,
-        mut places: Sorted<PLACE_BYTES>,
+        mut places: SortedRecords<PLACE_BYTES>,
         findings: &mut Findings,
     ) -> Result<(), Error> {
         let (low, high) = keys::all_chunks(home);
@@ -354,7 +354,7 @@ impl StoreCheck {
             .snapshot
             .scan_files(Keyspace::Attachments, low, Some(high));
         it.seek_to_first();
-        let mut reading: Option<Reading> = None;
+        let mut reading: Option<ContentRead> = None;
         let mut whole: BTreeMap<u64, Whole> = BTreeMap::new();
         loop {
             let at = match it.key() {
@@ -377,7 +377,7 @@ impl StoreCheck {
                 .attachment_bytes
                 .fetch_add(bytes.len() as u64, Relaxed);
             reading
-                .get_or_insert_with(|| Reading::new(number))
+                .get_or_insert_with(|| ContentRead::new(number))
                 .add(chunk, bytes);
             it.next();
         }
@@ -390,14 +390,14 @@ impl StoreCheck {
         &self,
         home: ShardNumber,
         upto: u64,
-        places: &mut Sorted<PLACE_BYTES>,
+        places: &mut SortedRecords<PLACE_BYTES>,
         whole: &mut BTreeMap<u64, Whole>,
         findings: &mut Findings,
     ) -> Result<(), Error> {
         let mut last = None;
         while let Some(stored) = places
             .peek()
-            .map(Stored::decode)
+            .map(StoredContent::decode)
             .filter(|s| s.place.number() <= upto)
         {
             places.take()?;
@@ -448,7 +448,7 @@ impl StoreCheck {
 
     fn content(
         &self,
-        stored: &Stored,
+        stored: &StoredContent,
         topic: &'static str,
         findings: &mut Findings,
     ) -> Result<(), Error> {
@@ -464,7 +464,7 @@ impl StoreCheck {
 }
 
 /// A content whose chunks are being read.
-struct Reading {
+struct ContentRead {
     number: u64,
     next_chunk: u32,
     length: u64,
@@ -481,9 +481,9 @@ struct Whole {
     md5: [u8; 16],
 }
 
-impl Reading {
-    fn new(number: u64) -> Reading {
-        Reading {
+impl ContentRead {
+    fn new(number: u64) -> ContentRead {
+        ContentRead {
             number,
             next_chunk: 0,
             length: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::StoreCheck;
 use super::finding::{Findings, Kind};
-use super::holes::{Hole, Next, Patient};
+use super::holes::{Hole, HoleScan, ScanItem};
 use crate::Error;
 use crate::keys::{SHARD_LEN, ShardNumber, seq_of, shard_end};
 use crate::keyspace::Keyspace;
@@ -23,15 +23,15 @@ impl StoreCheck {
             self.watch.begin(format!("files of {}", k.name()));
             for (low, high) in ranges(k, homes) {
                 let cursor = self.snapshot.scan_files(k, low.clone(), Some(high.clone()));
-                let mut rows = Patient::new(cursor, low, high);
+                let mut rows = HoleScan::new(cursor, low, high);
                 loop {
                     match rows.advance() {
-                        Next::Row => self.watch.row(),
-                        Next::Hole(hole) => {
+                        ScanItem::Row => self.watch.row(),
+                        ScanItem::Hole(hole) => {
                             let (kind, what) = described(k, &hole, name);
                             findings.damage(kind, None, "a part of a file cannot be read", what);
                         }
-                        Next::End => break,
+                        ScanItem::End => break,
                     }
                 }
             }

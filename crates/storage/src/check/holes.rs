@@ -7,7 +7,7 @@ use crate::snapshot::Cursor;
 
 /// Iterates over a range of keys. An unreadable block is a hole in it, after which reading
 /// continues.
-pub(crate) struct Patient<'a> {
+pub(crate) struct HoleScan<'a> {
     cursor: Cursor<'a>,
     /// The start of the range.
     low: Vec<u8>,
@@ -27,16 +27,16 @@ pub(crate) struct Hole {
 }
 
 /// The next item.
-pub(crate) enum Next {
+pub(crate) enum ScanItem {
     Row,
     Hole(Hole),
     End,
 }
 
-impl<'a> Patient<'a> {
+impl<'a> HoleScan<'a> {
     /// `cursor` iterates over the keys from `low` to `high` (exclusive).
-    pub fn new(cursor: Cursor<'a>, low: Vec<u8>, high: Vec<u8>) -> Patient<'a> {
-        Patient {
+    pub fn new(cursor: Cursor<'a>, low: Vec<u8>, high: Vec<u8>) -> HoleScan<'a> {
+        HoleScan {
             cursor,
             low,
             high,
@@ -45,13 +45,13 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// Returns key and value, after [`Next::Row`].
+    /// Returns key and value, after [`ScanItem::Row`].
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.cursor.item()
     }
 
     /// Advances to the next row, or over the next hole.
-    pub fn advance(&mut self) -> Next {
+    pub fn advance(&mut self) -> ScanItem {
         match std::mem::replace(&mut self.begun, true) {
             false => self.cursor.seek_to_first(),
             true if self.cursor.valid() => {
@@ -63,21 +63,23 @@ impl<'a> Patient<'a> {
             }
             // After a hole that reaches to the end, does not probe again: there may be more
             // unreadable data beyond the range.
-            true if self.last.as_ref().is_some_and(|last| *last >= self.high) => return Next::End,
+            true if self.last.as_ref().is_some_and(|last| *last >= self.high) => {
+                return ScanItem::End;
+            }
             true => self.cursor.seek(self.last.as_deref().unwrap_or(&self.low)),
         }
         if self.cursor.valid() {
-            return Next::Row;
+            return ScanItem::Row;
         }
         match self.cursor.status() {
-            Ok(()) => Next::End,
+            Ok(()) => ScanItem::End,
             Err(e) => self.skip(&e),
         }
     }
 
     /// Finds where reading can continue. It probes near the last key first, so that rows between
     /// two holes are found.
-    fn skip(&mut self, error: &Error) -> Next {
+    fn skip(&mut self, error: &Error) -> ScanItem {
         let after = self.last.clone().unwrap_or_else(|| self.low.clone());
         let width = after.len().max(self.high.len()) + 2;
         let low = widened(&after, width);
@@ -110,7 +112,7 @@ impl<'a> Patient<'a> {
         self.last = Some(before.clone());
         // No row: the next `advance` seeks.
         self.cursor.seek(&self.high);
-        Next::Hole(Hole {
+        ScanItem::Hole(Hole {
             after,
             before,
             reason: error.to_string(),

@@ -33,7 +33,7 @@ use crate::engine::{Engine, Strictness};
 use crate::snapshot::Snapshot;
 use crate::wal;
 
-pub use catalogue::Owned;
+pub use catalogue::CatalogueOwners;
 pub use contents::{ContentTotals, References};
 pub use finding::{Finding, Findings, Kind, Watch};
 pub use shard::ShardRules;

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::StoreCheck;
 use super::contents::References;
 use super::finding::{Findings, Kind};
-use super::sorter::{Sorted, Sorter};
+use super::sorter::{SortedRecords, Sorter};
 use crate::Error;
 use crate::digest::{Kind as DigestKind, share};
 use crate::keys::{self, SHARD_LEN, ShardNumber, seq_of, shard_end};
@@ -110,7 +110,7 @@ fn hash_of_tree(leaves: &[Leaf<'_>]) -> Option<u64> {
 
 /// Recounted totals of a shard.
 #[derive(Default)]
-struct Counted {
+struct ShardRecount {
     doc_count: u64,
     doc_del_count: u64,
     external_bytes: u64,
@@ -130,7 +130,7 @@ struct Check<'a> {
     rules: &'a ShardRules<'a>,
     meta: ShardMeta,
     summary: Summary,
-    counted: Counted,
+    counted: ShardRecount,
     /// Changes that contradict the records naming them, by seq: the reason.
     refuted: BTreeMap<u64, &'static str>,
     references: &'a mut References,
@@ -185,9 +185,9 @@ impl StoreCheck {
             of: self,
             number,
             rules,
-            counted: Counted {
+            counted: ShardRecount {
                 blocks: vec![(0, 0); summary.ids.fences().len()],
-                ..Counted::default()
+                ..ShardRecount::default()
             },
             meta,
             summary,
@@ -306,7 +306,7 @@ impl Check<'_> {
     }
 
     /// Reads changes, markers and long bodies, and compares them with the claims of records.
-    fn changes(&mut self, mut claims: Sorted<CLAIM_BYTES>) -> Result<(), Error> {
+    fn changes(&mut self, mut claims: SortedRecords<CLAIM_BYTES>) -> Result<(), Error> {
         let of = self.of;
         let mut rows = scan(of, self.number, Keyspace::BySeq);
         let mut markers = scan(of, self.number, Keyspace::Superseded);

@@ -57,9 +57,9 @@ impl<const N: usize> Sorter<N> {
     }
 
     /// Returns the records in order.
-    pub fn sorted(mut self) -> Result<Sorted<N>, Error> {
+    pub fn sorted(mut self) -> Result<SortedRecords<N>, Error> {
         self.held.sort_unstable();
-        let mut sorted = Sorted {
+        let mut sorted = SortedRecords {
             directory: self.directory,
             held: self.held.into_iter(),
             parts: self.parts.into_iter().map(BufReader::new).collect(),
@@ -82,7 +82,7 @@ fn failed(directory: &Path, e: &io::Error) -> Error {
 }
 
 /// Records in order, with one record of look-ahead.
-pub(crate) struct Sorted<const N: usize> {
+pub(crate) struct SortedRecords<const N: usize> {
     directory: PathBuf,
     held: std::vec::IntoIter<[u8; N]>,
     parts: Vec<BufReader<File>>,
@@ -91,7 +91,7 @@ pub(crate) struct Sorted<const N: usize> {
     next: Option<[u8; N]>,
 }
 
-impl<const N: usize> Sorted<N> {
+impl<const N: usize> SortedRecords<N> {
     /// Returns the next record without taking it.
     pub fn peek(&self) -> Option<&[u8; N]> {
         self.next.as_ref()

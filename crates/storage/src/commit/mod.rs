@@ -20,13 +20,13 @@ use crate::limits::Limits;
 use crate::shard::Shard;
 use crate::slot::{Installation, SlotNumber, SlotOutcome, SlotWrite};
 
-mod copying;
+mod copy_time;
 mod op;
 mod piece;
 mod queue;
 mod writer;
 
-pub use op::{Edited, Put, ShardEdit, ShardPurge, Timing};
+pub use op::{EditOutcomes, Put, ShardEdit, ShardPurge, Timing};
 
 use op::Op;
 use queue::Queue;
@@ -138,7 +138,7 @@ impl Committer {
         edits: Vec<ShardEdit>,
         limits: Limits,
         synced: bool,
-    ) -> oneshot::Receiver<Result<Edited, Error>> {
+    ) -> oneshot::Receiver<Result<EditOutcomes, Error>> {
         let (reply, rx) = oneshot::channel();
         let op = Op::Edits {
             bytes: edits.iter().map(ShardEdit::bytes).sum(),

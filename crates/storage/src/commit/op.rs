@@ -72,7 +72,7 @@ pub struct Timing {
 }
 
 /// The outcomes of a request's edits, and their timing.
-pub type Edited = (Vec<Outcome>, Timing);
+pub type EditOutcomes = (Vec<Outcome>, Timing);
 
 /// Operations with more edits or purges wait in lanes.
 const SHORT_EDITS_MAX: usize = 64;
@@ -89,7 +89,7 @@ pub(super) enum Op {
         limits: Limits,
         synced: bool,
         queued: Instant,
-        reply: Reply<Edited>,
+        reply: Reply<EditOutcomes>,
     },
     Purge {
         purges: Vec<ShardPurge>,

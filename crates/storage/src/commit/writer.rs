@@ -9,7 +9,7 @@ use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 use telemetry::State;
 
-use super::copying::Copying;
+use super::copy_time::BatchWrite;
 use super::op::{Answer, Op, Work, answer, apply};
 use super::piece::{Budget, Fetcher, WINDOW_FIRST};
 use super::queue::{Leftovers, Queue};
@@ -206,7 +206,7 @@ impl Writer {
         let written = prepared.and_then(|(mut batch, answers)| {
             let sync = self.syncs(&ops, &answers, batch.bytes());
             let started = Instant::now();
-            let copying = Copying::begin(batch.bytes());
+            let copying = BatchWrite::begin(batch.bytes());
             self.write(&mut batch, sync)?;
             disk = started.elapsed().saturating_sub(copying.cpu_time());
             Ok((batch, answers))

@@ -60,13 +60,13 @@ pub struct Contents {
     /// That shard.
     home: Arc<Shard>,
     numbers: Arc<Numbers>,
-    held: Mutex<FxHashMap<ContentId, Held>>,
+    held: Mutex<FxHashMap<ContentId, ContentHolders>>,
     guard: Mutex<DiskGuard>,
 }
 
 /// The holders of a content.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct ContentHolders {
     count: u64,
     /// Whether it may have no reference, so that the last holder has to check.
     look: bool,

@@ -32,7 +32,7 @@ const PROBES_MAX: u64 = 20_000_000;
 
 /// The destination of a document.
 #[derive(Clone)]
-pub struct Home {
+pub struct DocumentDestination {
     /// Its shard.
     pub shard: Arc<Shard>,
     /// The contents of its attachments.
@@ -41,7 +41,7 @@ pub struct Home {
 
 /// The saved documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct RescuedDocuments {
     /// Documents, including deleted ones.
     pub documents: u64,
     /// Their revisions with a body.
@@ -63,7 +63,7 @@ pub struct DocumentCopy<'a> {
     /// The new store's writer.
     pub committer: &'a Committer,
     /// Returns the destination of a document with this id.
-    pub home: &'a dyn Fn(&str) -> Home,
+    pub home: &'a dyn Fn(&str) -> DocumentDestination,
     /// The limits of the new database.
     pub limits: Limits,
     /// Called with each loss.
@@ -77,10 +77,10 @@ impl DocumentCopy<'_> {
     ///
     /// # Errors
     /// Errors of the new store.
-    pub fn run(self) -> Result<Saved, Error> {
+    pub fn run(self) -> Result<RescuedDocuments, Error> {
         let mut run = Run {
             copy: self,
-            saved: Saved::default(),
+            saved: RescuedDocuments::default(),
             done: SeqBits::default(),
             orphans: BTreeMap::new(),
             edits: vec![],
@@ -101,7 +101,7 @@ impl DocumentCopy<'_> {
 
 struct Run<'a> {
     copy: DocumentCopy<'a>,
-    saved: Saved,
+    saved: RescuedDocuments,
     /// Seqs of records whose documents were saved.
     done: SeqBits,
     /// Changes of documents without a readable record.
@@ -412,7 +412,7 @@ impl Run<'_> {
         id: &str,
         path: &RevPath,
         body: &StoredBody<'_>,
-        home: &Home,
+        home: &DocumentDestination,
     ) -> Result<Vec<File>, Error> {
         let rev = path
             .newest()

@@ -8,5 +8,5 @@ mod documents;
 mod files;
 mod source;
 
-pub use documents::{DocumentCopy, Home, Saved};
+pub use documents::{DocumentCopy, DocumentDestination, RescuedDocuments};
 pub use source::{Loss, Source};

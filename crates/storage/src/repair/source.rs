@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::check::holes::{Next, Patient};
+use crate::check::holes::{HoleScan, ScanItem};
 use crate::contents::{CHUNK_BYTES, Content, Contents, Place, keys as content_keys};
 use crate::engine::{Engine, Strictness};
 use crate::keys::{self, ShardNumber, meta, shard_end};
@@ -133,16 +133,16 @@ impl Source {
         f: &mut dyn FnMut(RowOrGap<'_>),
     ) {
         let cursor = self.snapshot.scan_range(k, low.clone(), high.clone());
-        let mut rows = Patient::new(cursor, low, high);
+        let mut rows = HoleScan::new(cursor, low, high);
         loop {
             match rows.advance() {
-                Next::Row => {
+                ScanItem::Row => {
                     if let Some(row) = rows.item() {
                         f(Ok(row));
                     }
                 }
-                Next::Hole(hole) => f(Err((&hole.after, &hole.before))),
-                Next::End => return,
+                ScanItem::Hole(hole) => f(Err((&hole.after, &hole.before))),
+                ScanItem::End => return,
             }
         }
     }

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::pending::{Changes, Draft, Pending};
 use super::rows::{self, HEAD, Head, STATE};
-use super::sessions::{Fate, Sessions};
+use super::sessions::{SessionVerdict, Sessions};
 use super::{Session, SlotOutcome, SlotRequest, SlotWork, SlotWrite, WorkOutcome};
 use crate::Error;
 use crate::batch::Batch;
@@ -17,7 +17,7 @@ use crate::shard::Shard;
 
 /// The effect of a write that passed its checks.
 pub(crate) struct Plan {
-    fates: Vec<Fate>,
+    fates: Vec<SessionVerdict>,
     /// Rows of the slot, except new outcomes.
     changes: Changes,
     /// Requests whose outcomes are to be kept, by their positions.
@@ -52,9 +52,9 @@ impl Pending {
         let mut sessions = Sessions::new(draft, head.unwrap_or_default());
         let requests = write.requests.iter().enumerate();
         let fates = requests.map(|(i, request)| sessions.next(i, request.session));
-        let fates: Vec<Fate> = fates.collect::<Result<_, _>>()?;
+        let fates: Vec<SessionVerdict> = fates.collect::<Result<_, _>>()?;
         let applied = write.requests.iter().zip(&fates);
-        let applied = applied.filter(|(_, fate)| matches!(fate, Fate::Apply));
+        let applied = applied.filter(|(_, fate)| matches!(fate, SessionVerdict::Apply));
         let new_shards = check(batch, applied.map(|(request, _)| request), written)?;
         let (mut head, mut changes, kept) = sessions.finish();
         // A position that goes back would apply records twice.
@@ -91,7 +91,7 @@ impl Pending {
         let mut outcomes: Vec<SlotOutcome> = Vec::with_capacity(plan.fates.len());
         for (place, (request, fate)) in write.requests.iter().zip(plan.fates).enumerate() {
             outcomes.push(match fate {
-                Fate::Apply => {
+                SessionVerdict::Apply => {
                     let work = request.work.iter().map(|work| do_work(batch, work));
                     let done = work.collect::<Result<Vec<_>, _>>()?;
                     // It may have left the window since, or its gateway may have been forgotten.
@@ -101,9 +101,9 @@ impl Pending {
                     }
                     SlotOutcome::Done(done)
                 }
-                Fate::Known(done) => SlotOutcome::Done(done),
-                Fate::Again(first) => outcomes[first].clone(),
-                Fate::Forgotten => SlotOutcome::Forgotten,
+                SessionVerdict::Known(done) => SlotOutcome::Done(done),
+                SessionVerdict::Again(first) => outcomes[first].clone(),
+                SessionVerdict::Forgotten => SlotOutcome::Forgotten,
             });
         }
         self.add(changes);

@@ -16,7 +16,7 @@ use super::{SESSION_WINDOW, SESSIONS_MAX, Session, WorkOutcome};
 use crate::Error;
 
 /// The decision about a request.
-pub(super) enum Fate {
+pub(super) enum SessionVerdict {
     Apply,
     /// It was applied by an earlier write.
     Known(Vec<WorkOutcome>),
@@ -47,7 +47,7 @@ impl<'a> Sessions<'a> {
     }
 
     /// Takes the next request of the write, which is its `place`-th.
-    pub fn next(&mut self, place: usize, session: Session) -> Result<Fate, Error> {
+    pub fn next(&mut self, place: usize, session: Session) -> Result<SessionVerdict, Error> {
         self.head.requests += 1;
         let key = rows::session_key(self.draft.slot, session.gateway);
         let known = self.draft.get(&key)?;
@@ -56,15 +56,15 @@ impl<'a> Sessions<'a> {
             None => {
                 self.make_room()?;
                 self.head.sessions += 1;
-                (Fate::Apply, session.counter)
+                (SessionVerdict::Apply, session.counter)
             }
             Some(known) if session.counter > known.highest => {
                 self.move_window(session.gateway, known.highest, session.counter);
-                (Fate::Apply, session.counter)
+                (SessionVerdict::Apply, session.counter)
             }
             Some(known) => (self.repeat(session, known)?, known.highest),
         };
-        if matches!(fate, Fate::Apply) {
+        if matches!(fate, SessionVerdict::Apply) {
             self.fresh.insert(session, place);
         }
         let heard = self.head.requests;
@@ -80,19 +80,19 @@ impl<'a> Sessions<'a> {
     }
 
     /// Handles a counter that is not above the highest so far.
-    fn repeat(&self, session: Session, known: SessionHead) -> Result<Fate, Error> {
+    fn repeat(&self, session: Session, known: SessionHead) -> Result<SessionVerdict, Error> {
         if known.highest - session.counter >= SESSION_WINDOW {
-            return Ok(Fate::Forgotten);
+            return Ok(SessionVerdict::Forgotten);
         }
         if let Some(&first) = self.fresh.get(&session) {
-            return Ok(Fate::Again(first));
+            return Ok(SessionVerdict::Again(first));
         }
         let row = self
             .draft
             .get(&rows::outcome_key(self.draft.slot, session))?;
         Ok(match row {
-            Some(row) => Fate::Known(rows::decode_outcome(&row)?),
-            None => Fate::Apply,
+            Some(row) => SessionVerdict::Known(rows::decode_outcome(&row)?),
+            None => SessionVerdict::Apply,
         })
     }
 

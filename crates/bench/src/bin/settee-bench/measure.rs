@@ -100,9 +100,9 @@ fn bench_options(
 fn refuse_failures(report: &bench::Report) -> Result<(), Failure> {
     if !report.failures.is_empty() || report.errors() > 0 {
         return Err(Failure::new(format!(
-            "{} workloads failed, {} requests were answered with errors",
-            report.failures.len(),
-            report.errors()
+            "{} failed, and {} answered with errors",
+            command_line::counted(report.failures.len(), "workloads"),
+            command_line::counted(report.errors(), "requests")
         )));
     }
     Ok(())

@@ -24,7 +24,8 @@ pub fn record(options: RecordOptions) -> Result<(), Failure> {
     let recorded = runtime::start()?
         .block_on(bench::record(recording, ready))
         .map_err(Failure::new)?;
-    command_line::print(format_args!("{} requests are in {file}", recorded.requests));
+    let requests = command_line::counted(recorded.requests, "requests");
+    command_line::print(format_args!("in {file}: {requests}"));
     for (reason, count) in &recorded.left_out {
         command_line::print(format_args!("{count} left out: {reason}"));
     }
@@ -44,6 +45,9 @@ pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
         .map_err(Failure::new)?;
     match report.errors {
         0 => Ok(()),
-        errors => Err(Failure::new(format!("{errors} requests got no answer"))),
+        errors => Err(Failure::new(format!(
+            "got no answer: {}",
+            command_line::counted(errors, "requests")
+        ))),
     }
 }

@@ -10,11 +10,11 @@ use super::caller::Caller;
 use super::distribution::Keys;
 use super::kind::Kind;
 use super::pool::Pool;
-use super::run::{Done, Operator, Updates, overwrite, run, update};
+use super::run::{OperationResult, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::system::{Fill, Part, System, Watch};
+use crate::system::{Fill, System, Watch, WorkloadPart};
 
 /// Documents of a bulk, rows of a scan, and rows that a view, `_find` and `_changes` request.
 const BULK_DOCS: u64 = 100;
@@ -242,7 +242,11 @@ impl Operator for Client {
         self.weights.choose(&mut self.rng)
     }
 
-    async fn perform(&mut self, kind: Kind, caller: &mut Caller) -> Result<Done, BenchError> {
+    async fn perform(
+        &mut self,
+        kind: Kind,
+        caller: &mut Caller,
+    ) -> Result<OperationResult, BenchError> {
         match kind {
             Kind::Read => {
                 let number = self.any();
@@ -265,7 +269,7 @@ impl Operator for Client {
                 self.query(kind, caller).await?
             }
         }
-        Ok(Done::default())
+        Ok(OperationResult::default())
     }
 }
 
@@ -344,7 +348,7 @@ impl Workload for MixWorkload {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let watch = Watch::start(&system.pids);
         let client = |_| Client {
             rng: fastrand::Rng::new(),

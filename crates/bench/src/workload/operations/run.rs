@@ -10,7 +10,7 @@ use super::kind::Kind;
 use crate::error::BenchError;
 use crate::pace::{OpenLoop, Pacing, Turns};
 use crate::slice::Slice;
-use crate::system::{Part, Watch};
+use crate::system::{Watch, WorkloadPart};
 use crate::target::Target;
 
 /// A client gives up after 100 failed operations in a row.
@@ -20,7 +20,7 @@ const TRIES_MAX: u32 = 100;
 
 /// The result of an operation.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Done {
+pub(crate) struct OperationResult {
     /// How often a newer revision was met, so that the document was read and written again.
     pub(crate) conflicts: u64,
 }
@@ -29,12 +29,16 @@ pub(crate) struct Done {
 pub(crate) trait Operator {
     fn choose(&mut self) -> Kind;
 
-    async fn perform(&mut self, kind: Kind, caller: &mut Caller) -> Result<Done, BenchError>;
+    async fn perform(
+        &mut self,
+        kind: Kind,
+        caller: &mut Caller,
+    ) -> Result<OperationResult, BenchError>;
 }
 
 /// The results of all clients in a period.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct PeriodResult {
     /// By kind; the unit is the operation.
     kinds: BTreeMap<Kind, Slice>,
     seconds: f64,
@@ -44,14 +48,14 @@ pub(crate) struct Ran {
     unsent: Option<(OpenLoop, Vec<Duration>)>,
 }
 
-impl Ran {
+impl PeriodResult {
     /// The line of all operations, with their costs, and one for each kind.
     pub(crate) fn into_parts(
         self,
         name: &'static str,
         watch: Watch,
         line: impl Fn(Kind) -> &'static str,
-    ) -> Vec<Part> {
+    ) -> Vec<WorkloadPart> {
         let mut whole = Slice::new();
         for slice in self.kinds.values() {
             whole.merge(slice.clone());
@@ -61,7 +65,7 @@ impl Ran {
             whole.take_unsent(open, waits);
         }
         let mut parts = vec![watch.part(name, "ops", whole)];
-        parts.extend(self.kinds.into_iter().map(|(kind, slice)| Part {
+        parts.extend(self.kinds.into_iter().map(|(kind, slice)| WorkloadPart {
             unit: "ops",
             ..alone(line(kind), slice)
         }));
@@ -89,7 +93,7 @@ pub(crate) struct Updates {
 
 impl Updates {
     /// Adds the conflicts of a period.
-    pub(crate) fn add(&mut self, ran: &Ran) {
+    pub(crate) fn add(&mut self, ran: &PeriodResult) {
         self.conflicts += ran.conflicts;
         for kind in [Kind::Update, Kind::ReadModifyWrite] {
             self.count += ran.kinds.get(&kind).map_or(0, |slice| slice.count);
@@ -114,7 +118,7 @@ pub(crate) async fn run<O: Operator + 'static>(
     clients: usize,
     length: Duration,
     operator: impl Fn(usize) -> O,
-) -> Result<Ran, BenchError> {
+) -> Result<PeriodResult, BenchError> {
     let mut callers = Vec::with_capacity(clients);
     for _ in 0..clients {
         callers.push(Caller::connect(target).await?);
@@ -124,7 +128,7 @@ pub(crate) async fn run<O: Operator + 'static>(
     for (client, caller) in callers.into_iter().enumerate() {
         running.spawn_local(one(caller, operator(client), pacing.turns()));
     }
-    let mut whole = Ran::default();
+    let mut whole = PeriodResult::default();
     while let Some(joined) = running.join_next().await {
         match joined {
             Ok(ran) => whole.merge(ran),
@@ -139,8 +143,8 @@ pub(crate) async fn run<O: Operator + 'static>(
     Ok(whole)
 }
 
-async fn one(mut caller: Caller, mut operator: impl Operator, mut turns: Turns) -> Ran {
-    let mut ran = Ran::default();
+async fn one(mut caller: Caller, mut operator: impl Operator, mut turns: Turns) -> PeriodResult {
+    let mut ran = PeriodResult::default();
     let mut failures_in_a_row = 0;
     while failures_in_a_row < FAILURES_IN_A_ROW_MAX
         && let Some(turn) = turns.next().await
@@ -169,8 +173,8 @@ pub(crate) async fn update(
     caller: &mut Caller,
     path: &str,
     mut change: impl FnMut(&mut [u8]) -> bool,
-) -> Result<Done, BenchError> {
-    let mut done = Done::default();
+) -> Result<OperationResult, BenchError> {
+    let mut done = OperationResult::default();
     for _ in 0..TRIES_MAX {
         caller.require("GET", path, None).await?;
         // The text that was read has `_id` and `_rev`, as CouchDB requires for an update.
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_line_of_all_operations_has_those_that_were_not_begun() {
-        let mut ran = Ran::default();
+        let mut ran = PeriodResult::default();
         for (kind, us) in [(Kind::Read, 10), (Kind::Read, 20), (Kind::Update, 30)] {
             ran.slice(kind).record(1, Duration::from_micros(us));
         }

@@ -12,10 +12,10 @@ use super::distribution::Keys;
 use super::kind::Kind;
 use super::pool::Pool;
 use super::records;
-use super::run::{Done, Operator, Updates, overwrite, run, update};
+use super::run::{OperationResult, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::error::BenchError;
-use crate::system::{Part, System, Watch};
+use crate::system::{System, Watch, WorkloadPart};
 
 /// Most documents of a scan; each number up to it is as frequent.
 const SCAN_DOCS_MAX: u64 = 100;
@@ -118,8 +118,12 @@ impl Operator for Client {
         self.weights.choose(&mut self.rng)
     }
 
-    async fn perform(&mut self, kind: Kind, caller: &mut Caller) -> Result<Done, BenchError> {
-        let mut done = Done::default();
+    async fn perform(
+        &mut self,
+        kind: Kind,
+        caller: &mut Caller,
+    ) -> Result<OperationResult, BenchError> {
+        let mut done = OperationResult::default();
         match kind {
             Kind::Insert => self.insert(caller).await?,
             Kind::Scan => self.scan(caller).await?,
@@ -169,7 +173,7 @@ impl Workload for Ycsb {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let watch = Watch::start(&system.pids);
         let client = |_| Client {
             rng: fastrand::Rng::new(),

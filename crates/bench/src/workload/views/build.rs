@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::processes::{Sampler, Usage};
 use crate::progress;
 use crate::slice::Slice;
-use crate::system::{Part, System, Watch};
+use crate::system::{System, Watch, WorkloadPart};
 use crate::workload::Outcome;
 
 /// A build that takes longer has failed.
@@ -113,7 +113,7 @@ pub(super) struct Build<'a> {
 
 /// A build that is done. Its design document is still there.
 pub(super) struct Built {
-    pub(super) part: Part,
+    pub(super) part: WorkloadPart,
     pub(super) design: String,
     task_rates: Vec<f64>,
     query_servers: Option<Usage>,

@@ -10,7 +10,7 @@ use super::extraction::Sample;
 use super::languages::{self, Language, Present, Source};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 use crate::workload::{Outcome, Workload};
 
 /// Declarations of about 16 KB, one row each.
@@ -34,7 +34,7 @@ impl Declarations {
         language: &'static Language,
         kind: &'static str,
         source: Source,
-    ) -> Result<Option<Part>, BenchError> {
+    ) -> Result<Option<WorkloadPart>, BenchError> {
         if !state.ledger.wants(source.part) {
             return Ok(None);
         }
@@ -59,9 +59,9 @@ impl Declarations {
     }
 
     /// The bound: no server, no storage, no index; all cores.
-    fn extract(&self) -> Part {
+    fn extract(&self) -> WorkloadPart {
         let sample = self.sample.get_or_init(|| Sample::of(self.documents));
-        Part {
+        WorkloadPart {
             name: "declarations_real rust",
             unit: "docs",
             slice: sample.measure(self.documents),
@@ -72,7 +72,7 @@ impl Declarations {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     present: Present,
     ledger: Ledger,
 }
@@ -97,7 +97,7 @@ impl Workload for Declarations {
         system: &System,
         state: &mut State,
         _length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = Vec::new();
         for language in state.present.languages.clone() {
             for (kind, source) in [("trivial", language.trivial), ("real", language.real)] {

@@ -13,7 +13,7 @@ use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::procfs;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
-use crate::system::{Part, Populated, System, Watch};
+use crate::system::{FilledDatabase, System, Watch, WorkloadPart};
 use crate::workload::saturated::probe;
 use crate::workload::{Outcome, Workload};
 
@@ -65,7 +65,7 @@ pub(crate) struct State {
 }
 
 struct Index {
-    populated: Populated,
+    populated: FilledDatabase,
     /// None until it has been built.
     design: Option<String>,
 }
@@ -79,7 +79,7 @@ impl Index {
 
 impl Rows {
     /// Builds both, the large one under measurement.
-    async fn build(&self, system: &System, state: &mut State) -> Result<Part, BenchError> {
+    async fn build(&self, system: &System, state: &mut State) -> Result<WorkloadPart, BenchError> {
         let database = state.large.populated.database.clone();
         let folders = folders(system).await?;
         system.compact(&database).await?;
@@ -145,7 +145,7 @@ impl Rows {
         index: &Index,
         names: &Names,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let rows = index.populated.documents;
         let view = index.view();
         let get = |query: &str| {
@@ -176,7 +176,7 @@ impl Rows {
         system: &System,
         index: &Index,
         name: &'static str,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let changed = CHANGED_DOCS.min(index.populated.documents / 2);
         change(system, &index.populated, changed).await?;
         let watch = Watch::start(&system.pids);
@@ -194,7 +194,11 @@ impl Rows {
     }
 
     /// The share of the connection and the HTTP stack in a read's latency.
-    async fn constant(&self, system: &System, length: Duration) -> Result<Part, BenchError> {
+    async fn constant(
+        &self,
+        system: &System,
+        length: Duration,
+    ) -> Result<WorkloadPart, BenchError> {
         let path = format!("/_settee/constant?size={CONSTANT_BYTES}");
         let request = system.target.request("GET", &path, None);
         let measuring = probe((*system.target).clone(), vec![request], length);
@@ -232,7 +236,7 @@ impl Workload for Rows {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = Vec::new();
         if state.large.design.is_none() {
             parts.push(self.build(system, state).await?);
@@ -272,7 +276,11 @@ fn keys_and_values_bytes(rows: u64) -> u64 {
 }
 
 /// Writes new revisions of documents spread over the whole database.
-async fn change(system: &System, populated: &Populated, changed: u64) -> Result<(), BenchError> {
+async fn change(
+    system: &System,
+    populated: &FilledDatabase,
+    changed: u64,
+) -> Result<(), BenchError> {
     let step = populated.documents / changed.max(1);
     let ids: HashMap<String, u64> = (0..changed)
         .map(|at| {

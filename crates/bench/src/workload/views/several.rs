@@ -7,7 +7,7 @@ use super::build::{Build, Ledger, View, remove_design};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::Slice;
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 use crate::workload::{Outcome, Workload};
 
 const VIEWS: [View; 4] = [
@@ -39,7 +39,7 @@ pub(crate) struct Several {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     ledger: Ledger,
 }
 
@@ -50,7 +50,7 @@ impl Several {
         state: &mut State,
         part: &'static str,
         views: &[View],
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let database = state.populated.database.clone();
         let build = Build {
             part,
@@ -86,11 +86,11 @@ impl Workload for Several {
         system: &System,
         state: &mut State,
         _length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let together = self
             .build(system, state, "several_together", &VIEWS)
             .await?;
-        let mut singly = Part {
+        let mut singly = WorkloadPart {
             name: "several_singly",
             unit: "docs",
             slice: Slice::new(),

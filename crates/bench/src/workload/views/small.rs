@@ -8,7 +8,7 @@ use super::build::{Build, Ledger, View, remove_design};
 use super::languages::{self, Present};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 use crate::workload::{Outcome, Workload};
 
 /// A map that reads the names of all members cannot be given only some of them.
@@ -24,7 +24,7 @@ pub(crate) struct FirstBuilds {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     present: Present,
     ledger: Ledger,
 }
@@ -37,7 +37,7 @@ impl FirstBuilds {
         part: &'static str,
         language: &'static str,
         view: View,
-    ) -> Result<Option<Part>, BenchError> {
+    ) -> Result<Option<WorkloadPart>, BenchError> {
         if !state.ledger.wants(part) {
             return Ok(None);
         }
@@ -84,7 +84,7 @@ impl Workload for FirstBuilds {
         system: &System,
         state: &mut State,
         _length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let mut parts = Vec::new();
         for language in state.present.languages.clone() {
             let (part, view) = (language.small.part, language.small.summed());

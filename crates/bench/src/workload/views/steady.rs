@@ -7,7 +7,7 @@ use super::build::{View, put_design, remove_design, wait_for};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::Slice;
-use crate::system::{Part, Populated, System, Watch};
+use crate::system::{FilledDatabase, System, Watch, WorkloadPart};
 use crate::workload::saturated::{alone, probe};
 use crate::workload::{Outcome, Workload};
 
@@ -26,7 +26,7 @@ pub(crate) struct WhileBuilding {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     documents: Vec<Vec<u8>>,
     finished_view: Vec<Vec<u8>>,
     /// Documents and view, idle and during a build, over all rounds.
@@ -94,7 +94,7 @@ impl Workload for WhileBuilding {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let database = state.populated.database.clone();
         let read =
             |requests: &Vec<Vec<u8>>| probe((*system.target).clone(), requests.clone(), length);
@@ -127,7 +127,7 @@ impl Workload for WhileBuilding {
             "get_beside_build",
             "view_beside_build",
         ];
-        let mut parts: Vec<Part> = names
+        let mut parts: Vec<WorkloadPart> = names
             .into_iter()
             .zip(slices)
             .map(|(name, slice)| alone(name, slice))

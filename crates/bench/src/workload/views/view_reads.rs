@@ -7,7 +7,7 @@ use super::build::{View, put_design, remove_design, wait_for};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
-use crate::system::{Part, Populated, System};
+use crate::system::{FilledDatabase, System, WorkloadPart};
 use crate::workload::read::repeat;
 use crate::workload::{Outcome, Workload};
 
@@ -32,7 +32,7 @@ pub(crate) struct ViewReads {
 }
 
 pub(crate) struct State {
-    populated: Populated,
+    populated: FilledDatabase,
     design: String,
 }
 
@@ -45,7 +45,7 @@ impl ViewReads {
         length: Duration,
         check: Check,
         requests: impl FnMut(usize) -> Requests,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<WorkloadPart, BenchError> {
         let reading = ClosedLoop::timed(&system.target, length, check);
         system
             .part(name, unit, reading.run(self.connections, requests))
@@ -78,7 +78,7 @@ impl Workload for ViewReads {
         system: &System,
         state: &mut State,
         length: Duration,
-    ) -> Result<Vec<Part>, BenchError> {
+    ) -> Result<Vec<WorkloadPart>, BenchError> {
         let views = format!(
             "/{}/_design/{}/_view",
             state.populated.database, state.design

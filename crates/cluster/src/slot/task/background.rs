@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use super::{Event, Task};
-use crate::log::{LogError, RawFound};
+use crate::log::{LogError, RawReadBackResult};
 use crate::position::NodeId;
 use crate::record::Body;
-use crate::replica::{Begin, Cursor, Input, ReadBackResult};
+use crate::replica::{Cursor, GenerationStart, Input, ReadBackResult};
 use crate::slot::propose::Batch;
 use crate::slot::types::{SlotStore, StagedCopy as _, StoreError};
 
@@ -28,7 +28,7 @@ impl<S: SlotStore> Task<S> {
         });
     }
 
-    pub(super) fn append_begin(&mut self, begin: Begin) {
+    pub(super) fn append_begin(&mut self, begin: GenerationStart) {
         let (boot, generation) = (self.boot, begin.generation);
         let record = self.options.stamp.write(generation, &Body::Begin(begin));
         let appended = self.log.append(self.options.slot, record);
@@ -111,15 +111,15 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    pub(super) fn found(&mut self, asked: (u64, i32), result: Result<RawFound, LogError>) {
+    pub(super) fn found(&mut self, asked: (u64, i32), result: Result<RawReadBackResult, LogError>) {
         self.reading_back.remove(&asked);
         if result.is_ok() {
             self.error = None;
         }
         let found = match result {
-            Ok(RawFound::Record(raw)) => ReadBackResult::Record(self.decode(&raw).0),
-            Ok(RawFound::Trimmed) => ReadBackResult::Trimmed,
-            Ok(RawFound::BeyondEnd) => ReadBackResult::BeyondEnd,
+            Ok(RawReadBackResult::Record(raw)) => ReadBackResult::Record(self.decode(&raw).0),
+            Ok(RawReadBackResult::Trimmed) => ReadBackResult::Trimmed,
+            Ok(RawReadBackResult::BeyondEnd) => ReadBackResult::BeyondEnd,
             // Repeated by ticks.
             Err(error) => return self.error = Some(format!("the log was not read: {error}")),
         };

@@ -5,19 +5,19 @@ use std::mem::take;
 
 use tokio::sync::mpsc;
 
-use super::{Applied, Applying, Task, Todo};
+use super::{PendingWrite, Task, Todo, WriteInfo};
 use crate::log::{RawRecord, Tail};
 use crate::position::digest;
 use crate::record::{Body, RecordError};
-use crate::replica::{Cursor, Input, LogRecord, Output, Reason, Replica, Saved};
-use crate::slot::types::{Outcomes, SlotStore, Stable, StoreError};
+use crate::replica::{Cursor, DurableState, Input, LogRecord, Output, Reason, Replica};
+use crate::slot::types::{Outcomes, SlotStore, StableOffset, StoreError};
 
 /// Maximum number of ticks between retries of a failing store.
 const AGAIN_TICKS_MAX: u32 = 15;
 
 impl<S: SlotStore> Task<S> {
     /// Starts a replica from the durable state.
-    pub(super) fn begin(&mut self, saved: Option<Saved>, start: u64) {
+    pub(super) fn begin(&mut self, saved: Option<DurableState>, start: u64) {
         let Some(saved) = saved else {
             // A new slot: its initial state is written first.
             self.is_fresh = true;
@@ -130,7 +130,7 @@ impl<S: SlotStore> Task<S> {
                 Output::Stable {
                     generation,
                     next_offset,
-                } => self.stable(Stable {
+                } => self.stable(StableOffset {
                     generation,
                     next_offset,
                 }),
@@ -140,7 +140,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    pub(super) fn stable(&self, stable: Stable) {
+    pub(super) fn stable(&self, stable: StableOffset) {
         self.board.stable.send_if_modified(|known| {
             let is_later = stable > *known;
             if is_later {
@@ -240,7 +240,7 @@ impl<S: SlotStore> Task<S> {
     pub(super) fn apply(&mut self, body: Option<Body>, cursor: &Cursor, data: bool, bytes: usize) {
         let hash = cursor.last.map(|last| last.hash);
         let hash = hash.filter(|_| self.proposals.awaits_records());
-        let of = Applied {
+        let of = WriteInfo {
             boot: self.boot,
             generation: cursor.position.generation,
             next_offset: cursor.position.next_offset,
@@ -249,7 +249,7 @@ impl<S: SlotStore> Task<S> {
         };
         let written = self.store.apply(body, cursor);
         self.applying_bytes += bytes;
-        self.applying.push_back(Applying { written, of });
+        self.applying.push_back(PendingWrite { written, of });
     }
 
     /// Handles writes that the store has finished.
@@ -276,7 +276,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    pub(super) fn take_outcomes(&mut self, of: Applied, outcomes: Outcomes<S::Outcome>) {
+    pub(super) fn take_outcomes(&mut self, of: WriteInfo, outcomes: Outcomes<S::Outcome>) {
         if of.generation != self.generation {
             self.generation = of.generation;
             self.proposals.renew();

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::Board;
+use super::delay::Delay;
 use super::lag::Lag;
 use super::propose::{Answer, Failure, Load, Proposals};
-use super::read::{Readers, Shown};
-use super::types::{Network, Outcomes, SlotOptions, SlotStore, StoreError};
-use crate::log::{AppendError, Later, Log, LogError, RawFound, Tail};
+use super::read::{ReadCheck, Readers};
+use super::types::{Network, Outcomes, SlotOptions, SlotStatus, SlotStore, StoreError};
+use crate::log::{AppendError, BoxFuture, Log, LogError, RawReadBackResult, Tail};
 use crate::position::{Chain, Generation, NodeId, Position};
 use crate::record::Body;
-use crate::replica::{Cursor, Input, Message, Output, Reason, Replica, Saved};
+use crate::replica::{Cursor, DurableState, Input, Message, Output, Reason, Replica};
 
 /// Maximum number of records that the store is writing or is to write, and their bytes.
 const APPLYING_MAX: usize = 1024;
@@ -42,7 +43,7 @@ pub(super) enum Command<O> {
     WasRead {
         id: u64,
         position: Position,
-        shown: oneshot::Sender<Shown>,
+        shown: oneshot::Sender<ReadCheck>,
     },
     /// A proposal or a read is given up.
     GiveUp(u64),
@@ -67,7 +68,7 @@ enum Event<C> {
     ReadBack {
         boot: u64,
         asked: (u64, i32),
-        result: Result<RawFound, LogError>,
+        result: Result<RawReadBackResult, LogError>,
     },
     Fetched {
         boot: u64,
@@ -100,12 +101,12 @@ struct Todo {
 }
 
 /// A record that is being written.
-struct Applying<O> {
-    written: Later<'static, Result<Outcomes<O>, StoreError>>,
-    of: Applied,
+struct PendingWrite<O> {
+    written: BoxFuture<'static, Result<Outcomes<O>, StoreError>>,
+    of: WriteInfo,
 }
 
-struct Applied {
+struct WriteInfo {
     boot: u64,
     generation: Generation,
     next_offset: u64,
@@ -116,7 +117,7 @@ struct Applied {
 }
 
 /// The result of writing a record.
-type WriteResult<O> = (Applied, Result<Outcomes<O>, StoreError>);
+type WriteResult<O> = (WriteInfo, Result<Outcomes<O>, StoreError>);
 
 type TaskInputs<O> = (
     mpsc::UnboundedReceiver<Command<O>>,
@@ -144,8 +145,8 @@ pub(super) struct Task<S: SlotStore> {
     next: u64,
     log_end: Option<u64>,
     todo: VecDeque<Todo>,
-    promising: Option<Later<'static, Result<(), StoreError>>>,
-    applying: VecDeque<Applying<S::Outcome>>,
+    promising: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    applying: VecDeque<PendingWrite<S::Outcome>>,
     applying_bytes: usize,
     written: Vec<WriteResult<S::Outcome>>,
     /// A copy is being installed.
@@ -156,6 +157,7 @@ pub(super) struct Task<S: SlotStore> {
     proposals: Proposals<S::Outcome>,
     readers: Readers,
     lag: Lag,
+    delay: Delay,
     /// The existing nodes.
     known: Vec<NodeId>,
     /// Why the store has not written anything since its last write.
@@ -182,6 +184,7 @@ impl<S: SlotStore> Task<S> {
         Task {
             proposals: Proposals::new(options.again_after),
             lag: Lag::new(options.lag_time_max, options.lag_bytes_max),
+            delay: Delay::default(),
             options,
             store,
             log,
@@ -218,7 +221,7 @@ impl<S: SlotStore> Task<S> {
     }
 
     /// Runs until it is stopped, or no handles are left.
-    pub async fn run(mut self, saved: Option<Saved>) {
+    pub async fn run(mut self, saved: Option<DurableState>) {
         let start = self.options.start;
         self.begin(saved, start);
         self.show();
@@ -268,7 +271,7 @@ impl<S: SlotStore> Task<S> {
                 Err(error) => self.fail(&error),
             },
             Woken::Applied => self.applied(),
-            Woken::Message(from, message) => self.give(Input::Message { from, message }),
+            Woken::Message(from, message) => self.message(from, message),
             Woken::Command(command) => self.command(command),
             Woken::Event(event) => self.event(event),
             Woken::Tail(tail) => self.tail(tail),
@@ -282,7 +285,7 @@ impl<S: SlotStore> Task<S> {
             let Ok((from, message)) = self.messages.try_recv() else {
                 break;
             };
-            self.give(Input::Message { from, message });
+            self.message(from, message);
         }
         for _ in 0..AT_ONCE_MAX {
             let Ok(command) = self.commands.try_recv() else {
@@ -298,6 +301,14 @@ impl<S: SlotStore> Task<S> {
             };
             self.tail(Some(record));
         }
+    }
+
+    fn message(&mut self, from: NodeId, message: Message) {
+        if let Message::Durable { position, .. } = &message {
+            self.delay
+                .reaches(position.generation, position.next_offset);
+        }
+        self.give(Input::Message { from, message });
     }
 
     /// Answers requests that are on enough disks, but none before an earlier promise is on disk.
@@ -324,6 +335,7 @@ impl<S: SlotStore> Task<S> {
     fn tick(&mut self) {
         self.nudge();
         self.proposals.tick();
+        self.mark_delay();
         if self.again_ticks.0 > 0 || self.replica.is_none() {
             self.go_on_after_failure();
         }
@@ -344,6 +356,14 @@ impl<S: SlotStore> Task<S> {
                 self.store_error = None;
             }
         }
+    }
+
+    /// Without a replica too: one whose store fails falls behind.
+    fn mark_delay(&mut self) {
+        let own = self.board.status().position;
+        self.delay
+            .reaches(own.generation, self.log_end.unwrap_or_default());
+        self.delay.mark(&own, Instant::now());
     }
 
     /// Returns why nothing new is accepted, if so.
@@ -426,6 +446,7 @@ impl<S: SlotStore> Task<S> {
         }
         let Some(replica) = &self.replica else {
             status.proposes = false;
+            self.show_delay(&mut status);
             return;
         };
         let cursor = &replica.saved().cursor;
@@ -438,6 +459,12 @@ impl<S: SlotStore> Task<S> {
         status.durable.clear();
         let durable = cursor.members.iter().map(|n| (*n, replica.durable_of(*n)));
         status.durable.extend(durable);
+        self.show_delay(&mut status);
+    }
+
+    fn show_delay(&self, status: &mut SlotStatus) {
+        status.end = self.delay.end(&status.position);
+        status.behind_since = self.delay.since(&status.position);
     }
 
     /// Finishes current writes.
@@ -466,7 +493,7 @@ impl<S: SlotStore> Task<S> {
 
 /// Waits for the promise that is being written, if any.
 async fn promised(
-    promising: &mut Option<Later<'static, Result<(), StoreError>>>,
+    promising: &mut Option<BoxFuture<'static, Result<(), StoreError>>>,
 ) -> Result<(), StoreError> {
     let Some(promise) = promising else {
         return pending().await;
@@ -477,7 +504,7 @@ async fn promised(
 }
 
 /// Waits until the store has written some records; they are moved to `written`.
-async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<WriteResult<O>>) {
+async fn written<O>(applying: &mut VecDeque<PendingWrite<O>>, written: &mut Vec<WriteResult<O>>) {
     poll_fn(|cx| {
         while let Some(first) = applying.front_mut()
             && let Poll::Ready(result) = first.written.as_mut().poll(cx)

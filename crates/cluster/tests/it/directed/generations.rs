@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cluster::position::Generation;
-use cluster::replica::{Begun, Fence, Header, Input, Kind, Message, Reason};
+use cluster::replica::{Fence, GenerationStartRecord, Header, Input, Kind, Message, Reason};
 
 use super::net::{Net, View, view};
 
@@ -269,14 +269,14 @@ fn a_beginning_counts_where_it_was_appended_alone() {
 }
 
 /// Returns the start of a generation at the current state, as its author announces it.
-fn begun(net: &Net, generation: Generation) -> Begun {
+fn begun(net: &Net, generation: Generation) -> GenerationStartRecord {
     let cursor = &net.disks[&1].cursor;
-    let begin = cluster::replica::Begin {
+    let begin = cluster::replica::GenerationStart {
         generation,
         base: cursor.position,
         members: cursor.members.to_vec(),
     };
-    Begun {
+    GenerationStartRecord {
         begin,
         log: 1,
         offset: 0,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use cluster::position::{Generation, NodeId, digest};
 use cluster::replica::{
-    Begin, Cursor, Header, Input, Kind, LogRecord, Message, Output, Promises, ReadBackResult,
-    Replica, Saved,
+    Cursor, DurableState, GenerationStart, Header, Input, Kind, LogRecord, Message, Output,
+    Promises, ReadBackResult, Replica,
 };
 
 /// A log as one of its readers sees it.
@@ -73,13 +73,13 @@ impl View {
 #[derive(Default)]
 pub struct Net {
     pub replicas: BTreeMap<NodeId, Replica>,
-    pub disks: BTreeMap<NodeId, Saved>,
+    pub disks: BTreeMap<NodeId, DurableState>,
     /// Names of the applied records.
     pub stores: BTreeMap<NodeId, Vec<String>>,
     given: BTreeMap<NodeId, String>,
     read_backs: BTreeMap<NodeId, Vec<u64>>,
     /// Starts of generations to be appended.
-    pub appends: Vec<(NodeId, Begin)>,
+    pub appends: Vec<(NodeId, GenerationStart)>,
     pub mail: VecDeque<(NodeId, NodeId, Message)>,
     pub blocked: Vec<(NodeId, NodeId)>,
     /// The source of each node that copies.
@@ -102,7 +102,7 @@ impl Net {
     pub fn with(nodes: &[NodeId], members: &[NodeId]) -> Net {
         let mut net = Net::default();
         for id in nodes {
-            let saved = Saved {
+            let saved = DurableState {
                 cursor: Cursor::start(members.to_vec()),
                 promises: Promises::default(),
             };

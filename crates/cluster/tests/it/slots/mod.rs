@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cluster::log::Log;
+use cluster::log::{Log, RawReadBackResult};
 use cluster::memory_log::Faults;
 use cluster::position::Generation;
-use cluster::record::{Body, Stamp};
+use cluster::record::{Body, RecordVersion, RecordVersions, Stamp};
 use cluster::slot::{ChangeError, ProposeError, ReadError, Wait};
 use nodes::{Nodes, SLOT, majority, request, stamp, within, write_all};
 
@@ -420,6 +420,84 @@ async fn a_topic_of_another_cluster_is_named() {
     let result = slot.propose(request((1, 9), "a", b"1"), majority(50)).await;
     let is_known = matches!(result, Err(ProposeError::NotNow(_) | ProposeError::Unknown));
     assert!(is_known, "{result:?}");
+}
+
+/// Updates three nodes one after the other, in this order, under load, and then raises the version
+/// of records.
+async fn upgrade(order: [u64; 3]) -> Arc<Nodes> {
+    let nodes = Arc::new(Nodes::none(3));
+    let mut running = vec![];
+    for node in 1..=3 {
+        nodes.start_program(node, RecordVersions::new(RecordVersion::V1));
+    }
+    under_load(&nodes, 40, async {
+        for node in order {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            nodes.stop_one(node).await;
+            let versions = RecordVersions::new(RecordVersion::V2);
+            nodes.start_program(node, versions.clone());
+            running.push(versions);
+        }
+        running.iter().for_each(|of| of.raise(RecordVersion::V2));
+    })
+    .await;
+    nodes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_updated_in_any_order_under_load() {
+    for order in [
+        [1, 2, 3],
+        [1, 3, 2],
+        [2, 1, 3],
+        [2, 3, 1],
+        [3, 1, 2],
+        [3, 2, 1],
+    ] {
+        let nodes = upgrade(order).await;
+        // After the last one: the next record has the new version, and all read it.
+        let acknowledged = write_all(&nodes, 9, 3).await;
+        nodes.agree(&acknowledged).await;
+        let last = nodes.log.end(SLOT) - 1;
+        let versions = [0, last].map(|offset| {
+            let found = nodes.log.read_back(SLOT, offset, 0);
+            async move {
+                match found.await {
+                    Ok(RawReadBackResult::Record(record)) => record.bytes[0],
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        let [first, last] = versions;
+        assert_eq!((first.await, last.await), (1, 2), "{order:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_is_raised_too_early_halts_the_nodes_that_do_not_read_it() {
+    let nodes = Nodes::none(3);
+    for node in 1..=3 {
+        let known = [RecordVersion::V2, RecordVersion::V1][usize::from(node == 3)];
+        let versions = RecordVersions::new(known);
+        versions.raise(known);
+        nodes.start_program(node, versions);
+    }
+    let slot = nodes.slot(1);
+    let written = slot.propose(request((1, 1), "a", b"1"), majority(20_000));
+    written.await.expect("two of three read it");
+    let old = nodes.slot(3);
+    nodes
+        .until("halted", || old.status().halted.is_some())
+        .await;
+    let error = old.status().error.expect("it says why");
+    assert!(
+        error.contains("has version 2, this program reads version 1"),
+        "{error}"
+    );
+    nodes.stop_one(3).await;
+    nodes.start_one(3);
+    let acknowledged = write_all(&nodes, 2, 3).await;
+    nodes.agree(&acknowledged).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

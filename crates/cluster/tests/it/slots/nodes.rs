@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cluster::position::NodeId;
-use cluster::record::{ChangeRecord, DatabaseWork, EditRecord, Request, Stamp, Work};
+use cluster::record::{
+    ChangeRecord, DatabaseWork, EditRecord, RecordVersion, RecordVersions, Request, Stamp, Work,
+};
 use cluster::replica::Message;
 use cluster::slot::{Network, ProposeError, Slot, SlotOptions, Wait};
 use cluster::{MemoryLog, SlotNumber};
@@ -74,17 +76,27 @@ impl Nodes {
         write_delay: Duration,
         lag_time_max: Duration,
     ) -> Nodes {
-        let disks = (1..=nodes).map(|node| (node, Arc::<Disk>::default()));
         let nodes = Nodes {
-            log: MemoryLog::new(),
-            net: Arc::default(),
-            disks: Arc::new(disks.collect()),
             genesis: (1..=replicas).collect(),
             write_delay,
             lag_time_max,
+            ..Nodes::none(nodes)
         };
         nodes.disks.keys().for_each(|node| nodes.start_one(*node));
         nodes
+    }
+
+    /// Creates these nodes, all of them replicas, without starting them.
+    pub fn none(nodes: u64) -> Nodes {
+        let disks = (1..=nodes).map(|node| (node, Arc::<Disk>::default()));
+        Nodes {
+            log: MemoryLog::new(),
+            net: Arc::default(),
+            disks: Arc::new(disks.collect()),
+            genesis: (1..=nodes).collect(),
+            write_delay: Duration::from_millis(1),
+            lag_time_max: Duration::from_secs(60),
+        }
     }
 
     pub fn three() -> Nodes {
@@ -92,7 +104,16 @@ impl Nodes {
     }
 
     pub fn start_one(&self, me: NodeId) {
-        let mut options = SlotOptions::new(stamp(), me, fastrand::u64(..), self.genesis.clone());
+        self.start_program(me, RecordVersions::new(RecordVersion::LATEST));
+    }
+
+    /// Starts a node with a program of these versions.
+    pub fn start_program(&self, me: NodeId, versions: RecordVersions) {
+        let stamp = Stamp {
+            versions,
+            ..stamp()
+        };
+        let mut options = SlotOptions::new(stamp, me, fastrand::u64(..), self.genesis.clone());
         options.tick = TICK;
         options.again_after = Duration::from_millis(100);
         options.lag_time_max = self.lag_time_max;
@@ -189,6 +210,7 @@ pub fn stamp() -> Stamp {
         cluster: [7; 16],
         key: [9; 32],
         slot: SLOT,
+        versions: RecordVersions::new(RecordVersion::LATEST),
     }
 }
 

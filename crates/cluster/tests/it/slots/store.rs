@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::Later;
+use cluster::BoxFuture;
 use cluster::position::{NodeId, Position};
 use cluster::record::{Body, Request, Work};
-use cluster::replica::{Cursor, Promises, Saved};
+use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, SlotStore, StagedCopy, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -149,18 +149,18 @@ impl SlotStore for MemoryStore {
     type Outcome = Outcome;
     type Copy = Staged;
 
-    fn saved(&self) -> Result<Option<Saved>, StoreError> {
+    fn saved(&self) -> Result<Option<DurableState>, StoreError> {
         self.disk.has_failed.store(false, Ordering::SeqCst);
         let cursor = self.disk.state().cursor.clone();
         let promises = locked(&self.disk.promises).clone();
-        Ok(cursor.map(|cursor| Saved { cursor, promises }))
+        Ok(cursor.map(|cursor| DurableState { cursor, promises }))
     }
 
     fn apply(
         &self,
         body: Option<Body>,
         cursor: &Cursor,
-    ) -> Later<'static, Result<Outcomes<Outcome>, StoreError>> {
+    ) -> BoxFuture<'static, Result<Outcomes<Outcome>, StoreError>> {
         let (done, written) = oneshot::channel();
         let cursor = cursor.clone();
         let _ = self.writes.send(Write { body, cursor, done });
@@ -170,7 +170,7 @@ impl SlotStore for MemoryStore {
         })
     }
 
-    fn promise(&self, promises: &Promises) -> Later<'static, Result<(), StoreError>> {
+    fn promise(&self, promises: &Promises) -> BoxFuture<'static, Result<(), StoreError>> {
         *locked(&self.disk.promises) = promises.clone();
         Box::pin(std::future::ready(Ok(())))
     }
@@ -181,7 +181,7 @@ impl SlotStore for MemoryStore {
         Ok(position.unwrap_or_else(Position::start))
     }
 
-    fn copy(&self, from: NodeId) -> Later<'static, Result<Staged, StoreError>> {
+    fn copy(&self, from: NodeId) -> BoxFuture<'static, Result<Staged, StoreError>> {
         let state = self.disks[&from].state().clone();
         let own = Arc::clone(&self.disk);
         Box::pin(async move {
@@ -205,7 +205,7 @@ impl StagedCopy for Staged {
         &self.cursor
     }
 
-    fn install(self) -> Later<'static, Result<(), StoreError>> {
+    fn install(self) -> BoxFuture<'static, Result<(), StoreError>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
             *self.own.state() = self.state;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use database::check::{CheckOptions, Report, check};
-use database::repair::{RepairHooks, Repaired, repair};
+use database::repair::{RepairHooks, RepairedDatabase, repair};
 use fastrand::Rng;
 use serde_json::Value;
 use storage::{Body, Engine, Keyspace, Row, StoreOptions};
@@ -245,7 +245,7 @@ fn a_fault_is_found_or_every_read_is_as_before() {
     assert!(found > faults / 3, "{found} of {faults} faults were found");
 }
 
-fn repaired(from: &Path, to: &Path) -> (Vec<Repaired>, Vec<String>) {
+fn repaired(from: &Path, to: &Path) -> (Vec<RepairedDatabase>, Vec<String>) {
     let mut lost = vec![];
     let hooks = RepairHooks {
         lost: &mut |loss| {

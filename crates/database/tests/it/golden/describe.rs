@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use database::{
-    Database, Databases, Design, FindLimits, GroupLevel, Grouping, Listing, NameRange, Read,
-    ReadDoc, ReadOptions, Since, Style, Update, ViewAt, ViewIndex, ViewQuery, WhichRevs,
+    Database, Databases, Design, FindLimits, GroupLevel, Grouping, Listing, NameRange, PurgeInfo,
+    PurgePlace, Read, ReadDoc, ReadOptions, RevSelection, Since, Style, Update, ViewAt, ViewIndex,
+    ViewQuery,
 };
 use document::{Attachment, DocId};
 use mango::{AggregateLimits, Defaults, Find, Limits};
@@ -189,7 +190,7 @@ fn documents(db: &Arc<Database>) -> Map<String, Value> {
             Read::Missing => "missing".into(),
             Read::Deleted => "deleted".into(),
         };
-        let leaves = db.open_revs(&doc_id, &WhichRevs::All, &leaf_options);
+        let leaves = db.open_revs(&doc_id, &RevSelection::All, &leaf_options);
         let leaves = leaves.unwrap().unwrap_or_default();
         let leaves = leaves.into_iter().map(|leaf| match leaf {
             Ok(doc) => leaf_of(db, &doc),
@@ -246,12 +247,18 @@ fn listing(db: &Database, listing: Listing, include_docs: bool) -> Value {
 }
 
 fn purges(db: &Database) -> Vec<Value> {
-    let all = db.purged_infos().unwrap().into_iter();
-    let all = all.map(|purge| {
-        let revs: Vec<String> = purge.revs.iter().map(ToString::to_string).collect();
-        json!({ "purge_seq": purge.purge_seq, "uuid": purge.uuid, "id": purge.id, "revs": revs })
-    });
-    all.collect()
+    let mut all = vec![];
+    let mut place = Some(PurgePlace::default());
+    while let Some(from) = place {
+        let mut take = |purge: PurgeInfo| {
+            let revs: Vec<String> = purge.revs.iter().map(ToString::to_string).collect();
+            all.push(json!({ "purge_seq": purge.purge_seq, "uuid": purge.uuid, "id": purge.id, "revs": revs }));
+            // One at a time: what is read in pieces is the same.
+            false
+        };
+        place = db.purged_infos(from, &mut take).unwrap();
+    }
+    all
 }
 
 /// The rows of all views, and what they reduce to. Nothing is updated before.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{
-    Database, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, SinkOptions, Uploaded,
-    WantedBytes,
+    AttachmentSelection, Database, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions,
+    SinkOptions, UploadedContent,
 };
 use document::{Attachment, DocId, EditDoc};
 
 use crate::homes::support::doc;
 
-pub async fn upload(db: &Database, id: &str, bytes: &[u8]) -> Uploaded {
+pub async fn upload(db: &Database, id: &str, bytes: &[u8]) -> UploadedContent {
     let id = DocId::new(id).unwrap();
     let mut sink = db.attachment_sink(&id, "image/png", SinkOptions::default());
     for piece in bytes.chunks(60_000) {
@@ -32,7 +32,7 @@ pub async fn written(db: &Arc<Database>, edit: EditDoc) {
 
 pub fn found(db: &Database, id: &str) -> Option<ReadDoc> {
     let options = ReadOptions {
-        attachments: WantedBytes::All,
+        attachments: AttachmentSelection::All,
         ..ReadOptions::default()
     };
     match db.read(&DocId::new(id).unwrap(), &options).unwrap() {

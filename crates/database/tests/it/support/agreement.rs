@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use database::{
-    ChangesQuery, Database, Filter, Listing, Read, ReadOptions, Since, Style, WhichRevs,
+    ChangesQuery, Database, Filter, Listing, Read, ReadOptions, RevSelection, Since, Style,
 };
 use document::{DocId, Rev};
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ fn check_doc(db: &Database, model: &Model, id: &str) -> Result<(), TestCaseError
             id,
             plain
         );
-        let revs = db.open_revs(&doc_id, &WhichRevs::All, &ReadOptions::default());
+        let revs = db.open_revs(&doc_id, &RevSelection::All, &ReadOptions::default());
         prop_assert!(revs.unwrap().is_none());
         return Ok(());
     };
@@ -206,7 +206,7 @@ fn check_leaves(
         ..ReadOptions::default()
     };
     let leaves = db
-        .open_revs(id, &WhichRevs::All, &options)
+        .open_revs(id, &RevSelection::All, &options)
         .unwrap()
         .unwrap();
     let leaves: Vec<Value> = leaves
@@ -250,9 +250,8 @@ fn check_revisions(db: &Database, id: &DocId, doc: &Doc) -> Result<(), TestCaseE
     let mut asked = known;
     let unknown = Rev::parse("3-nobody").unwrap();
     asked.push(unknown.clone());
-    let diff = db.revs_diff(vec![(id.as_str().to_owned(), asked)]).unwrap();
-    prop_assert_eq!(diff.len(), 1);
-    prop_assert_eq!(&diff[0].missing, &[unknown]);
+    let diff = db.revs_diff(id.as_str(), &asked).unwrap();
+    prop_assert_eq!(diff.map(|diff| diff.missing), Some(vec![unknown]));
     Ok(())
 }
 

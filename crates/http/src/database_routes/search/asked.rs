@@ -75,7 +75,7 @@ impl Asked {
                 None => 0,
             },
             values: self.drilldown.iter().map(|(_, values)| values.len()).sum(),
-            reads_texts: self.highlight_fields.is_some(),
+            reads_stored_text: self.highlight_fields.is_some(),
             // An invalid limit is refused later.
             hits: self.limit.as_ref().and_then(Value::as_u64).unwrap_or(LIMIT) as usize,
             reads_docs: self.include_docs,

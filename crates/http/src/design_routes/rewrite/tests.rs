@@ -2,7 +2,7 @@ use super::*;
 use crate::design_routes::rules::Rules;
 use crate::reply::Body;
 use node::segments;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const BASE: Base<'static> = Base {
     db: "db",
@@ -260,20 +260,47 @@ fn rewriting_ends_somewhere() {
     );
 }
 
-fn function(reply: Value) -> Result<Led, ApiError> {
-    of_function(
-        BASE,
-        &Query::parse(Some("a=1&b=x+y")),
-        reply.to_string().as_bytes(),
-        Some("sandbox"),
-    )
+fn function(reply: Value) -> Result<Meaning, ApiError> {
+    of_function(reply.to_string().as_bytes(), Some("sandbox"))
+}
+
+fn target_of(reply: Value) -> Result<Target, ApiError> {
+    match function(reply)? {
+        Meaning::Forward(forward) => forward.target(BASE, &Query::parse(Some("a=1&b=x+y"))),
+        _ => panic!("the reply is a path"),
+    }
 }
 
 fn forwarded(reply: Value) -> Target {
-    match function(reply) {
-        Ok(Led::Forward(target)) => target,
-        _ => panic!("the reply is a path"),
+    target_of(reply).expect("a target")
+}
+
+#[test]
+fn targets_of_functions_have_a_bound() {
+    let long = TARGET_BYTES_MAX;
+    for rewrite in [
+        json!({"path": "a/".repeat(long / 2 + 1)}),
+        // Encoded, it is longer.
+        json!({"path": "é".repeat(long / 4)}),
+        json!({"path": "x", "query": {"a": "é".repeat(long / 4)}}),
+        json!({"path": "x", "query": {"a": "b".repeat(long)}}),
+    ] {
+        let refused = target_of(json!(["ok", rewrite])).expect_err("it is too long");
+        assert_eq!((refused.status, &*refused.error), (414, "too_long"));
     }
+    let short = target_of(json!(["ok", {"path": "a/".repeat(long / 4)}]));
+    assert!(short.is_ok());
+    let headers = json!(["ok", {"path": "x", "headers": {"a": "b".repeat(long)}}]);
+    assert_eq!(target_of(headers).expect_err("too long").status, 500);
+    let many = (0..2000).map(|n| (format!("x-{n}"), json!("y")));
+    let many: serde_json::Map<_, _> = many.collect();
+    let headers = json!(["ok", {"path": "x", "headers": many}]);
+    assert_eq!(target_of(headers).expect_err("too many").status, 500);
+    let values = vec![json!([0]); 200_000];
+    let quoted = json!(["ok", {"path": "x", "headers": {"a": values[..1000]}}]);
+    assert_eq!(target_of(quoted).expect_err("not a string").status, 500);
+    let ignored = json!(["ok", {"path": "x", "unknown": values}]);
+    assert!(target_of(ignored).is_ok());
 }
 
 #[test]
@@ -307,7 +334,7 @@ fn a_functions_path_becomes_a_uri_whatever_it_has() {
 fn a_function_may_answer_by_itself() {
     let reply =
         json!(["ok", {"code": 403, "headers": {"Content-Type": "text/plain"}, "body": "no"}]);
-    let Ok(Led::Respond(reply)) = function(reply) else {
+    let Ok(Meaning::Respond(reply)) = function(reply) else {
         panic!("the reply has a code");
     };
     assert_eq!(reply.status, 403);
@@ -328,7 +355,7 @@ fn a_function_may_answer_by_itself() {
 fn a_function_may_know_of_no_rule() {
     assert!(matches!(
         function(json!(["no_dispatch_rule"])),
-        Ok(Led::Nowhere)
+        Ok(Meaning::Nowhere)
     ));
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use bytes::BytesMut;
-use database::{AttachmentSink, Database, EditMode, SinkOptions, Uploaded};
+use database::{AttachmentSink, Database, EditMode, SinkOptions, UploadedContent};
 use document::multipart::{ContentType, Event, Headers};
 use document::{Attachment, DocId, EditDoc, Rev, RevError, parse_document};
 use hyper::header::{CONTENT_TYPE, REFERER};
@@ -134,7 +134,7 @@ struct Form<'a> {
     names: HashSet<String>,
     files: Vec<Attachment>,
     /// To be held until the document is written.
-    uploaded: Vec<Uploaded>,
+    uploaded: Vec<UploadedContent>,
 }
 
 /// The part that is coming in.

@@ -105,23 +105,30 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
     }
 }
 
+/// Maximum length in bytes of a content stored with gzip of which ranges are sent: all before a
+/// range is inflated for it, which a client could request again and again.
+const INFLATED_RANGES_MAX: u64 = 8 << 20;
+
 /// Sends the bytes: gzipped when they are stored so and the client accepts that, otherwise decoded.
 ///
 /// **A range always refers to the decoded bytes.** Most clients' libraries accept gzip by default,
-/// and decode everything marked as gzip: they cannot decode a piece from the middle.
+/// and decode everything marked as gzip: they cannot decode a piece from the middle. A long content
+/// that is stored gzipped is sent whole, as CouchDB sends it.
 fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
     let stored_gzipped = attachment.encoding == Encoding::Gzip;
-    let sent_gzipped = sends_gzipped(req, stored_gzipped)? && req.header(&RANGE).is_none();
+    let has_ranges = !stored_gzipped || attachment.length <= INFLATED_RANGES_MAX;
+    let asked_range = req.header(&RANGE).filter(|_| has_ranges);
+    let sent_gzipped = sends_gzipped(req, stored_gzipped)? && asked_range.is_none();
     let length = match (sent_gzipped, attachment.length_unsure) {
         (true, _) => Some(attachment.stored_length),
         (false, false) => Some(attachment.length),
         (false, true) => None,
     };
-    let ranges = match (req.header(&RANGE), length) {
+    let ranges = match (asked_range, length) {
         (Some(header), Some(length)) => range::parse(header, length)?,
         _ => Ranges::All,
     };

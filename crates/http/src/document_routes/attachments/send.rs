@@ -2,8 +2,8 @@
 
 use data_encoding::HEXLOWER;
 use database::{Database, ReadAttachment, ReadDoc};
+use document::AttachmentForm;
 use document::Encoding;
-use document::Shown;
 use document::multipart::{PartHead, Writer};
 
 use super::body::Parts;
@@ -63,13 +63,13 @@ pub fn push_doc_json(
         }
         if !read.wanted {
             read.attachment
-                .write_json(Shown::Stub, encoding_info, &mut text);
+                .write_json(AttachmentForm::Stub, encoding_info, &mut text);
             parts.push_text(&text);
             continue;
         }
         // The text of an empty Base64, to be filled.
         read.attachment
-            .write_json(Shown::Data(""), encoding_info, &mut text);
+            .write_json(AttachmentForm::Data(""), encoding_info, &mut text);
         let end = b"\"data\":\"";
         let at = memchr::memmem::rfind(&text, end).map_or(text.len(), |at| at + end.len());
         parts.push_text(&text[..at]);
@@ -151,8 +151,8 @@ fn push_json_with_follows(doc: &ReadDoc, parts: &mut Parts) {
             text.push(b',');
         }
         let shown = match read.wanted {
-            true => Shown::Follows,
-            false => Shown::Stub,
+            true => AttachmentForm::Follows,
+            false => AttachmentForm::Stub,
         };
         read.attachment.write_json(shown, true, &mut text);
     }

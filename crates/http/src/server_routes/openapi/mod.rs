@@ -205,6 +205,7 @@ fn cluster(row: &Row, method: &str) -> &'static str {
         Cluster::Node => "node",
         Cluster::Session | Cluster::Control => "control",
         Cluster::Local => "local",
+        Cluster::Everywhere => "everywhere",
         Cluster::Documents { .. } if row.reads(method) => "read",
         Cluster::Documents { blind_writes } if blind_writes.contains(&method) => "blind write",
         Cluster::Documents { .. } => "write",

@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use functions::{
-    Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, NoLanguages, Place, ReduceRow,
-    Reducer, Thrown,
+    Designs, Doc, Emit, Emits, Error, Languages, MapFailure, MapGroup, Mapper, NoLanguages, Place,
+    ReduceRow, Reducer,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const ROWS_LIMIT: &str = "emit_rows_limit";
+const TIME_LIMIT: &str = "time_limit_ms";
+/// A document with this number of rows is mapped in this time, in milliseconds; others in none.
+pub const SLOW_ROWS: u32 = 77;
+pub const SLOW_MS: u64 = 1000;
 
 type Event = Box<dyn FnMut() -> Result<(), Error> + Send>;
 
@@ -24,6 +28,10 @@ pub struct Native {
     event: Arc<Mutex<Option<Event>>>,
     /// Maximum number of rows of a document, if there is one: others are left out.
     rows_max: Arc<AtomicU64>,
+    /// The time limit of a document, if there is one.
+    time_ms_max: Arc<AtomicU64>,
+    /// Calls that took too much time.
+    late: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Native {
@@ -53,6 +61,28 @@ impl Native {
         self.rows_max.store(rows_max, SeqCst);
     }
 
+    /// Sets the time limit of a document; 0 for none.
+    pub fn limit_time(&self, ms_max: u64) {
+        self.time_ms_max.store(ms_max, SeqCst);
+    }
+
+    /// Returns the number of calls that took too much time since it was last requested.
+    pub fn take_late(&self) -> u64 {
+        self.late.swap(0, SeqCst)
+    }
+
+    fn check_time(&self, body: &Value) -> Result<(), Error> {
+        let limit = self.time_ms_max.load(SeqCst);
+        if body["rows"] != SLOW_ROWS || limit == 0 || limit >= SLOW_MS {
+            return Ok(());
+        }
+        self.late.fetch_add(1, SeqCst);
+        Err(Error::Limit {
+            limit: TIME_LIMIT,
+            value: limit.to_string(),
+        })
+    }
+
     /// Returns whether the event has run, or none was set.
     pub fn happened(&self) -> bool {
         self.event.lock().is_none()
@@ -72,7 +102,11 @@ impl Languages for Native {
         }))
     }
     fn limit(&self, _: &str, name: &str) -> Option<u64> {
-        (name == ROWS_LIMIT).then(|| self.rows_max.load(SeqCst))
+        match name {
+            ROWS_LIMIT => Some(self.rows_max.load(SeqCst)),
+            TIME_LIMIT => Some(self.time_ms_max.load(SeqCst)),
+            _ => None,
+        }
     }
     fn reducer(
         &self,
@@ -108,6 +142,7 @@ impl Mapper for NativeMapper {
             let text = [b"{", doc.members, b"}"].concat();
             let members: Value = serde_json::from_slice(&text).unwrap();
             let body: Value = serde_json::from_slice(doc.body).unwrap();
+            self.language.check_time(&body)?;
             let rows_max = self.language.rows_max.load(SeqCst);
             let is_beyond = rows_max > 0 && body["rows"].as_u64() > Some(rows_max);
             for (view, map) in self.maps.iter().enumerate() {
@@ -117,7 +152,7 @@ impl Mapper for NativeMapper {
                         value: rows_max.to_string(),
                     };
                     out.thrown
-                        .push(Thrown::new(n as u32, view as u32, error, None));
+                        .push(MapFailure::new(n as u32, view as u32, error, None));
                     continue;
                 }
                 for (key, value) in emitted(map, &members, &body) {

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use document::{DocId, Rev, RevHash, RevPath, body_term, revision_id};
+use index::check::{IndexCheck, Remap};
 use index::reduce::Builtin;
 use index::{BuildLimits, Index, ReduceSpec, RowCache, Spec, ViewSpec};
 use language::Native;
+use storage::check::{Findings, Watch};
 use storage::{
     Change, Edit, Limits, Outcome, Shard, ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions,
 };
@@ -154,6 +156,27 @@ impl World {
         };
         let done = self.store.committer.purge(vec![purge], limits);
         done.blocking_recv().unwrap().unwrap();
+    }
+
+    /// Checks an index as `settee check` does, its rows too.
+    pub fn check(&self, index: &Index) -> Findings {
+        let view = self.shard.view().unwrap();
+        let check = IndexCheck {
+            number: index.number,
+            spec: Some(index.spec()),
+            owner: SHARD,
+            meta: &view.meta,
+        };
+        let (watch, mut findings) = (Watch::default(), Findings::default());
+        let totals = check.run(&view.snapshot, &watch, &mut findings).unwrap();
+        let again = Remap {
+            languages: &self.language,
+            owner: functions::Owner::default(),
+            shard: &self.shard,
+            view: &view,
+        };
+        check.remap(&again, &totals, &watch, &mut findings).unwrap();
+        findings
     }
 
     /// Ends everything as a server does.

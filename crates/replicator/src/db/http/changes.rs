@@ -4,10 +4,11 @@ use bytes::Bytes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::super::changes::{Change, ChangesQuery, HttpFeed};
-use super::{Answer, Call, Failed, HttpDb, encoded, whole};
-use crate::db::Missing;
-use crate::db::bounded::{VALUES_MAX, parse};
+use super::super::batch::{Change, ChangesQuery};
+use super::super::changes::HttpFeed;
+use super::diff::missing_revs;
+use super::{Answer, AttemptFailure, Call, HttpDb, encoded, whole};
+use crate::db::MissingRevs;
 use crate::db::budget::Socket;
 use crate::error::Error;
 use crate::options::Selection;
@@ -98,19 +99,13 @@ impl HttpDb {
         if !response.status().is_success() {
             let answer = whole(response)
                 .await
-                .map_err(|f| self.error(&call, &f.told))?;
+                .map_err(|f| self.error(&call, &f.reason))?;
             return Err(self.refusal(&call, &answer));
         }
         Ok(HttpFeed::new(response, query.clone(), since.clone(), place))
     }
 
-    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
-        #[derive(serde::Deserialize)]
-        struct Of {
-            #[serde(default)]
-            missing: Vec<String>,
-        }
-        type Diff = std::collections::HashMap<String, Of>;
+    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<MissingRevs>, Error> {
         let mut body = Vec::with_capacity(changes.len() * 96 + 2);
         body.push(b'{');
         for (i, change) in changes.iter().enumerate() {
@@ -128,7 +123,6 @@ impl HttpDb {
             body.push(b']');
         }
         body.push(b'}');
-        let sent = changes.iter().map(|c| 1 + c.revs.len()).sum::<usize>();
         let call = Call::post("_revs_diff", body);
         let mut place = self.place().await;
         let take = |response| async {
@@ -136,10 +130,8 @@ impl HttpDb {
             if !answer.is_ok() {
                 return Ok(Err(answer));
             }
-            // An entry of the answer has a list beside each revision that was sent.
-            let diff = parse::<Diff>(&answer.body, VALUES_MAX + 8 * sent);
-            diff.map(Ok)
-                .map_err(|_| Failed::of("the answer is not understood"))
+            let diff = missing_revs(&answer.body, changes).map(Ok);
+            diff.map_err(|e| AttemptFailure::of(format!("the answer is not understood: {e}")))
         };
         let mut diff = match self.call(&mut place.socket, call.clone(), take).await? {
             Ok(diff) => diff,
@@ -147,11 +139,8 @@ impl HttpDb {
         };
         // In the order of the changes.
         let missing = changes.iter().filter_map(|c| {
-            let (id, of) = diff.remove_entry(&c.id)?;
-            (!of.missing.is_empty()).then_some(Missing {
-                id,
-                revs: of.missing,
-            })
+            let (id, revs) = diff.remove_entry(&c.id)?;
+            (!revs.is_empty()).then_some(MissingRevs { id, revs })
         });
         Ok(missing.collect())
     }

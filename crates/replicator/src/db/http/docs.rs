@@ -1,5 +1,4 @@
-//! Reads documents of a database behind HTTP by `_bulk_get` or one by one, and writes them by
-//! `_bulk_docs`.
+//! Reads documents of a database behind HTTP by `_bulk_get` or one by one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,14 +8,14 @@ use document::{EditDoc, with_members, write_json_string};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
-use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
-use crate::db::Missing;
-use crate::db::bounded::{AtMost, VALUES_MAX, opens_with, parse};
-use crate::db::long::Holding;
+use super::super::{Body, Doc, Gather, Portions, SMALL_ATTACHMENTS_BYTES, retry};
+use super::attached::{attached, rev_of};
+use super::{Answer, AttemptFailure, Call, HttpDb, MISSING_WAIT, cause, whole};
+use crate::db::MissingRevs;
+use crate::db::json_limits::BoundedVec;
+use crate::db::long_responses::{LONG_BYTES, ResponsePermit};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
@@ -29,19 +28,16 @@ const OPEN_REVS_MAX: usize = 50;
 const SINGLE_READS_MAX: usize = 10;
 /// Maximum number of documents in a result of `_bulk_get`: with `latest`, a revision stands for
 /// all leaves after it.
-const DOCS_A_RESULT_MAX: usize = 100_000;
+pub const DOCS_A_RESULT_MAX: usize = 100_000;
 /// Maximum number of a document's revisions that are requested again with their attachments in
 /// one request. If there are more, its revisions are read one by one.
 const SMALL_REVS_MAX: usize = 100;
-/// Number of values that a result of `_bulk_docs` has at most, in every server that is known.
-const VALUES_A_RESULT: usize = 16;
-
 /// A result of `_bulk_get`.
 #[derive(Deserialize)]
 struct Got<'a> {
     id: String,
     #[serde(borrow)]
-    docs: AtMost<GotRev<'a>, DOCS_A_RESULT_MAX>,
+    docs: BoundedVec<GotRev<'a>, DOCS_A_RESULT_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -71,19 +67,6 @@ struct Around {
     results: Option<IgnoredAny>,
 }
 
-/// The lengths of a document's attachments.
-#[derive(Deserialize)]
-struct Attached {
-    #[serde(rename = "_attachments", default)]
-    attachments: HashMap<String, Stub>,
-}
-
-#[derive(Deserialize)]
-struct Stub {
-    #[serde(default)]
-    length: u64,
-}
-
 /// Revisions of documents, by id.
 type Revs = HashMap<String, HashSet<String>>;
 
@@ -98,7 +81,7 @@ struct Left {
 }
 
 impl Left {
-    fn read_singly(&mut self, docs: Vec<Missing>) {
+    fn read_singly(&mut self, docs: Vec<MissingRevs>) {
         for doc in docs {
             self.single.entry(doc.id).or_default().extend(doc.revs);
         }
@@ -108,7 +91,7 @@ impl Left {
 impl HttpDb {
     pub async fn fetch(
         &self,
-        wanted: Vec<Missing>,
+        wanted: Vec<MissingRevs>,
         portions: &Portions,
         progress: &Progress,
     ) -> Result<(), Error> {
@@ -128,25 +111,25 @@ impl HttpDb {
                 .await?;
             small = rest;
         }
-        let mut singles: Vec<Missing> = vec![];
+        let mut singles: Vec<MissingRevs> = vec![];
         for doc in listed(left.single) {
             let portions = doc.revs.chunks(OPEN_REVS_MAX);
-            singles.extend(portions.map(|revs| Missing {
+            singles.extend(portions.map(|revs| MissingRevs {
                 id: doc.id.clone(),
                 revs: revs.to_vec(),
             }));
         }
-        let mut late: Vec<Missing> = vec![];
+        let mut late: Vec<MissingRevs> = vec![];
         let mut reads = futures_util::stream::iter(singles)
-            .map(async |doc: Missing| self.read_revs(&doc).await.map(|read| (doc.id, read)))
+            .map(async |doc: MissingRevs| self.read_revs(&doc).await.map(|read| (doc.id, read)))
             .buffer_unordered(SINGLE_READS_MAX);
-        while let Some(read) = reads.next().await {
+        while let Some(read) = out.wait(reads.next()).await? {
             let (id, (docs, revs)) = read?;
             for doc in docs {
                 out.add(doc).await?;
             }
             if !revs.is_empty() {
-                late.push(Missing { id, revs });
+                late.push(MissingRevs { id, revs });
             }
         }
         drop(reads);
@@ -158,7 +141,7 @@ impl HttpDb {
         let mut reads = futures_util::stream::iter(late)
             .map(|doc| self.read_again(doc))
             .buffer_unordered(SINGLE_READS_MAX);
-        while let Some(read) = reads.next().await {
+        while let Some(read) = out.wait(reads.next()).await? {
             let (docs, left_out) = read?;
             progress.doc_write_failures.fetch_add(left_out, Relaxed);
             for doc in docs {
@@ -171,14 +154,14 @@ impl HttpDb {
     /// Reads the complete response to `call`.
     async fn whole(&self, call: &Call<'_>, response: reqwest::Response) -> Result<Answer, Error> {
         let answer = whole(response).await;
-        answer.map_err(|f| self.error(call, &f.told))
+        answer.map_err(|f| self.error(call, &f.reason))
     }
 
     /// Requests many documents in one request. Returns false when the server does not support
     /// `_bulk_get`: then all revisions are in `left.single`.
     async fn bulk_get(
         &self,
-        mut wanted: Vec<Missing>,
+        mut wanted: Vec<MissingRevs>,
         attachments: bool,
         out: &mut Gather<'_>,
         left: &mut Left,
@@ -192,10 +175,11 @@ impl HttpDb {
                 return Ok(false);
             }
             let asked = wanted.iter().map(|doc| doc.revs.len() as u64).sum();
+            let mut place = out.wait(self.place()).await?;
             let call = Call::post(&path, bulk_get_body(&wanted));
-            let mut place = self.place().await;
             let socket = &mut place.socket;
-            let response = (self.call(socket, call.clone(), |r| async { Ok(r) })).await?;
+            let asking = self.call(socket, call.clone(), |r| async { Ok(r) });
+            let response = out.wait(asking).await??;
             let status = response.status().as_u16();
             if matches!(status, 400 | 404 | 405 | 415 | 501) {
                 let answer = self.whole(&call, response).await?;
@@ -226,70 +210,17 @@ impl HttpDb {
                 // Ids that the server skipped.
                 Ok(Ok(())) => left.read_singly(std::mem::take(&mut wanted)),
                 Ok(Err(failed)) if attempt < self.retries => {
+                    out.flush().await?;
                     (place.socket)
                         .rest(retry::wait(attempt, failed.retry_after))
                         .await;
                     attempt += 1;
                 }
-                Ok(Err(failed)) => return Err(self.error(&call, &failed.told)),
+                Ok(Err(failed)) => return Err(self.error(&call, &failed.reason)),
                 Err(e) => return Err(e),
             }
         }
         Ok(true)
-    }
-
-    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
-        let docs: Vec<(String, Bytes)> = docs
-            .into_iter()
-            .filter_map(|doc| {
-                let text = match doc.body {
-                    Body::Json(text) => text,
-                    Body::Edit(edit) => edit_json(&edit).into(),
-                    // A document read as a stream is also written as a stream.
-                    Body::Streamed(_) => return None,
-                };
-                Some((doc.id, text))
-            })
-            .collect();
-        self.write_texts(&docs).await
-    }
-
-    async fn write_texts(&self, docs: &[(String, Bytes)]) -> Result<Vec<Refused>, Error> {
-        let call = Call::post("_bulk_docs", bulk_docs_body(docs));
-        let mut place = self.place().await;
-        let take = |response| async {
-            let answer: Answer = whole(response).await?;
-            if answer.is_ok() && !(opens_with(&answer.body, b'[') && answer.is_json()) {
-                return Err(Failed::of("the answer is not understood"));
-            }
-            Ok(answer)
-        };
-        let answer = self.call(&mut place.socket, call.clone(), take).await?;
-        drop(place);
-        match answer.status {
-            200..300 => (refused(&answer, docs.len())).map_err(|told| self.error(&call, &told)),
-            // Too large, or one document fails the others: retry in halves.
-            400 | 413 if docs.len() > 1 => {
-                let (first, second) = docs.split_at(docs.len() / 2);
-                let mut refused = Box::pin(self.write_texts(first)).await?;
-                refused.extend(Box::pin(self.write_texts(second)).await?);
-                Ok(refused)
-            }
-            400 | 413 => Ok(docs
-                .iter()
-                .map(|(id, _)| Refused {
-                    id: id.clone(),
-                    error: if answer.status == 413 {
-                        "too_large"
-                    } else {
-                        "bad_request"
-                    }
-                    .into(),
-                    reason: answer.told(),
-                })
-                .collect()),
-            _ => Err(self.refusal(&call, &answer)),
-        }
     }
 }
 
@@ -316,13 +247,13 @@ struct BulkRead<'a> {
 
 impl<'a> BulkRead<'a> {
     fn of(
-        wanted: &'a [Missing],
+        wanted: &'a [MissingRevs],
         attachments: bool,
         left: &'a mut Left,
         progress: &'a Progress,
     ) -> BulkRead<'a> {
         let open = wanted.iter().map(|doc| (doc.id.clone(), doc.revs.len()));
-        let revs = |doc: &'a Missing| doc.revs.iter().map(String::as_str).collect();
+        let revs = |doc: &'a MissingRevs| doc.revs.iter().map(String::as_str).collect();
         BulkRead {
             open: open.collect(),
             wanted: wanted.iter().map(|doc| (&*doc.id, revs(doc))).collect(),
@@ -337,27 +268,32 @@ impl<'a> BulkRead<'a> {
         &mut self,
         mut response: reqwest::Response,
         out: &mut Gather<'_>,
-    ) -> Result<Result<(), Failed>, Error> {
+    ) -> Result<Result<(), AttemptFailure>, Error> {
         let mut rows = Rows::new(Form::Results);
-        let mut holding = Holding::of(&response);
+        let mut holding = ResponsePermit::of(&response);
         loop {
             loop {
                 let row = match rows.next_row() {
                     Ok(Some(row)) => row,
                     Ok(None) => break,
-                    Err(e) => return Ok(Err(Failed::of(e.to_string()))),
+                    Err(e) => return Ok(Err(AttemptFailure::of(e.to_string()))),
                 };
                 if let Err(e) = self.row(&row, out).await? {
-                    return Ok(Err(Failed::of(format!("a row is not understood: {e}"))));
+                    return Ok(Err(AttemptFailure::of(format!(
+                        "a row is not understood: {e}"
+                    ))));
                 }
             }
+            if rows.held_bytes() > LONG_BYTES {
+                out.cover_long().await?;
+            }
             if let Err(told) = holding.hold(rows.held_bytes()).await {
-                return Ok(Err(Failed::of(told)));
+                return Ok(Err(AttemptFailure::of(told)));
             }
             match response.chunk().await {
                 Ok(Some(bytes)) => rows.push_bytes(bytes),
                 Ok(None) => break,
-                Err(e) => return Ok(Err(Failed::of(cause(&e)))),
+                Err(e) => return Ok(Err(AttemptFailure::of(cause(&e)))),
             }
         }
         let around = rows.finish().map_err(|e| e.to_string());
@@ -365,8 +301,8 @@ impl<'a> BulkRead<'a> {
             .and_then(|text| serde_json::from_slice::<Around>(&text).map_err(|e| e.to_string()));
         Ok(match around {
             Ok(around) if around.results.is_some() => Ok(()),
-            Ok(_) => Err(Failed::of("there are no results")),
-            Err(told) => Err(Failed::of(told)),
+            Ok(_) => Err(AttemptFailure::of("there are no results")),
+            Err(told) => Err(AttemptFailure::of(told)),
         })
     }
 
@@ -458,35 +394,16 @@ impl<'a> BulkRead<'a> {
 }
 
 /// Returns revisions as they are requested.
-fn listed(revs: Revs) -> Vec<Missing> {
+fn listed(revs: Revs) -> Vec<MissingRevs> {
     let one = |(id, revs): (String, HashSet<String>)| {
         let mut revs: Vec<String> = revs.into_iter().collect();
         revs.sort_unstable();
-        Missing { id, revs }
+        MissingRevs { id, revs }
     };
     revs.into_iter().map(one).collect()
 }
 
-/// Returns the total length of a document's attachments; `None` when it has none.
-pub fn attached(doc: &Bytes) -> Option<u64> {
-    memchr::memmem::find(doc, b"\"_attachments\"")?;
-    let attached: Attached = serde_json::from_slice(doc).ok()?;
-    if attached.attachments.is_empty() {
-        return None;
-    }
-    Some(attached.attachments.values().map(|stub| stub.length).sum())
-}
-
-pub fn rev_of(doc: &Bytes) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(rename = "_rev")]
-        rev: String,
-    }
-    serde_json::from_slice::<Named>(doc).ok().map(|n| n.rev)
-}
-
-fn bulk_get_body(wanted: &[Missing]) -> Vec<u8> {
+fn bulk_get_body(wanted: &[MissingRevs]) -> Vec<u8> {
     let mut body = Vec::with_capacity(wanted.len() * 96 + 16);
     body.extend_from_slice(b"{\"docs\":[");
     for doc in wanted {
@@ -500,20 +417,6 @@ fn bulk_get_body(wanted: &[Missing]) -> Vec<u8> {
             write_json_string(rev, &mut body);
             body.push(b'}');
         }
-    }
-    body.extend_from_slice(b"]}");
-    body
-}
-
-fn bulk_docs_body(docs: &[(String, Bytes)]) -> Vec<u8> {
-    let length: usize = docs.iter().map(|(_, text)| text.len() + 1).sum();
-    let mut body = Vec::with_capacity(length + 32);
-    body.extend_from_slice(b"{\"new_edits\":false,\"docs\":[");
-    for (i, (_, text)) in docs.iter().enumerate() {
-        if i > 0 {
-            body.push(b',');
-        }
-        body.extend_from_slice(text);
     }
     body.extend_from_slice(b"]}");
     body
@@ -542,58 +445,24 @@ pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
     out
 }
 
-/// Returns the refusals in a `_bulk_docs` response, which may list accepted documents as well. In
-/// PouchDB `error` is `true`, and `name` is the kind.
-fn refused(answer: &Answer, docs: usize) -> Result<Vec<Refused>, String> {
-    #[derive(Deserialize)]
-    struct Row {
-        #[serde(default)]
-        id: Value,
-        #[serde(default)]
-        error: Value,
-        #[serde(default)]
-        name: Value,
-        #[serde(default)]
-        reason: Value,
-    }
-    let text = |value: Value| match value {
-        Value::String(text) => text,
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
-    if answer.body.trim_ascii() == b"[]" {
-        return Ok(vec![]);
-    }
-    let rows: Vec<Value> = parse(&answer.body, VALUES_MAX + docs * VALUES_A_RESULT)?;
-    let refused = rows.into_iter().filter_map(|row| {
-        let row: Row = serde_json::from_value(row).ok()?;
-        let error = match (row.error, row.name) {
-            (Value::Null | Value::Bool(false), _) => return None,
-            (Value::Bool(true), Value::String(name)) => name,
-            (error, _) => text(error),
-        };
-        Some(Refused {
-            id: text(row.id),
-            error,
-            reason: text(row.reason),
-        })
-    });
-    Ok(refused.collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::batch_memory::BatchMemory;
 
     /// Reads rows of a response to a request for documents `a` with the revisions 1-0 and 1-1,
     /// and `b` with 1-0. Returns the errors, and what is left.
     async fn read_rows(rows: &[String]) -> (Vec<String>, Vec<(String, usize)>) {
         let revs = |n: usize| (0..n).map(|n| format!("1-{n}")).collect();
-        let wanted = ["a", "b"].map(|id| Missing {
+        let wanted = ["a", "b"].map(|id| MissingRevs {
             id: id.to_owned(),
             revs: revs(if id == "a" { 2 } else { 1 }),
         });
-        let (portions, _receiver) = tokio::sync::mpsc::channel(1);
+        let (sender, _receiver) = tokio::sync::mpsc::channel(1);
+        let memory = BatchMemory::new(&Arc::default(), 1 << 20).of("a").documents;
+        let portions = Portions { sender, memory };
         let mut out = Gather::new(&portions);
         let (mut left, progress) = (Left::default(), Progress::default());
         let mut reading = BulkRead::of(&wanted, false, &mut left, &progress);
@@ -643,24 +512,5 @@ mod tests {
         let (errors, left) = read_rows(&[row("b", &many)]).await;
         let expected = vec![("b".into(), 1), ("b".into(), SMALL_REVS_MAX)];
         assert_eq!((errors.len(), left), (0, expected));
-    }
-
-    #[test]
-    fn refusals_are_told_whatever_their_shape() {
-        let body = r#"[{"id":"a","error":true,"name":"forbidden","status":403,"reason":"no"},
-            {"id":"b","error":"unauthorized","reason":{"why":1}},{"ok":true,"id":"c","rev":"1-c"},7,{"id":5,"error":9}]"#;
-        let answer = Answer {
-            status: 201,
-            body: Bytes::from(body),
-        };
-        let told: Vec<String> = refused(&answer, 5)
-            .unwrap()
-            .into_iter()
-            .map(|no| format!("{} {} {}", no.id, no.error, no.reason))
-            .collect();
-        assert_eq!(
-            told,
-            ["a forbidden no", "b unauthorized {\"why\":1}", "5 9 "]
-        );
     }
 }

@@ -7,11 +7,13 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::super::changes::ChangesQuery;
+use super::super::batch::ChangesQuery;
 use super::super::{Body, Doc};
-use super::docs::{attached, is_database_gone, rev_of};
-use super::{Answer, Call, Failed, HttpDb, doc_path, encoded, whole_up_to};
-use crate::db::Missing;
+use super::attached::{attached, rev_of};
+use super::docs::{DOCS_A_RESULT_MAX, is_database_gone};
+use super::{Answer, AttemptFailure, Call, HttpDb, doc_path, encoded, whole_up_to};
+use crate::db::MissingRevs;
+use crate::db::json_limits::{BoundedVec, parse};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::rows::ROW_BYTES_MAX;
@@ -20,16 +22,19 @@ use crate::rows::ROW_BYTES_MAX;
 /// not all received it. CouchDB's `missing_doc_retry_msec`.
 pub const MISSING_WAIT: Duration = Duration::from_secs(2);
 
+/// Maximum number of values in a list of a document's leaves.
+const LEAVES_VALUES_MAX: usize = 1_000_000;
+
 /// A result of `open_revs`.
 #[derive(Deserialize)]
-struct Opened<'a> {
+struct OpenRevsEntry<'a> {
     #[serde(borrow)]
     ok: Option<&'a RawValue>,
     missing: Option<String>,
 }
 
 /// Documents read, and revisions that the server does not have.
-type Found = (Vec<Doc>, Vec<String>);
+type ReadRevs = (Vec<Doc>, Vec<String>);
 
 impl HttpDb {
     /// Reads revisions of a document that were missing earlier. Those that the source no longer
@@ -38,7 +43,7 @@ impl HttpDb {
     /// # Errors
     /// Errors of requests, and [`Error::Request`] when the source still lists a revision that it
     /// does not have.
-    pub async fn read_again(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
+    pub async fn read_again(&self, wanted: MissingRevs) -> Result<(Vec<Doc>, u64), Error> {
         let (docs, missing) = self.read_revs(&wanted).await?;
         self.leave_out(&wanted.id, &missing).await?;
         Ok((docs, missing.len() as u64))
@@ -48,7 +53,7 @@ impl HttpDb {
     ///
     /// # Errors
     /// Errors of requests.
-    pub async fn read_revs(&self, wanted: &Missing) -> Result<Found, Error> {
+    pub async fn read_revs(&self, wanted: &MissingRevs) -> Result<ReadRevs, Error> {
         let id = wanted.id.as_str();
         let list = encoded(&json!(wanted.revs).to_string());
         let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
@@ -59,12 +64,13 @@ impl HttpDb {
             if !answer.is_ok() {
                 return Ok(Err(answer));
             }
-            let found = serde_json::from_slice::<Vec<Opened<'_>>>(&answer.body)
-                .map_err(|_| Failed::of("the answer is not understood"))?;
+            type Found<'a> = BoundedVec<OpenRevsEntry<'a>, DOCS_A_RESULT_MAX>;
+            let found = serde_json::from_slice::<Found<'_>>(&answer.body)
+                .map_err(|_| AttemptFailure::of("the answer is not understood"))?;
             let (mut docs, mut missing) = (vec![], vec![]);
-            for opened in found {
+            for opened in found.0 {
                 match opened {
-                    Opened { ok: Some(doc), .. } => {
+                    OpenRevsEntry { ok: Some(doc), .. } => {
                         let text = answer.body.slice_ref(doc.get().as_bytes());
                         let streamed = attached(&text).and_then(|_| rev_of(&text));
                         docs.push(Doc {
@@ -72,10 +78,12 @@ impl HttpDb {
                             body: streamed.map_or(Body::Json(text), Body::Streamed),
                         });
                     }
-                    Opened {
+                    OpenRevsEntry {
                         missing: Some(rev), ..
-                    } => missing.push(rev),
-                    _ => return Err(Failed::of("a revision could not be read")),
+                    } if wanted.revs.contains(&rev) && missing.len() < wanted.revs.len() => {
+                        missing.push(rev);
+                    }
+                    _ => return Err(AttemptFailure::of("a revision could not be read")),
                 }
             }
             Ok(Ok((docs, missing)))
@@ -141,7 +149,7 @@ impl HttpDb {
         if !answer.is_ok() {
             return Err(self.refusal(&call, &answer));
         }
-        let changes: Changes = serde_json::from_slice(&answer.body)
+        let changes: Changes = parse(&answer.body, LEAVES_VALUES_MAX)
             .map_err(|_| self.error(&call, "the answer is not understood"))?;
         let rows = changes.results.into_iter().filter(|row| row.id == id);
         Ok(rows

@@ -10,7 +10,7 @@ use database::{
 };
 use document::{DocId, EditDoc, parse_document};
 use replicator::{
-    Environment, Error, LocalDb, Pending, Replicated, Replicator, Selection, Settings, User,
+    BoxFuture, Environment, Error, LocalDb, ReplicateResult, Replicator, Selection, Settings, User,
 };
 use serde_json::{Map, Value};
 
@@ -42,25 +42,34 @@ impl Environment for Surroundings {
         "node@test".to_owned()
     }
 
-    fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalDb, Error> {
-        let caller = Caller {
-            name: user.name.clone(),
-            roles: user.roles.clone(),
-        };
-        let found = self
-            .databases
-            .get(db)
-            .map_err(|_| Error::NoDatabase(db.to_owned()))?;
-        Ok(LocalDb {
-            db: found.seen_by(|| caller.clone()),
-            caller,
-            is_admin: user.is_admin(),
-            filter: None,
-            check: Arc::new(|doc| match doc.body.len() > 10_000 {
-                true => Err(("document_too_large".into(), "too large".into())),
-                false => Ok(()),
-            }),
-            attachment_bytes_max: 1 << 30,
+    fn open<'a>(
+        &'a self,
+        db: &'a str,
+        user: &'a User,
+        _: Option<&'a Selection>,
+    ) -> BoxFuture<'a, Result<LocalDb, Error>> {
+        Box::pin(async move {
+            let caller = Caller {
+                name: user.name.clone(),
+                roles: user.roles.clone(),
+            };
+            let found = self
+                .databases
+                .get(db)
+                .map_err(|_| Error::NoDatabase(db.to_owned()))?;
+            Ok(LocalDb {
+                db: found.seen_by(|| caller.clone()),
+                caller,
+                is_admin: user.is_admin(),
+                filter: None,
+                check: Arc::new(|doc| match doc.body.len() > 10_000 {
+                    true => Err(("document_too_large".into(), "too large".into())),
+                    false => Ok(()),
+                }),
+                attachment_bytes_max: 1 << 30,
+                attachments_max: 10_000,
+                shared: None,
+            })
         })
     }
 
@@ -69,7 +78,7 @@ impl Environment for Surroundings {
         db: &'a str,
         _: &'a User,
         _: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             if self.databases.get(db).is_err() {
                 self.databases.create(db, options()).await?;
@@ -123,17 +132,17 @@ impl Node {
         self.databases.create(name, options()).await.unwrap()
     }
 
-    pub async fn replicate(&self, body: Value) -> Result<Replicated, Error> {
+    pub async fn replicate(&self, body: Value) -> Result<ReplicateResult, Error> {
         let Value::Object(body) = body else {
             panic!("an object")
         };
-        self.replicator.replicate(&body, admin()).await
+        self.replicator.replicate(body, admin()).await
     }
 
     /// Runs a one-off replication to its end; returns its response.
     pub async fn completed(&self, body: Value) -> Value {
         match self.replicate(body).await.unwrap() {
-            Replicated::Completed(answer) => Value::Object(answer),
+            ReplicateResult::Completed(answer) => Value::Object(answer),
             other => panic!("{other:?}"),
         }
     }

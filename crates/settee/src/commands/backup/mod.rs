@@ -4,6 +4,7 @@
 pub mod restore;
 mod target;
 
+use command_line::counted;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -244,7 +245,7 @@ fn size(bytes: u64) -> String {
         (value, unit) = (value / 1_000.0, next);
     }
     match unit {
-        "bytes" => format!("{bytes} bytes"),
+        "bytes" => counted(bytes, "bytes"),
         _ if value < 9.995 => format!("{value:.2} {unit}"),
         _ if value < 99.95 => format!("{value:.1} {unit}"),
         _ => format!("{value:.0} {unit}"),

@@ -1,15 +1,16 @@
 //! `settee restore`.
 
+use command_line::counted;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use backup::{Progress, Which, holds_backups, parse_time, time_text};
+use backup::{BackupSelection, Progress, holds_backups, parse_time, time_text};
 
 use super::{size, target};
 use crate::Failure;
 use crate::cli::RestoreOptions;
 use crate::data::STORE;
-use crate::owner::{Source, Unfinished, work_as_owner_of};
+use crate::owner::{NewDirectory, Source, work_as_owner_of};
 
 /// A file that every store has.
 const STORE_MARK: &str = "CURRENT";
@@ -24,7 +25,7 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
             options.backup
         )));
     }
-    if is_copy && !matches!(which, Which::Last) {
+    if is_copy && !matches!(which, BackupSelection::Last) {
         return Err(Failure::usage(format!(
             "{} is a plain copy of a store: --at and --name do not apply",
             options.backup
@@ -42,7 +43,7 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
         std::fs::create_dir_all(&options.data).map_err(at(&options.data))?;
     }
     // Renamed last: an interrupted restore leaves no half store under the store's name.
-    let unfinished = Unfinished::create(&options.data, "store.restoring");
+    let unfinished = NewDirectory::create(&options.data, "store.restoring");
     let unfinished = unfinished.map_err(at(&options.data.join("store.restoring")))?;
     let restored = if is_copy {
         copy(directory, &unfinished.within())?
@@ -62,15 +63,15 @@ fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     |e| Failure::new(format!("{}: {e}", path.display()))
 }
 
-fn which(options: &RestoreOptions) -> Result<Which, Failure> {
+fn which(options: &RestoreOptions) -> Result<BackupSelection, Failure> {
     match (&options.at, &options.name) {
-        (Some(text), _) => parse_time(text).map(Which::At).ok_or_else(|| {
+        (Some(text), _) => parse_time(text).map(BackupSelection::At).ok_or_else(|| {
             Failure::usage(format!(
                 "--at {text}: a time is like 2026-11-24T03:49:00Z or 2026-11-24T04:49:00+01:00"
             ))
         }),
-        (None, Some(name)) => Ok(Which::Named(name.clone())),
-        (None, None) => Ok(Which::Last),
+        (None, Some(name)) => Ok(BackupSelection::Named(name.clone())),
+        (None, None) => Ok(BackupSelection::Last),
     }
 }
 
@@ -97,21 +98,25 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
         let synced = std::fs::File::open(&folder).and_then(|f| f.sync_all());
         synced.map_err(at(&folder))?;
     }
-    Ok(format!("restored {} files, {bytes} bytes", names.len()))
+    Ok(format!(
+        "restored {}, {}",
+        counted(names.len(), "files"),
+        counted(bytes, "bytes")
+    ))
 }
 
 /// Copies a backup of a target. Returns a summary.
-async fn fetch(from: &str, which: &Which, to: &Path) -> Result<String, Failure> {
+async fn fetch(from: &str, which: &BackupSelection, to: &Path) -> Result<String, Failure> {
     let target = target::open(from).await?;
     let found = backup::find(&target, which).await.map_err(Failure::new)?;
     let progress = Progress::default();
     let restored = backup::restore(&target, &found, to, &progress).await;
     restored.map_err(Failure::new)?;
     Ok(format!(
-        "restored the backup {} of {}, {} files, {}",
+        "restored the backup {} of {}, {}, {}",
         found.name,
         time_text(found.time),
-        found.files.len(),
+        counted(found.files.len(), "files"),
         size(found.bytes())
     ))
 }

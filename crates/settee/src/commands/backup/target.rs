@@ -1,6 +1,7 @@
 //! Commands on a target without a server: `settee backup list`, `prune` and `verify`.
 
-use backup::{Keep, Manifest, S3Options, Target, TargetName, time_text};
+use backup::{Manifest, Retention, S3Options, Target, TargetName, time_text};
+use command_line::counted;
 use serde_json::json;
 
 use super::size;
@@ -66,7 +67,7 @@ fn told(backup: &Manifest) -> serde_json::Value {
 }
 
 pub async fn prune(options: &PruneOptions) -> Result<(), Failure> {
-    let keep = Keep {
+    let keep = Retention {
         last: options.keep_last.unwrap_or(0),
         hourly: options.keep_hourly.unwrap_or(0),
         daily: options.keep_daily.unwrap_or(0),
@@ -89,11 +90,11 @@ pub async fn prune(options: &PruneOptions) -> Result<(), Failure> {
         say!("{done}: {}", backup.name);
     }
     say!(
-        "{done}: {} backups, {} files, {}; kept: {} backups",
-        pruned.removed.len(),
-        pruned.files,
+        "{done}: {}, {}, {}; kept: {}",
+        counted(pruned.removed.len(), "backups"),
+        counted(pruned.files, "files"),
         size(pruned.bytes),
-        pruned.kept
+        counted(pruned.kept, "backups")
     );
     if pruned.postponed {
         say!("a backup is under way: files are left alone until the next prune");
@@ -109,9 +110,9 @@ pub async fn verify(options: &VerifyOptions) -> Result<(), Failure> {
         eprintln!("{fault}");
     }
     let of = format!(
-        "{} backups, {} files, {}",
-        verified.backups.len(),
-        verified.files,
+        "{}, {}, {}",
+        counted(verified.backups.len(), "backups"),
+        counted(verified.files, "files"),
         size(verified.bytes)
     );
     match verified.faults.len() {
@@ -119,6 +120,6 @@ pub async fn verify(options: &VerifyOptions) -> Result<(), Failure> {
             say!("whole: {of}");
             Ok(())
         }
-        n => Err(Failure::new(format!("{n} faults in {of}"))),
+        n => Err(Failure::new(format!("{} in {of}", counted(n, "faults")))),
     }
 }

@@ -51,10 +51,32 @@ pub struct Frame {
     pub disk_free_bytes: Option<u64>,
     pub disk_size_bytes: Option<u64>,
     pub files: BTreeMap<String, u64>,
+    /// The nodes of a cluster that were asked, and those that do not answer.
+    pub nodes: Vec<NodeRates>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NodeRates {
+    pub name: String,
+    /// Its worst problem, in a few words, or `ok`.
+    pub state: String,
+    pub per_s: f64,
+    pub writes_per_s: f64,
+    /// Processors that it keeps busy.
+    pub cpu: f64,
+    pub lag_s: f64,
+    pub lag_records: u64,
+    /// Slots whose replicas it changes when that is necessary.
+    pub slots_led: u64,
+    /// Messages for other nodes that wait.
+    pub messages_waiting: u64,
+    /// Bytes of messages to other nodes.
+    pub messages_bytes_per_s: f64,
 }
 
 /// Requests of a class.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct RouteRates {
     pub route: String,
     pub per_s: f64,
@@ -63,6 +85,19 @@ pub struct RouteRates {
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
+    /// Microseconds, and the number of events that took this time.
+    #[serde(skip)]
+    pub times: Vec<(u64, u64)>,
+}
+
+impl RouteRates {
+    /// Sets the times of the requests.
+    pub fn set_times(&mut self, times: Vec<(u64, u64)>) {
+        self.p50_ms = quantile(&times, 0.5);
+        self.p99_ms = quantile(&times, 0.99);
+        self.max_ms = times.last().map_or(0.0, |(us, _)| *us as f64 / 1000.0);
+        self.times = times;
+    }
 }
 
 /// How much a database or a view is used.
@@ -177,6 +212,7 @@ impl Frame {
             disk_free_bytes: b.disk.free,
             disk_size_bytes: b.disk.size,
             files: b.disk.files.clone(),
+            nodes: vec![],
         }
     }
 }
@@ -191,15 +227,15 @@ fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
             let rate =
                 |to: u64, from: Option<u64>| to.saturating_sub(from.unwrap_or(0)) as f64 / interval;
             let times = grown(was.map_or(&[], |was| &was.times), &now.times);
-            RouteRates {
+            let mut rates = RouteRates {
                 route: now.route.clone(),
                 per_s: rate(now.requests, was.map(|was| was.requests)),
                 refused_per_s: rate(now.refused, was.map(|was| was.refused)),
                 failed_per_s: rate(now.failed, was.map(|was| was.failed)),
-                p50_ms: quantile(&times, 0.5),
-                p99_ms: quantile(&times, 0.99),
-                max_ms: times.last().map_or(0.0, |(us, _)| *us as f64 / 1000.0),
-            }
+                ..RouteRates::default()
+            };
+            rates.set_times(times);
+            rates
         })
         .collect();
     all.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));

@@ -4,6 +4,7 @@ mod frame;
 mod screen;
 mod snapshot;
 mod table;
+mod together;
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::frame::Frame;
-use self::screen::{Screen, Wish};
-use self::snapshot::Snapshot;
+use self::screen::{KeyCommand, Screen};
+use self::snapshot::Snapshots;
 use self::table::{Row, TABS, Tab, head, rows};
 use crate::Failure;
 use crate::cli::{TopOptions, with_credentials};
@@ -23,6 +24,8 @@ use crate::cli::{TopOptions, with_credentials};
 const FIRST_WAIT: Duration = Duration::from_millis(400);
 /// A server without a response for 5 s is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// All nodes together may take longer: each has 5 s.
+const PATIENCE_ALL: Duration = Duration::from_secs(10);
 /// Longest wait for the screen to end.
 const END_MAX: Duration = Duration::from_secs(1);
 /// How often keys are looked for.
@@ -35,7 +38,7 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
         .ok()
         .filter(|interval| *interval >= Duration::from_millis(100))
         .ok_or_else(|| Failure::usage("--interval must be at least 0.1 seconds"))?;
-    let server = Server::new(&options.url)?;
+    let server = Server::new(&options.url, options.all)?;
     let runtime = super::runtime()?;
     let frames = Frames::ask(&runtime, server, interval);
     match (options.once, options.json) {
@@ -69,25 +72,30 @@ struct Server {
     url: reqwest::Url,
     name: String,
     password: Option<String>,
+    /// All nodes of its cluster are shown.
+    is_all: bool,
 }
 
 impl Server {
-    fn new(url: &str) -> Result<Server, Failure> {
+    fn new(url: &str, is_all: bool) -> Result<Server, Failure> {
         let url = with_credentials(url);
         let parsed = reqwest::Url::parse(&url);
         let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
         let (name, password) = super::take_credentials(&mut url);
         url.set_path("/_settee/top");
-        let client = reqwest::Client::builder().timeout(PATIENCE).build();
+        url.set_query(is_all.then_some("all=true"));
+        let patience = if is_all { PATIENCE_ALL } else { PATIENCE };
+        let client = reqwest::Client::builder().timeout(patience).build();
         Ok(Server {
             client: client.map_err(Failure::new)?,
             url,
             name,
             password,
+            is_all,
         })
     }
 
-    async fn ask(&self) -> Result<Snapshot, Failure> {
+    async fn ask(&self) -> Result<Snapshots, Failure> {
         let mut request = self.client.get(self.url.clone());
         if !self.name.is_empty() {
             request = request.basic_auth(&self.name, self.password.as_ref());
@@ -95,7 +103,12 @@ impl Server {
         let failed = |e: reqwest::Error| Failure::new(format!("{}: {e}", self.url));
         let response = request.send().await.map_err(failed)?;
         match response.status().as_u16() {
-            200 => response.json().await.map_err(failed),
+            200 if self.is_all => response.json().await.map_err(failed),
+            200 => {
+                let nodes = vec![response.json().await.map_err(failed)?];
+                let silent = vec![];
+                Ok(Snapshots { nodes, silent })
+            }
             401 | 403 => Err(Failure::new(
                 "the server requires an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
             )),
@@ -153,7 +166,7 @@ impl Frames {
 }
 
 async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<Frame, Failure>>) {
-    let (mut before, mut shown): (Option<Snapshot>, Option<Frame>) = (None, None);
+    let (mut before, mut shown): (Option<Snapshots>, Option<Frame>) = (None, None);
     loop {
         let asked = Instant::now();
         let told = match (server.ask().await, before.take()) {
@@ -162,9 +175,7 @@ async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<
                 Some(Err(e))
             }
             (Ok(now), was) => {
-                // The sums of a restarted server begin again.
-                let was = was.filter(|was| was.started == now.started);
-                let frame = was.map(|was| Frame::between(&was, &now, shown.as_ref()));
+                let frame = was.and_then(|was| Frame::of_all(&was, &now, shown.as_ref()));
                 before = Some(now);
                 frame.map(Ok)
             }
@@ -293,7 +304,7 @@ fn show(
                 Event::Key(key) if key.kind != KeyEventKind::Release => key,
                 _ => continue,
             };
-            if screen.key(key) == Wish::Quit {
+            if screen.key(key) == KeyCommand::Quit {
                 return Ok(());
             }
         }

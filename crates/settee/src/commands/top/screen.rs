@@ -26,7 +26,7 @@ pub struct Screen {
 
 /// The command of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum KeyCommand {
     Nothing,
     Quit,
 }
@@ -39,7 +39,7 @@ impl Screen {
             is_paused: false,
             tab: Tab::Routes,
             // By rate, but databases and views by the time that they take, threads by processor time.
-            sorts: [1, 3, 2, 2, 1, 1],
+            sorts: [1, 3, 2, 2, 1, 1, 0],
             filter: String::new(),
             is_typing: false,
             first_row: 0,
@@ -63,9 +63,9 @@ impl Screen {
     }
 
     /// Executes the command of a key.
-    pub fn key(&mut self, key: KeyEvent) -> Wish {
+    pub fn key(&mut self, key: KeyEvent) -> KeyCommand {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Wish::Quit;
+            return KeyCommand::Quit;
         }
         if self.is_typing {
             match key.code {
@@ -78,11 +78,11 @@ impl Screen {
                 KeyCode::Enter => self.is_typing = false,
                 _ => {}
             }
-            return Wish::Nothing;
+            return KeyCommand::Nothing;
         }
         let at = self.at();
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyCommand::Quit,
             KeyCode::Char(' ' | 'p') => self.is_paused = !self.is_paused,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('s') | KeyCode::Right => {
@@ -94,14 +94,14 @@ impl Screen {
             }
             KeyCode::Tab => self.show(at + 1),
             KeyCode::BackTab => self.show(at + TABS.len() - 1),
-            KeyCode::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
+            KeyCode::Char(digit @ '1'..='7') => self.show(digit as usize - '1' as usize),
             KeyCode::Down => self.scroll(1),
             KeyCode::Up => self.first_row = self.first_row.saturating_sub(1),
             KeyCode::PageDown => self.scroll(10),
             KeyCode::PageUp => self.first_row = self.first_row.saturating_sub(10),
             _ => {}
         }
-        Wish::Nothing
+        KeyCommand::Nothing
     }
 
     /// Draws everything.
@@ -277,7 +277,10 @@ mod tests {
         );
         press(&mut screen, " ");
         assert!(screen.is_paused && text(&screen).contains("PAUSED"));
-        assert_eq!(screen.key(KeyEvent::from(KeyCode::Char('q'))), Wish::Quit);
+        assert_eq!(
+            screen.key(KeyEvent::from(KeyCode::Char('q'))),
+            KeyCommand::Quit
+        );
     }
 
     #[test]

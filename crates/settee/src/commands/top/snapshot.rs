@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// The answers of all nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Snapshots {
+    pub nodes: Vec<Snapshot>,
+    /// Names of the nodes that do not answer.
+    pub silent: Vec<String>,
+}
+
 /// One answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -42,6 +51,25 @@ pub struct Snapshot {
     pub queues: BTreeMap<String, u64>,
     pub memory: Memory,
     pub disk: Disk,
+    /// `None` for a server that is not in a cluster.
+    pub cluster: Option<ClusterPart>,
+}
+
+/// A node's part in its cluster.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ClusterPart {
+    pub log_up: bool,
+    pub fit: bool,
+    pub members_down: u64,
+    pub slots_led: u64,
+    pub slots_under_replicated: u64,
+    pub slots_halted: u64,
+    pub slots_refusing: u64,
+    pub lag_records: u64,
+    pub lag_seconds: f64,
+    pub messages_waiting: u64,
+    pub messages_sent_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -95,11 +123,11 @@ pub struct UseSums {
 pub struct Memory {
     pub resident: u64,
     pub limit: u64,
-    pub parts: BTreeMap<String, Part>,
+    pub parts: BTreeMap<String, MemoryShare>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Part {
+pub struct MemoryShare {
     pub budget: u64,
     pub used: u64,
 }

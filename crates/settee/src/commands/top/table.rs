@@ -1,6 +1,7 @@
 //! A frame as tables of text.
 
-use super::frame::{Frame, Task};
+use super::frame::{Frame, NodeRates, Task};
+use command_line::counted;
 
 /// The subject of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,16 +12,18 @@ pub enum Tab {
     Threads,
     Tasks,
     Memory,
+    Nodes,
 }
 
 /// All tables, in the order of their keys.
-pub const TABS: [Tab; 6] = [
+pub const TABS: [Tab; 7] = [
     Tab::Routes,
     Tab::Databases,
     Tab::Views,
     Tab::Threads,
     Tab::Tasks,
     Tab::Memory,
+    Tab::Nodes,
 ];
 
 impl Tab {
@@ -33,6 +36,7 @@ impl Tab {
             Tab::Threads => "threads",
             Tab::Tasks => "tasks",
             Tab::Memory => "memory",
+            Tab::Nodes => "nodes",
         }
     }
 
@@ -47,6 +51,10 @@ impl Tab {
             Tab::Threads => &["threads", "alive", "cpu %", "most of their time"],
             Tab::Tasks => &["task", "%", "done", "total", "left", "pending"],
             Tab::Memory => &["part", "used", "budget", "%"],
+            Tab::Nodes => &[
+                "node", "state", "req/s", "writes/s", "cpu", "lag s", "lacks", "leads", "queued",
+                "B/s",
+            ],
         }
     }
 }
@@ -135,6 +143,7 @@ pub fn rows(tab: Tab, frame: &Frame, sort: usize, filter: &str) -> Vec<Row> {
         Tab::Threads => threads(frame),
         Tab::Tasks => frame.tasks.iter().map(task).collect(),
         Tab::Memory => memory(frame),
+        Tab::Nodes => nodes(frame),
     };
     rows.retain(|row| row.cells[0].contains(filter));
     if sort > 0 {
@@ -231,6 +240,28 @@ fn task(task: &Task) -> Row {
     )
 }
 
+fn nodes(frame: &Frame) -> Vec<Row> {
+    let row = |node: &NodeRates| {
+        let count = |n: u64| (n as f64, grouped(n));
+        let is_wrong = f64::from(node.state != "ok");
+        Row::new(
+            &node.name,
+            [
+                (is_wrong, node.state.clone()),
+                number(node.per_s),
+                number(node.writes_per_s),
+                number(node.cpu),
+                number(node.lag_s),
+                count(node.lag_records),
+                count(node.slots_led),
+                count(node.messages_waiting),
+                size(node.messages_bytes_per_s),
+            ],
+        )
+    };
+    frame.nodes.iter().map(row).collect()
+}
+
 fn memory(frame: &Frame) -> Vec<Row> {
     let row = |name: &str, used: u64, of: u64| {
         let percent = 100.0 * used as f64 / of.max(1) as f64;
@@ -274,11 +305,11 @@ pub fn head(frame: &Frame) -> [String; 5] {
         .collect();
     [
         format!(
-            "{} {}  up {}  {} databases, {} open",
+            "{} {}  up {}  {}, {} open",
             f.node,
             f.version,
             duration(f.uptime_s),
-            grouped(f.all_databases),
+            counted(grouped(f.all_databases), "databases"),
             grouped(f.open_databases)
         ),
         format!(
@@ -292,13 +323,13 @@ pub fn head(frame: &Frame) -> [String; 5] {
             f.worker_cpu
         ),
         format!(
-            "{} connections  {} in flight  {} feeds  {} writes/s  {} syncs/s  {} requests a batch",
-            f.connections,
+            "{}  {} in flight  {}  {} writes/s  {} syncs/s  {} a batch",
+            counted(f.connections, "connections"),
             f.in_flight,
-            f.feeds,
+            counted(f.feeds, "feeds"),
             few(f.document_writes_per_s),
             few(f.syncs_per_s),
-            few(f.requests_a_batch)
+            counted(few(f.requests_a_batch), "requests")
         ),
         format!(
             "waiting now/most: {}  replications {} run, {} wait, {} crash",

@@ -1,13 +1,13 @@
 //! Invariants that always hold, whatever clients see.
 
 use super::*;
-use cluster::replica::Begin;
+use cluster::replica::GenerationStart;
 
 #[derive(Default)]
 pub struct Invariants {
     /// Where each leader was followed from: the offset, and the chain there.
     bases: HashMap<(Generation, i32), (u64, Chain)>,
-    beginnings: HashMap<Generation, Begin>,
+    beginnings: HashMap<Generation, GenerationStart>,
 }
 
 impl World {
@@ -50,7 +50,7 @@ impl World {
     }
 
     /// A ballot is used for one state only.
-    pub(super) fn is_one_beginning(&mut self, node: NodeId, begin: &Begin) {
+    pub(super) fn is_one_beginning(&mut self, node: NodeId, begin: &GenerationStart) {
         let known = self
             .invariants
             .beginnings

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use cluster::position::{Chain, Generation, NodeId};
 use cluster::replica::{
-    Cursor, Header, Input, Kind, Message, Output, Promises, Replica, Rules, Saved,
+    Cursor, DurableState, Header, Input, Kind, Message, Output, Promises, Replica, Rules,
 };
 use fastrand::Rng;
 
@@ -70,7 +70,7 @@ impl Store {
 
 #[derive(Clone, Debug)]
 struct Disk {
-    saved: Saved,
+    saved: DurableState,
     store: Store,
 }
 
@@ -276,7 +276,7 @@ impl World {
             trace: vec![],
         };
         for id in members.clone() {
-            let saved = Saved {
+            let saved = DurableState {
                 cursor: Cursor::start(members.clone()),
                 promises: Promises::default(),
             };

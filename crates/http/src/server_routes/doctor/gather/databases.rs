@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use database::{NameRange, Sample};
+use doctor::facts::{Database, Databases};
 
 use crate::app::App;
-use crate::server_routes::doctor::facts::{Database, Databases};
 
 /// Number of examined databases of each kind.
 const BUSIEST_MAX: usize = 50;

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use database::Databases;
+use doctor::facts::{Bulks, Cluster, Facts, Find, Machine, Slot};
+use metrics::process;
 
-use super::facts::{Bulks, Cluster, Facts, Find, Machine, Slot};
 use crate::app::App;
-use crate::metrics::machine;
+use crate::metric_catalogue::machine;
 
 /// Least time between the two samples of queues.
 const LOOKS_APART: Duration = Duration::from_millis(300);
@@ -68,8 +69,8 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
     let syncs = Databases::sync_times();
     let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
     Machine {
-        open_files: machine::open_files(),
-        open_files_max: machine::open_files_max(),
+        open_files: process::open_files(),
+        open_files_max: process::open_files_max(),
         write_failure: app.node.databases.write_failure(),
         engine_errors: engine.engine_errors,
         engine_error_age_s: engine.engine_error_age_s,
@@ -94,7 +95,7 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
         reads_uncached: engine.sampled_reads_uncached,
         cache_bytes: engine.block_cache_bytes,
         cache_bytes_max: engine.block_cache_bytes_max,
-        resident_bytes: machine::resident_bytes(),
+        resident_bytes: process::resident_bytes(),
         memory_limit_bytes: app.node.memory.limit,
         waiting_connections,
         waiting_commits,
@@ -144,6 +145,9 @@ fn cluster(member: &member::Member) -> Cluster {
         .map(|node| (node.name, node.node, node.is_live));
     let ends = member.certificate_ends();
     let now = std::time::SystemTime::now();
+    let figures = member.figures();
+    let not_connected = figures.peers.into_iter();
+    let not_connected = not_connected.filter(|peer| peer.is_live && !peer.is_connected);
     Cluster {
         nodes: nodes.collect(),
         me: member.name().to_owned(),
@@ -152,5 +156,8 @@ fn cluster(member: &member::Member) -> Cluster {
             Ok(left) => left.as_secs() as i64,
             Err(past) => -(past.duration().as_secs() as i64),
         },
+        is_log_lost: !figures.is_log_up,
+        lag: (figures.slots.lag_records, figures.slots.lag.as_secs()),
+        not_connected: not_connected.map(|peer| peer.name).collect(),
     }
 }

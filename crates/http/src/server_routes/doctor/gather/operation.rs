@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::PasswordHash;
+use doctor::facts::{Certificate, Expiring, Operation, Password, Replication};
 use replicator::without_user_info;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -10,9 +11,6 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::browsers::cors::Cors;
-use crate::server_routes::doctor::facts::{
-    Certificate, Expiring, Operation, Password, Replication,
-};
 
 /// Documents of users, and of each replicator database, that are read.
 const DOCUMENTS_MAX: usize = 1_000;
@@ -30,7 +28,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
     let mut not_looked_at = vec![];
     let passwords = passwords(app, until, &mut not_looked_at);
     let replications = replications(app, until, &mut not_looked_at);
-    let backups = app.node.backups.known();
+    let backups = app.node.backups.history();
     let last_backup = app.node.databases.store().last_backup();
     Operation {
         plain,
@@ -64,6 +62,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
         }),
         backup_age_max: settings.doctor.backup_age_max,
         now_unix_s: unix_s(now),
+        process_id: std::process::id(),
     }
 }
 

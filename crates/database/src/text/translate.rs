@@ -1,0 +1,272 @@
+//! Translates parsed queries into queries of the engine.
+
+use std::ops::Bound;
+
+use analysis::Flavour;
+use analysis::query::{self as parsed, Clause, Occur};
+use search::Query;
+use search::query::{Interval, WildcardToken};
+
+use crate::Error;
+
+/// Returns a parsed query as the engine has it, with the meaning that it has in one of CouchDB's two
+/// interfaces.
+pub fn translate(query: parsed::Query, flavour: Flavour) -> Result<Query, Error> {
+    Ok(match query {
+        parsed::Query::MatchAll => Query::All,
+        parsed::Query::MatchNone => Query::None,
+        parsed::Query::Term { field, text } => Query::Term { field, term: text },
+        parsed::Query::Phrase { field, terms, slop } => Query::Phrase {
+            field,
+            terms: places_of(terms),
+            slop,
+        },
+        parsed::Query::Prefix { field, prefix } => Query::Prefix { field, prefix },
+        parsed::Query::Wildcard { field, pattern } => Query::Wildcard {
+            field,
+            pattern: wilds_of(&pattern),
+        },
+        parsed::Query::Regexp { field, pattern } => Query::Regex {
+            field,
+            pattern: regex_of(&pattern)?,
+        },
+        parsed::Query::Fuzzy {
+            field,
+            text,
+            max_edits,
+        } => Query::Fuzzy {
+            field,
+            term: text,
+            edits: usize::from(max_edits),
+            prefix: 0,
+        },
+        parsed::Query::Range {
+            field,
+            lower,
+            upper,
+        } => range(field, lower, upper, flavour),
+        parsed::Query::NumberRange {
+            field,
+            lower,
+            upper,
+        } => Query::Numbers {
+            field,
+            low: lower,
+            high: upper,
+        },
+        parsed::Query::Boolean {
+            clauses,
+            minimum_should_match,
+        } => boolean(clauses, minimum_should_match as usize, flavour)?,
+        parsed::Query::Intervals { field, interval } => Query::Interval {
+            field,
+            source: interval_of(interval)?,
+        },
+        parsed::Query::Boost { query, boost } => {
+            Query::Boost(Box::new(translate(*query, flavour)?), boost)
+        }
+    })
+}
+
+/// The places of a phrase, each with its alternative words.
+fn places_of(terms: Vec<parsed::PhraseTerm>) -> Vec<(u32, Vec<String>)> {
+    let mut places: Vec<(u32, Vec<String>)> = vec![];
+    for term in terms {
+        match places.last_mut() {
+            Some((position, any)) if *position == term.position => any.push(term.text),
+            _ => places.push((term.position, vec![term.text])),
+        }
+    }
+    places
+}
+
+fn wilds_of(pattern: &str) -> Vec<WildcardToken> {
+    let wild = |part| match part {
+        parsed::wildcard::WildcardPart::Any => WildcardToken::Many,
+        parsed::wildcard::WildcardPart::One => WildcardToken::One,
+        parsed::wildcard::WildcardPart::Literal(c) => WildcardToken::Char(c),
+    };
+    parsed::wildcard::parts(pattern).map(wild).collect()
+}
+
+/// Returns a range of terms. In Clouseau's interface the terms of numbers can be among them.
+fn range(field: String, low: Bound<String>, high: Bound<String>, flavour: Flavour) -> Query {
+    let has_numbers = flavour == Flavour::Clouseau && has_number_terms(&low, &high);
+    let numbers = has_numbers.then(|| Query::Numbers {
+        field: field.clone(),
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+    });
+    let terms = Query::Terms { field, low, high };
+    match numbers {
+        None => terms,
+        // One score for both, as of one range.
+        Some(numbers) => {
+            let either = Query::Boolean {
+                must: vec![],
+                should: vec![terms, numbers],
+                must_not: vec![],
+                should_min: 1,
+            };
+            Query::Constant(Box::new(either), 1.0)
+        }
+    }
+}
+
+/// Returns whether a range of terms contains one of each number.
+///
+/// Lucene 4 indexes a number as 16 terms, which omit 0, 4, 8 … of its bits. Each begins with a byte
+/// that counts those bits, from a space on, and has at least one byte more.
+fn has_number_terms(low: &Bound<String>, high: &Bound<String>) -> bool {
+    let is_after_low = |first: u8| match low {
+        Bound::Unbounded => true,
+        Bound::Included(low) | Bound::Excluded(low) => low.as_bytes() <= &[first][..],
+    };
+    let is_before_high = |first: u8| match high {
+        Bound::Unbounded => true,
+        Bound::Included(high) | Bound::Excluded(high) => {
+            high.as_bytes().first().is_some_and(|byte| *byte > first)
+        }
+    };
+    let mut firsts = (b' '..=b' ' + 60).step_by(4);
+    firsts.any(|first| is_after_low(first) && is_before_high(first))
+}
+
+fn boolean(clauses: Vec<Clause>, should_min: usize, flavour: Flavour) -> Result<Query, Error> {
+    let (mut must, mut should, mut must_not) = (vec![], vec![], vec![]);
+    for clause in clauses {
+        let query = translate(clause.query, flavour)?;
+        match clause.occur {
+            Occur::Must => must.push(query),
+            Occur::Should => should.push(query),
+            Occur::MustNot => must_not.push(query),
+        }
+    }
+    Ok(Query::Boolean {
+        must,
+        should,
+        must_not,
+        should_min,
+    })
+}
+
+/// An interval as the engine has it.
+fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
+    let all = |parts: Vec<parsed::Interval>| -> Result<Vec<Interval>, Error> {
+        parts.into_iter().map(interval_of).collect()
+    };
+    Ok(match interval {
+        parsed::Interval::Term(term) => Interval::Term(term),
+        parsed::Interval::Nothing => Interval::Or(vec![]),
+        parsed::Interval::Phrase(parts) => Interval::Phrase(all(parts)?),
+        parsed::Interval::Ordered(parts) => Interval::Ordered(all(parts)?),
+        parsed::Interval::Unordered(parts) => Interval::Unordered(all(parts)?),
+        parsed::Interval::UnorderedNoOverlaps(parts) => Interval::Unordered(all(parts.to_vec())?),
+        parsed::Interval::Or(parts) => Interval::Or(all(parts)?),
+        parsed::Interval::MaxWidth(width, part) => {
+            Interval::MaxWidth(width, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::MaxGaps(gaps, part) => {
+            Interval::MaxGaps(gaps, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::Wildcard(_)
+        | parsed::Interval::Fuzzy { .. }
+        | parsed::Interval::AtLeast(..)
+        | parsed::Interval::Extend { .. }
+        | parsed::Interval::Related { .. } => {
+            return Err(Error::BadRequest(
+                "of intervals, only ordered, unordered, phrase, or, maxwidth and maxgaps are supported".into(),
+            ));
+        }
+    })
+}
+
+/// Translates Lucene's regular expressions: `^` and `$` are characters there, `@` is any text, `#`
+/// none, quotes hold literal text. Complements, intersections and ranges of numbers are not
+/// supported.
+fn regex_of(pattern: &str) -> Result<String, Error> {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                let next = chars.next().unwrap_or('\\');
+                match next {
+                    'd' | 'D' | 's' | 'S' | 'w' | 'W' => out.extend(['\\', next]),
+                    next => push_literal(next, &mut out),
+                }
+            }
+            '[' if !in_class => {
+                in_class = true;
+                out.push('[');
+            }
+            ']' if in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            '[' | '&' | '~' if in_class => out.extend(['\\', c]),
+            _ if in_class => out.push(c),
+            '^' | '$' => out.extend(['\\', c]),
+            '@' => out.push_str(".*"),
+            '#' => out.push_str("[^\\s\\S]"),
+            '"' => {
+                for c in chars.by_ref().take_while(|c| *c != '"') {
+                    push_literal(c, &mut out);
+                }
+            }
+            '~' | '&' | '<' => {
+                let reason = format!("regular expressions with {c} are not supported");
+                return Err(Error::BadRequest(reason));
+            }
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+fn push_literal(c: char, out: &mut String) {
+    if c.is_ascii_punctuation() {
+        out.push('\\');
+    }
+    out.push(c);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_text_has_numbers_if_it_has_one_of_their_terms() {
+        let has = |low: Bound<&str>, high: Bound<&str>| {
+            has_number_terms(&low.map(str::to_owned), &high.map(str::to_owned))
+        };
+        let (from, below, open) = (Bound::Included, Bound::Excluded, Bound::Unbounded);
+        assert!(has(from(""), open));
+        assert!(has(open, from("a")));
+        assert!(has(below("0"), below("z")));
+        assert!(has(from("3"), from("5")));
+        assert!(!has(from("a"), open));
+        assert!(!has(open, from("")));
+        assert!(!has(open, from(" ")));
+        assert!(!has(from("2019-01-01"), from("2020-12-31")));
+    }
+
+    #[test]
+    fn lucenes_regular_expressions_are_read() {
+        for (theirs, ours) in [
+            ("fox(es)?", "fox(es)?"),
+            ("^a$", r"\^a\$"),
+            ("a@", "a.*"),
+            (r"a\.b", r"a\.b"),
+            ("\"a.b\"c", r"a\.bc"),
+            ("[fr]oam", "[fr]oam"),
+            (r"\w+", r"\w+"),
+        ] {
+            assert_eq!(regex_of(theirs).unwrap(), ours);
+        }
+        for refused in ["a&b", "~a", "<1-5>"] {
+            assert!(regex_of(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Openings of indexes.
+
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+
+/// Opens an index while another thread holds the lock of openings and clean-ups.
+async fn waits_elsewhere<T>(db: &Database, opening: impl Future<Output = T>) -> T {
+    let mut opening = std::pin::pin!(opening);
+    {
+        let _other = db.views.changing.lock();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(matches!(opening.as_mut().poll(&mut context), Poll::Pending));
+        }
+    }
+    opening.await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn indexes_are_not_opened_on_threads_that_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::open(folder.path(), Options::default()).unwrap();
+    let options = CreateOptions {
+        q: None,
+        n: None,
+        partitioned: false,
+        security: "{}".into(),
+    };
+    let db = databases.create("db", options).await.unwrap();
+    let index = |field: &str| serde_json::json!({"map": {"fields": {field: "asc"}}, "options": {"def": {"fields": [field]}}});
+    let text = br#"{"type":"text","index":{}}"#;
+    let text = mango::NewIndex::parse(text, &mango::Limits::default()).unwrap();
+    let mut members = text.add_to(None).unwrap().unwrap();
+    members.push(("autoupdate".to_owned(), b"false".to_vec()));
+    let text = mango::index::write_design(&text.ddoc, None, Some(members));
+    let design = |id: &str, field: &str| {
+        let views = serde_json::json!({"v": index(field)});
+        serde_json::json!({"_id": id, "language": "query", "autoupdate": false, "views": views})
+    };
+    let designs = [design("_design/a", "a"), design("_design/b", "b")];
+    let designs = designs.iter().map(|doc| doc.to_string().into_bytes());
+    let designs = designs.chain([text]);
+    let designs = designs.map(|doc| document::parse_document(&doc).unwrap());
+    db.update(designs.collect(), EditMode::Interactive, Durability::Synced)
+        .await
+        .unwrap();
+    let design = db.design("_design/a").unwrap();
+    let opened = waits_elsewhere(&db, db.view_index_async(&design))
+        .await
+        .unwrap();
+    assert!(Arc::ptr_eq(&opened, &db.view_index(&design).unwrap()));
+    // Those that queries of Mango use.
+    let indexes = db.find_indexes_async().await.unwrap();
+    for selector in [r#"{"b":1}"#, r#"{"$text":"x"}"#] {
+        let defaults = mango::Defaults {
+            limit: 25,
+            limits: mango::Limits::default(),
+        };
+        let find = format!(r#"{{"selector":{selector}}}"#);
+        let find = mango::Find::parse(find.as_bytes(), &defaults).unwrap();
+        let limits = || crate::FindLimits {
+            scan_limit: 0,
+            scan_warning_threshold: 0,
+            aggregate: mango::AggregateLimits {
+                groups_max: 1,
+                values_max: 1,
+                bytes_max: 1,
+                user: None,
+            },
+        };
+        let all = db.unwatched();
+        let plan = all.plan_find(find, &limits(), &indexes).unwrap();
+        let found = waits_elsewhere(&db, all.find(plan, limits())).await;
+        assert!(found.is_ok(), "{selector}");
+    }
+    drop(indexes);
+    databases.close();
+}
+
+#[test]
+fn openings_of_one_database_take_one_thread() {
+    const THREADS: usize = 4;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(THREADS)
+        .build()
+        .unwrap();
+    let _context = runtime.enter();
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::open(folder.path(), Options::default()).unwrap();
+    let options = CreateOptions {
+        q: None,
+        n: None,
+        partitioned: false,
+        security: "{}".into(),
+    };
+    let db = runtime.block_on(databases.create("db", options)).unwrap();
+    let view =
+        serde_json::json!({"map": {"fields": {"a": "asc"}}, "options": {"def": {"fields": ["a"]}}});
+    let design = serde_json::json!({"_id": "_design/a", "language": "query", "autoupdate": false, "views": {"v": view}});
+    let design = document::parse_document(design.to_string().as_bytes()).unwrap();
+    let written = db.update(vec![design], EditMode::Interactive, Durability::Synced);
+    runtime.block_on(written).unwrap();
+    let design = db.design("_design/a").unwrap();
+    let openings = (0..3 * THREADS).map(|_| Box::pin(db.view_index_async(&design)));
+    let mut openings: Vec<_> = openings.collect();
+    {
+        let _other = db.views.changing.lock();
+        let mut context = Context::from_waker(Waker::noop());
+        for opening in &mut openings {
+            assert!(opening.as_mut().poll(&mut context).is_pending());
+        }
+        // It would wait without end if each of them had a thread.
+        let (done, is_done) = std::sync::mpsc::channel();
+        runtime.spawn_blocking(move || done.send(()));
+        let waited = is_done.recv_timeout(std::time::Duration::from_secs(60));
+        assert!(waited.is_ok());
+    }
+    for opening in openings {
+        runtime.block_on(opening).unwrap();
+    }
+    databases.close();
+}

@@ -1,0 +1,183 @@
+//! Figures of a node's part in its cluster, for metrics and `settee top`.
+
+use std::time::Duration;
+
+use cluster::NodeId;
+use cluster::slot::SlotStatus;
+use peers::Traffic;
+
+use crate::members::Members;
+use crate::planner::leads;
+use crate::replicas::Replicas;
+
+/// Figures of this node's part in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterFigures {
+    /// This node reaches the log.
+    pub is_log_up: bool,
+    /// No other node serves clients better.
+    pub is_fit: bool,
+    /// Members of the cluster, with this node.
+    pub members: usize,
+    /// Those that were heard from recently, with this node.
+    pub live: usize,
+    /// The slots of this node.
+    pub slots: SlotFigures,
+    /// The other members, by name.
+    pub peers: Vec<PeerFigures>,
+}
+
+/// Figures of the slots of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotFigures {
+    /// All of them.
+    pub all: usize,
+    /// Those whose replicas this node changes when that is necessary.
+    pub led: usize,
+    /// Those with fewer live replicas than the cluster has members.
+    pub under_replicated: usize,
+    /// Those that apply nothing here: they are halted, or the store fails.
+    pub halted: usize,
+    /// Those that accept no writes here.
+    pub refusing: usize,
+    /// Records of the logs that this node has seen and not applied.
+    pub lag_records: u64,
+    /// The time since the oldest of these records was first seen.
+    pub lag: Duration,
+    /// Records that a majority is not known to have.
+    pub unstable_records: u64,
+    /// Writes that wait.
+    pub writes_waiting: usize,
+    /// Reads that wait.
+    pub reads_waiting: usize,
+}
+
+/// Figures of another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFigures {
+    /// Its name.
+    pub name: String,
+    /// It was heard from recently.
+    pub is_live: bool,
+    /// There is a connection for calls to it.
+    pub is_connected: bool,
+    /// Messages between this node and it.
+    pub traffic: Traffic,
+}
+
+impl ClusterFigures {
+    pub(crate) fn of(members: &Members, replicas: &Replicas, is_fit: bool) -> ClusterFigures {
+        let mut live = members.live_others();
+        live.push(members.me);
+        let mut slots = SlotFigures::default();
+        for (_, replica) in replicas.all() {
+            let status = replica.status();
+            slots.add(&status, &live, members.count());
+            slots.led += usize::from(leads(members, &status, Duration::ZERO));
+        }
+        ClusterFigures {
+            is_log_up: !replicas.reach.is_lost(),
+            is_fit,
+            members: members.count(),
+            live: live.len(),
+            slots,
+            peers: of_others(members),
+        }
+    }
+}
+
+impl SlotFigures {
+    fn add(&mut self, status: &SlotStatus, live: &[NodeId], members: usize) {
+        let replicas = status.members.iter().filter(|id| live.contains(id));
+        let next_offset = status.position.next_offset;
+        let lag = status.behind_since.map(|since| since.elapsed());
+        self.all += 1;
+        self.under_replicated += usize::from(replicas.count() < members);
+        let is_halted = status.halted.is_some() || status.store_fails || status.is_full;
+        self.halted += usize::from(is_halted);
+        self.refusing += usize::from(!status.proposes);
+        self.lag_records += status.end.saturating_sub(next_offset);
+        self.lag = self.lag.max(lag.unwrap_or_default());
+        self.unstable_records += next_offset.saturating_sub(status.stable);
+        self.writes_waiting += status.proposals;
+        self.reads_waiting += status.reads;
+    }
+}
+
+fn of_others(members: &Members) -> Vec<PeerFigures> {
+    let Some(peers) = members.peers() else {
+        return vec![];
+    };
+    let others = members
+        .all()
+        .into_iter()
+        .filter(|(id, _)| *id != members.me);
+    let mut all: Vec<PeerFigures> = others
+        .map(|(id, member)| PeerFigures {
+            name: member.name,
+            is_live: members.is_live(id),
+            is_connected: peers.is_connected(id),
+            traffic: peers.traffic(id),
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_of_a_slot_is_counted() {
+        let mut healthy = SlotStatus {
+            members: vec![1, 2, 3],
+            proposes: true,
+            ..SlotStatus::default()
+        };
+        healthy.position.next_offset = 10;
+        healthy.stable = 10;
+        healthy.end = 10;
+        let of = |status: &SlotStatus, live: &[NodeId]| {
+            let mut figures = SlotFigures::default();
+            figures.add(status, live, 3);
+            figures
+        };
+        let none = SlotFigures {
+            all: 1,
+            ..SlotFigures::default()
+        };
+        assert_eq!(of(&healthy, &[1, 2, 3]), none);
+        assert_eq!(of(&healthy, &[1, 2]).under_replicated, 1);
+        let learning = SlotStatus {
+            members: vec![1, 2],
+            ..healthy.clone()
+        };
+        assert_eq!(of(&learning, &[1, 2, 3]).under_replicated, 1);
+        let full = SlotStatus {
+            is_full: true,
+            ..healthy.clone()
+        };
+        assert_eq!(of(&full, &[1, 2, 3]).halted, 1);
+        let refusing = SlotStatus {
+            proposes: false,
+            ..healthy.clone()
+        };
+        assert_eq!(of(&refusing, &[1, 2, 3]).refusing, 1);
+        let behind = SlotStatus {
+            end: 17,
+            stable: 8,
+            behind_since: Instant::now().checked_sub(Duration::from_secs(5)),
+            ..healthy.clone()
+        };
+        let mut all = of(&behind, &[1, 2, 3]);
+        assert_eq!((all.lag_records, all.unstable_records), (7, 2));
+        assert!(all.lag >= Duration::from_secs(5));
+        // The lag is that of the slot that is furthest behind.
+        all.add(&healthy, &[1, 2, 3], 3);
+        assert_eq!((all.all, all.lag_records), (2, 7));
+        assert!(all.lag >= Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,20 @@
+//! Figures of the messages between this node and another one.
+
+/// Messages, and their bytes, since this process started. Calls are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages that wait to be sent.
+    pub waiting: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Messages that were passed to a connection.
+    pub sent: u64,
+    /// Their bytes, with their lengths.
+    pub sent_bytes: u64,
+    /// Messages that were dropped because too many waited.
+    pub dropped: u64,
+    /// Messages of the other node.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+}

@@ -1,0 +1,377 @@
+"""A node of a cluster that is cut off from the log or from the other nodes, or stands still: what it answers is what the cluster has
+acknowledged, or an error."""
+
+import concurrent.futures
+import itertools
+import statistics
+import threading
+import time
+
+import pytest
+
+from harness.api import Api, Disconnected
+from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.server import wait_until
+
+pytestmark = pytest.mark.on_disk
+
+# A node may use what it knew this long ago.
+HELD_S = 2
+FAULTS = ("none", "cut from the log", "cut from the nodes", "stopped")
+CHANGES = ("password", "deleted", "role")
+USERS_PER_CHANGE, USERS_PER_CHANGE_SOAK = 3, 84
+HEALED_TIMEOUT_S = 60
+REQUEST_TIMEOUT_S = 30
+
+RUNS, RUNS_SOAK = 12, 330
+RUNS_CUT, RUNS_CUT_SOAK = 3, 20
+DOCUMENTS_PER_RUN = 4
+
+JOBS = 30
+JOB_FAULTS_BY_NAME = {
+    "cut from the log": lambda cluster, number: cluster.cut_from_brokers(number),
+    "cut from the nodes": lambda cluster, number: cluster.cut_from_peers(number),
+    "stopped": lambda cluster, number: cluster.pause(number),
+    "killed": lambda cluster, number: cluster.kill(number),
+}
+JOB_FAULTS, JOB_ROUNDS_SOAK = list(JOB_FAULTS_BY_NAME), 100
+WATCH_TIMEOUT_S = 2
+# No job is handed over faster than this.
+HANDED_OVER_S = 0.5
+
+NOTICED_TIMEOUT_S = 30
+REQUESTS, REQUESTS_SOAK = 20, 500
+
+
+@pytest.fixture(scope="module")
+def cluster(suite):
+    cluster = FaultyCluster(suite, "cut", has_links=True)
+    try:
+        cluster.start()
+        yield cluster
+        logs = "".join(node.log() for node in cluster.nodes.values())
+        suite.report.check("no panic", "panicked" not in logs, logs[-1500:])
+    finally:
+        cluster.stop()
+
+
+# The last one has not been seen to pass since the cache of users was corrected.
+@pytest.mark.parametrize("fault", FAULTS)
+def test_old_users_are_refused(suite, cluster, fault):
+    """Passwords, users and roles that were changed at one node do not count at any other from two seconds after the response."""
+    count = suite.size(USERS_PER_CHANGE, USERS_PER_CHANGE_SOAK)
+    Round(suite, cluster, fault, FAULTS.index(fault) % 3 + 1, count).run()
+
+
+def up(cluster, number):
+    return cluster.api(number, credentials="").get("/_up")
+
+
+def test_without_the_log(suite, cluster):
+    """Other nodes answer for one that cannot reach the log, and load balancers are told."""
+    report = suite.report
+    cluster.api(1).expect(201, "PUT", "/served")
+    cluster.cut_from_brokers(2)
+    try:
+        # PatientApi waits for a node that is unfit: asked directly.
+        noticed = wait_until(lambda: Api(cluster.nodes[2].url, "").get("/_up").status == 503, NOTICED_TIMEOUT_S)
+        report.check("a node without the log is unfit", noticed)
+        report.equal("the others are not", [up(cluster, number).status for number in (1, 3)], [200, 200])
+        api = cluster.api(2)
+        written, read = [], []
+        for i in range(suite.size(REQUESTS, REQUESTS_SOAK)):
+            began = time.monotonic()
+            answer = api.put(f"/served/{i}", {"n": i})
+            written.append((answer.status, time.monotonic() - began))
+            began = time.monotonic()
+            answer = api.get(f"/served/{i}")
+            read.append((answer.status, time.monotonic() - began))
+        report.equal("its clients' writes are acknowledged", {status for status, _ in written}, {201})
+        report.equal("and their reads are answered", {status for status, _ in read}, {200})
+        middle = [1000 * statistics.median(took for _, took in taken) for taken in (written, read)]
+        report.note(f"at a node without the log: p50 of writes {middle[0]:.1f} ms, of reads {middle[1]:.1f} ms")
+    finally:
+        cluster.heal()
+    back = wait_until(lambda: Api(cluster.nodes[2].url, "").get("/_up").status == 200, NOTICED_TIMEOUT_S)
+    report.check("it is fit again", back)
+    cluster.brokers.pause(1)
+    try:
+        # Longer than a cut node needs to notice it.
+        deadline = time.monotonic() + 6
+        seen = set()
+        while time.monotonic() < deadline:
+            seen |= {Api(cluster.nodes[number].url, "").get("/_up").status for number in cluster.nodes}
+            time.sleep(0.2)
+        report.equal("all stay fit when nobody has the log", seen, {200})
+    finally:
+        cluster.brokers.resume(1)
+
+
+def test_without_the_others(suite, cluster):
+    cluster.cut_from_peers(3)
+    try:
+        alone = wait_until(lambda: Api(cluster.nodes[3].url, "").get("/_up").status == 503, NOTICED_TIMEOUT_S)
+        suite.report.check("a node that reaches no majority is unfit", alone)
+    finally:
+        cluster.heal()
+    back = wait_until(lambda: Api(cluster.nodes[3].url, "").get("/_up").status == 200, NOTICED_TIMEOUT_S)
+    suite.report.check("until it reaches one", back)
+
+
+def test_all_acknowledged_documents_are_copied(suite, cluster):
+    runs = Runs(cluster, "source")
+    for number in range(suite.size(RUNS, RUNS_SOAK)):
+        write_at, run_at = suite.random.sample(list(cluster.nodes), 2)
+        runs.run(number, write_at, run_at, f"target-{number}")
+    suite.report.check("each run copied all acknowledged documents", not runs.incomplete, "\n".join(runs.incomplete[:10]))
+    suite.report.equal("and each succeeded", set(runs.outcomes), {200})
+
+
+@pytest.mark.parametrize("cut", ["log", "nodes"])
+def test_a_cut_node_copies_all_or_fails(suite, cluster, cut):
+    runs = Runs(cluster, f"source-{cut}")
+    cluster.api(2).expect(200, "GET", f"/source-{cut}")
+    if cut == "log":
+        cluster.cut_from_brokers(2)
+    else:
+        cluster.cut_from_peers(2)
+    try:
+        for number in range(suite.size(RUNS_CUT, RUNS_CUT_SOAK)):
+            runs.run(number, 1, 2, f"target-{cut}-{number}")
+    finally:
+        cluster.heal()
+    suite.report.check(f"cut from the {cut}: a run that succeeds copied all", not runs.incomplete, "\n".join(runs.incomplete[:10]))
+    before = len(runs.outcomes)
+    why = cluster.wait_until_equal()
+    suite.report.check("the node catches up", not why, why)
+    runs.run("after", 1, 2, f"target-{cut}-after")
+    suite.report.equal("and replicates", runs.outcomes[before:], [200])
+    suite.report.check("completely", not runs.incomplete, "\n".join(runs.incomplete))
+
+
+def test_jobs_run_once(suite, cluster):
+    """A job of a node that is cut off, stopped or killed runs elsewhere, and never on two nodes."""
+    report = suite.report
+    cluster.api(1).expect(201, "PUT", "/jobs")
+    # All by way of the first node, which has no fault, and to which clients are never cut off.
+    url = cluster.nodes[1].url.replace("//", f"//{ADMIN}@")
+    for i in range(JOBS):
+        body = {"source": f"{url}/jobs", "target": f"{url}/job-{i}", "create_target": True, "continuous": True}
+        cluster.api(1).expect(201, "PUT", f"/_replicator/job-{i}", body)
+    watch = JobWatch(cluster)
+    took = []
+    try:
+        report.check("all run", wait_until(lambda: len(watch.running()) == JOBS, HEALED_TIMEOUT_S), watch.seen)
+        for number in range(suite.size(len(JOB_FAULTS), JOB_ROUNDS_SOAK)):
+            fault, faulty = JOB_FAULTS[number % len(JOB_FAULTS)], number % 2 + 2
+            began = time.monotonic()
+            JOB_FAULTS_BY_NAME[fault](cluster, faulty)
+            elsewhere = wait_until(lambda faulty=faulty: len(watch.running() - watch.of(faulty)) == JOBS, HEALED_TIMEOUT_S, 0.1)
+            took.append(time.monotonic() - began)
+            report.check(f"{fault}: the jobs of node {faulty} run elsewhere", elsewhere, watch.seen)
+            if fault.startswith("cut"):
+                running = Api(cluster.nodes[faulty].url, ADMIN).get("/_node/_local/_stats/couch_replicator/jobs/running")
+                report.equal(f"{fault}: node {faulty} runs none", running.json["value"], 0)
+            cluster.heal()
+            why = cluster.wait_until_equal()
+            report.check(f"{fault}: all nodes are equal again", not why, why)
+            spread = wait_until(lambda faulty=faulty: watch.of(faulty) and len(watch.running()) == JOBS, HEALED_TIMEOUT_S, 0.1)
+            report.check(f"{fault}: node {faulty} runs jobs again", spread, watch.seen)
+    finally:
+        watch.stop()
+        cluster.heal()
+    report.check("no job ran on two nodes", not watch.doubles, watch.doubles[:10])
+    report.check("the watch saw them run", watch.samples > 10 * len(took), watch.samples)
+    report.note(f"jobs of a faulty node run elsewhere after {statistics.median(took):.1f} s, at most {max(took):.1f} s")
+
+
+class JobWatch:
+    """Which jobs each node runs, by itself, again and again. A node that does not answer at once has not been asked."""
+
+    def __init__(self, cluster):
+        self.cluster, self.seen, self.doubles, self.samples = cluster, {}, [], 0
+        self.ends = threading.Event()
+        self.pool = concurrent.futures.ThreadPoolExecutor(len(cluster.nodes))
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def ask(self, number):
+        """The jobs, and when they were certainly running: between the beginning and the end of the request."""
+        api = Api(self.cluster.nodes[number].url, ADMIN, WATCH_TIMEOUT_S)
+        began = time.monotonic()
+        try:
+            # As nodes ask each other: for its own jobs. One that is unfit does not say.
+            answer = api.get("/_scheduler/jobs?limit=1000", headers={"X-Settee-Client": "watch", "X-Settee-Gathered": "1"})
+            if answer.status != 200:
+                return None
+            jobs = answer.json["jobs"]
+        except (Disconnected, OSError):
+            return None
+        return began, time.monotonic(), {job["doc_id"] for job in jobs if job["pid"]}
+
+    def watch(self):
+        while not self.ends.wait(0.05):
+            answers = list(self.pool.map(self.ask, self.cluster.nodes))
+            self.seen = {number: answer[2] if answer else set() for number, answer in zip(self.cluster.nodes, answers)}
+            self.samples += 1
+            for (first, one), (second, other) in itertools.combinations([(n, a) for n, a in zip(self.cluster.nodes, answers) if a], 2):
+                both = one[2] & other[2]
+                # A job may end on one node and begin on another between two answers that are far apart.
+                if both and max(one[1], other[1]) - min(one[0], other[0]) < HANDED_OVER_S:
+                    self.doubles.append((first, second, sorted(both)))
+
+    def of(self, number):
+        return self.seen.get(number, set())
+
+    def running(self):
+        return set().union(*self.seen.values())
+
+    def stop(self):
+        self.ends.set()
+        self.thread.join()
+        self.pool.shutdown()
+
+
+class Runs:
+    """Writes at one node, and then replicates at another."""
+
+    def __init__(self, cluster, name):
+        self.cluster, self.name, self.written = cluster, name, []
+        cluster.api(1).expect(201, "PUT", f"/{name}")
+        self.incomplete, self.outcomes = [], []
+
+    def run(self, number, write_at, run_at, target):
+        """Each target is new: the run begins without a checkpoint."""
+        for i in range(DOCUMENTS_PER_RUN):
+            id = f"{number}-{i}"
+            self.cluster.api(write_at).expect(201, "PUT", f"/{self.name}/{id}", {"n": i})
+            self.written.append(id)
+        body = {"source": self.name, "target": target, "create_target": True}
+        try:
+            answer = self.cluster.api(run_at, timeout=60).post("/_replicate", body)
+        except (Disconnected, OSError):
+            self.outcomes.append("no response")
+            return
+        self.outcomes.append(answer.status)
+        if answer.status == 200 and answer.json["ok"]:
+            missing = self.missing(write_at, target)
+            if missing:
+                self.incomplete.append(f"run {number} at node {run_at}: {missing} of {answer.json}")
+
+    def missing(self, at, target):
+        rows = self.cluster.api(at).expect(200, "GET", f"/{target}/_all_docs")["rows"]
+        return sorted(set(self.written) - {row["id"] for row in rows})
+
+
+class Round:
+    """Changes users at one node while another one has a fault."""
+
+    def __init__(self, ctx, cluster, fault, faulty, count):
+        self.report, self.cluster, self.fault, self.faulty = ctx.report, cluster, fault, faulty
+        self.changed_at = faulty % 3 + 1
+        prefix = fault.replace(" ", "-")
+        self.users = {f"{prefix}-{change}-{i}": change for change in CHANGES for i in range(count)}
+        self.cookies = {}
+
+    def run(self):
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(self.make, self.users))
+            self.report.equal(f"{self.fault}: users log in at node {self.faulty}", made, [200] * len(made))
+            self.begin_fault()
+            try:
+                list(pool.map(self.change, self.users))
+                # The contract, not a wait for something.
+                time.sleep(HELD_S)
+                if self.fault == "cut from the log":
+                    new = [self.log_in(name, "new") for name, change in self.users.items() if change == "password"]
+                    self.report.equal("another node answers log-ins with the new password", {answer.status for answer in new}, {200})
+                if self.fault == "stopped":
+                    asked = [pool.submit(self.accepted, name) for name in self.users]
+                    self.cluster.resume(self.faulty)
+                    accepted = [answer.result() for answer in asked]
+                else:
+                    accepted = list(pool.map(self.accepted, self.users))
+            finally:
+                self.cluster.heal()
+            wrong = [said for answers in accepted for said in answers]
+            self.report.check(f"{self.fault}: what was changed counts no more at node {self.faulty}", not wrong, "\n".join(wrong[:10]))
+            healed = wait_until(lambda: all(pool.map(self.counts, self.users)), HEALED_TIMEOUT_S)
+            self.report.check(f"{self.fault}: and the new does", healed)
+
+    def begin_fault(self):
+        match self.fault:
+            case "cut from the log":
+                self.cluster.cut_from_brokers(self.faulty)
+            case "cut from the nodes":
+                self.cluster.cut_from_peers(self.faulty)
+            case "stopped":
+                self.cluster.pause(self.faulty)
+
+    def user(self, name, password="old", roles=("writer",)):
+        return {"_id": f"org.couchdb.user:{name}", "name": name, "password": password, "roles": list(roles), "type": "user"}
+
+    def make(self, name):
+        """Makes a user, who then is in the caches of the faulty node."""
+        at = self.cluster.api(self.changed_at)
+        at.expect(201, "PUT", f"/_users/org.couchdb.user:{name}", self.user(name))
+        answer = self.log_in(name, "old")
+        self.cookies[name] = answer.headers.get("Set-Cookie", "").split(";")[0]
+        return self.basic(name, "old").status if answer.status == 200 else answer.status
+
+    def change(self, name):
+        at = self.cluster.api(self.changed_at)
+        path = f"/_users/org.couchdb.user:{name}"
+        rev = at.expect(200, "GET", path)["_rev"]
+        match self.users[name]:
+            case "password":
+                at.expect(201, "PUT", path, {**self.user(name, "new"), "_rev": rev})
+            case "deleted":
+                at.expect(200, "DELETE", f"{path}?rev={rev}")
+            case "role":
+                at.expect(201, "PUT", path, {**self.user(name, roles=()), "_rev": rev})
+
+    def accepted(self, name):
+        """The answers that show the state before the change."""
+        wrong = []
+        for what, ask in (
+            ("Basic", lambda: self.basic(name, "old")),
+            ("a log-in", lambda: self.log_in(name, "old")),
+            ("a cookie", lambda: self.session(self.cookies[name])),
+        ):
+            try:
+                answer = ask()
+            except (Disconnected, OSError):
+                continue
+            if answer.status in (401, 503):
+                continue
+            if answer.status != 200:
+                wrong.append(f"{name}, {what}: {answer!r}")
+                continue
+            shown = (answer.json or {}).get("userCtx") or answer.json or {}
+            is_old = "writer" in shown.get("roles", ()) if self.users[name] == "role" else shown.get("name") is not None
+            if is_old:
+                wrong.append(f"{name}, {what}: {answer!r}")
+        return wrong
+
+    def counts(self, name):
+        match self.users[name]:
+            case "password":
+                return self.basic(name, "new").status == 200 and self.basic(name, "old").status == 401
+            case "deleted":
+                return self.basic(name, "old").status == 401
+            case "role":
+                answer = self.basic(name, "old")
+                return answer.status == 200 and answer.json["userCtx"]["roles"] == []
+
+    def client(self, credentials=""):
+        """Unlike the cluster's, this one does not repeat what is a 503."""
+        return Api(self.cluster.nodes[self.faulty].url, credentials, REQUEST_TIMEOUT_S)
+
+    def basic(self, name, password):
+        return self.client(f"{name}:{password}").get("/_session")
+
+    def log_in(self, name, password):
+        return self.client().post("/_session", {"name": name, "password": password})
+
+    def session(self, cookie):
+        return self.client().get("/_session", headers={"Cookie": cookie})

@@ -1,0 +1,217 @@
+"""Short requests of readers whose parameters or responses would take many times their length: what is in memory of them is bounded."""
+
+import json
+
+from harness.files import MIB
+from harness.server import wait_until
+from harness.unread import Unread
+
+MEMBER = "reader:pw"
+
+
+def member(api, db):
+    """A database with a member who is no admin."""
+    api.expect((201, 409), "PUT", "/_users/org.couchdb.user:reader", {"name": "reader", "password": "pw", "roles": [], "type": "user"})
+    api.expect((201, 202), "PUT", f"/{db}?q=2")
+    api.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": []}, "members": {"names": ["reader"]}})
+
+
+def used(server):
+    api = server.api()
+    answer = api.expect(200, "GET", "/_node/_local/_system")
+    api.close()
+    return answer["memory"]["budgets"]["answers"]["used"]
+
+
+def held_by(server, method, path, body=None, credentials=None):
+    """What a response that nobody reads has of the budget, once its first bytes have come; answers its status too."""
+    wait_until(lambda: used(server) == 0, 20)
+    request = Unread(server, method, path, body, credentials)
+    held = used(server)
+    request.close()
+    return request.status, held
+
+
+# A parameter of a URL, below the limit of a request's head, in bytes.
+PARAMETER_BYTES = 48_000
+MANY_QUERIES = 6000
+QUERIES_MAX = 10_000
+
+
+def test_queries_do_not_multiply_the_parameters_of_the_url(ctx):
+    """A parameter of the URL applies to each of `queries`: memory is taken for them before they are made."""
+    with ctx.server(options=["--set", f"memory/answers={64 * MIB}", "--set", f"memory/limit={2048 * MIB}"]) as server:
+        api = server.api()
+        member(api, "db")
+        api.expect(201, "PUT", "/db/_design/d", {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}}})
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": name} for name in "abcdef"]})
+        reader = server.api(credentials=MEMBER)
+        key = json.dumps("x" * PARAMETER_BYTES)
+        for path in ("/db/_all_docs/queries", "/db/_design/d/_view/v/queries"):
+            few = reader.expect(200, "POST", f"{path}?startkey={key}", {"queries": [{}] * 20})
+            ctx.report.equal(f"{path}: few are answered", [result["rows"] for result in few["results"]], [[]] * 20)
+            before = server.peak_rss_mb()
+            refused = reader.post(f"{path}?startkey={key}", {"queries": [{}] * MANY_QUERIES})
+            grown = server.peak_rss_mb() - before
+            whole = MANY_QUERIES * PARAMETER_BYTES / MIB
+            ctx.report.equal(f"{path}: many with a long parameter are refused", (refused.status, refused.json["error"]), (413, "too_large"))
+            # A user gets half of the budget.
+            ctx.report.check(f"{path}: most are not made", grown < 32 + whole / 4, f"{grown:.0f} MB of {whole:.0f}")
+            too_many = reader.post(path, {"queries": [{}] * (QUERIES_MAX + 1)})
+            ctx.report.equal(f"{path}: too many are refused", (too_many.status, too_many.json["error"]), (400, "bad_request"))
+            ctx.report.check(
+                f"{path}: by the name of the member, with the limit", f"`queries` must have at most {QUERIES_MAX}" in too_many.json["reason"]
+            )
+            check_many_are_as_few(ctx, reader, path)
+
+
+def check_many_are_as_few(ctx, reader, path):
+    """Many queries, which other threads make, have the rows of the same queries one at a time."""
+    queries = [{}, {"startkey": "d"}, {"keys": ["b", "none", "a"]}, {"key": "c"}, {"descending": True, "startkey": "e", "endkey": "b"}] * 8
+    for url in ("", '?limit=3&keys=["a","b"]', "?skip=1&limit=2"):
+        many = reader.expect(200, "POST", path + url, {"queries": queries})["results"]
+        single = [reader.expect(200, "POST", path + url, {"queries": [query]})["results"][0] for query in queries]
+        ctx.report.equal(f"{path}{url}: many queries are answered as one at a time", many, single)
+    wrong = [reader.post(f"{path}?limit=x", {"queries": [{}] * count}) for count in (1, 40)]
+    ctx.report.equal(f"{path}: errors of the URL are the same", wrong[1].raw, wrong[0].raw)
+    ctx.report.equal(f"{path}: without queries nothing of the URL is read", reader.post(f"{path}?limit=x", {"queries": []}).status, 200)
+
+
+WIDE_DOCUMENTS = 30
+
+
+def test_possible_ancestors_are_sent_document_by_document(ctx):
+    """`_revs_diff` of documents with many leaves: an unread response holds a document or two of all."""
+    leaves = ctx.size(3000, 10_000)
+    with ctx.server() as server:
+        api = server.api()
+        member(api, "wide")
+        for number in range(WIDE_DOCUMENTS):
+            docs = [{"_id": f"w{number:02}", "_rev": f"1-{leaf:032x}"} for leaf in range(leaves)]
+            api.expect(201, "POST", "/wide/_bulk_docs", {"new_edits": False, "docs": docs})
+        asked = {f"w{number:02}": ["2-missing", f"1-{number:032x}"] for number in range(WIDE_DOCUMENTS)}
+        reader = server.api(credentials=MEMBER)
+        whole = reader.post("/wide/_revs_diff", asked)
+        ancestors = [f"1-{leaf:032x}" for leaf in range(leaves)]
+        wanted = {doc_id: {"missing": ["2-missing"], "possible_ancestors": ancestors} for doc_id in asked}
+        text = json.dumps(wanted, separators=(",", ":")).encode() + b"\n"
+        ctx.report.check("every possible ancestor is there", whole.raw == text, (whole.status, len(whole.raw), len(text)))
+        status, held = held_by(server, "POST", "/wide/_revs_diff", asked, MEMBER)
+        ctx.report.equal("it is answered", status, 200)
+        most = 6 * len(text) // WIDE_DOCUMENTS
+        ctx.report.check("an unread response holds few documents of it", held <= most, f"{held} of {len(text)}, at most {most}")
+        many = {**{f"n{number:05}": ["1-a", "1-b"] for number in range(2000)}, **asked}
+        found = reader.expect(200, "POST", "/wide/_revs_diff", many)
+        ctx.report.check("long requests are answered in their order", list(found) == list(many), len(found))
+        ctx.report.equal("each with what is missing", found["n00007"], {"missing": ["1-a", "1-b"]})
+        older = reader.expect(200, "POST", "/wide/_missing_revs", many)["missing_revs"]
+        ctx.report.equal("also in the older form", older, {doc_id: diff["missing"] for doc_id, diff in found.items()})
+        ctx.report.equal("nothing is missing of nothing", reader.post("/wide/_revs_diff", {}).raw, b"{}\n")
+        ctx.report.equal("nor in the older form", reader.post("/wide/_missing_revs", {}).raw, b'{"missing_revs":{}}\n')
+
+
+PURGES = 1000
+ID_BYTES = 900
+
+
+def test_remembered_purges_are_sent_in_pieces(ctx):
+    """An unread list of many purges holds a piece of it."""
+    with ctx.server() as server:
+        api = server.api()
+        member(api, "purged")
+        api.expect(200, "PUT", "/purged/_purged_infos_limit", 100_000)
+        ctx.report.equal("there are none", api.get("/purged/_purged_infos").raw, b'{"purged_infos":[]}\n')
+        ids = [f"{number:04}" + "p" * ID_BYTES for number in range(PURGES)]
+        rows = api.expect(201, "POST", "/purged/_bulk_docs", {"docs": [{"_id": doc_id} for doc_id in ids]})
+        revs = {row["id"]: [row["rev"]] for row in rows}
+        for first in range(0, PURGES, 100):
+            api.expect(201, "POST", "/purged/_purge", {doc_id: revs[doc_id] for doc_id in ids[first : first + 100]})
+        whole = api.get("/purged/_purged_infos")
+        infos = whole.json["purged_infos"]
+        ctx.report.check("each purge is there once", {info["id"]: info["revs"] for info in infos} == revs and len(infos) == PURGES, len(infos))
+        again = json.dumps({"purged_infos": infos}, separators=(",", ":")).encode() + b"\n"
+        ctx.report.check("in the form of short ones", whole.raw == again, whole.raw[:200])
+        status, held = held_by(server, "GET", "/purged/_purged_infos", None, MEMBER)
+        ctx.report.equal("it is answered", status, 200)
+        ctx.report.check("an unread list holds less than half of it", held < len(whole.raw) // 2, f"{held} of {len(whole.raw)}")
+
+
+LONG_ROW_BYTES = 2 * MIB
+LONG_ROWS = 60
+# A function sends a text of this length at a time.
+SENT_BYTES = 2_000_000
+LISTS = {
+    "first": "function (head, req) { getRow(); send('first'); }",
+    "count": "function (head, req) { var n = 0; while (getRow()) n++; send(String(n)); }",
+    "long": f"function (head, req) {{ var s = new Array({SENT_BYTES + 1}).join('s'); for (var i = 0; i < 4; i++) send(s); }}",
+}
+DESIGN = {
+    "views": {
+        "long": {"map": f"function (doc) {{ if (doc._id === 'long') for (var i = 0; i < {LONG_ROWS}; i++) emit(i, {{_id: 'long'}}); }}"},
+        "short": {"map": "function (doc) { if (doc._id === 'long') for (var i = 0; i < 250; i++) emit(i); }"},
+    },
+    "lists": LISTS,
+}
+
+
+def test_lists_fetch_few_long_rows(ctx):
+    """However many rows a view has, a list function has about one long row ahead."""
+    with ctx.server() as server:
+        api = server.api()
+        member(api, "listed")
+        api.expect(201, "PUT", "/listed/_design/d", DESIGN)
+        api.expect(201, "PUT", "/listed/long", {"a": "x" * LONG_ROW_BYTES})
+        api.expect(200, "GET", "/listed/_design/d/_view/short?limit=1")
+        reader = server.api(credentials=MEMBER)
+        path = "/listed/_design/d/_list/first/long?include_docs=true"
+        # The buffers of one long row are there from now on.
+        ctx.report.equal("one row", reader.get(f"{path}&limit=1").raw, b"first")
+        before = server.peak_rss_mb()
+        ctx.report.equal("many rows, of which one is used", reader.get(path).raw, b"first")
+        grown, whole = server.peak_rss_mb() - before, LONG_ROWS * LONG_ROW_BYTES / MIB
+        ctx.report.check("the others are not fetched", grown < whole / 2, f"{grown:.0f} MB of {whole:.0f}")
+        for rows in ("short", "short?limit=100", "short?limit=101", "long?limit=3&include_docs=true"):
+            wanted = len(reader.expect(200, "GET", f"/listed/_design/d/_view/{rows}")["rows"])
+            ctx.report.equal(f"a list has every row of {rows}", reader.get(f"/listed/_design/d/_list/count/{rows}").raw, str(wanted).encode())
+
+
+def test_what_lists_send_is_counted(ctx):
+    """Long texts of list functions that nobody reads are in the table of budgets, until their client is gone."""
+    with ctx.server() as server:
+        api = server.api()
+        member(api, "listed")
+        api.expect(201, "PUT", "/listed/_design/d", DESIGN)
+        api.expect(200, "GET", "/listed/_design/d/_view/short?limit=1")
+        path = "/listed/_design/d/_list/long/short"
+        whole = server.api(credentials=MEMBER).get(path)
+        ctx.report.check("all of it is sent", whole.raw == b"s" * (4 * SENT_BYTES), (whole.status, len(whole.raw)))
+        wait_until(lambda: used(server) == 0, 20)
+        request = Unread(server, "GET", path, None, MEMBER)
+        counted = wait_until(lambda: used(server) >= SENT_BYTES, 20)
+        ctx.report.check("what waits is counted", counted, used(server))
+        ctx.report.check("and is not all of it", used(server) < 4 * SENT_BYTES, used(server))
+        request.close()
+        ctx.report.check("until its client is gone", wait_until(lambda: used(server) == 0, 20), used(server))
+
+
+DELETED_MAX = 10_000
+
+
+def test_deletions_of_indexes_are_limited(ctx):
+    """One request deletes the indexes of a limited number of design documents. The results are in reverse order, as in CouchDB."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/indexes")
+        for name in ("a", "b"):
+            api.expect(200, "POST", "/indexes/_index", {"index": {"fields": [name]}, "ddoc": name, "name": name})
+        path = "/indexes/_index/_bulk_delete"
+        done = api.expect(200, "POST", path, {"docids": ["a", "none", "b", "nobody"]})
+        listed = {kind: [row["id"] for row in done[kind]] for kind in ("success", "fail")}
+        ctx.report.equal("in their order", listed, {"success": ["_design/b", "_design/a"], "fail": ["_design/nobody", "_design/none"]})
+        many = api.expect(200, "POST", path, {"docids": [f"x{number}" for number in range(DELETED_MAX)]})
+        ctx.report.equal("as many as are allowed", len(many["fail"]), DELETED_MAX)
+        refused = api.post(path, {"docids": [f"x{number}" for number in range(DELETED_MAX + 1)]})
+        ctx.report.equal("more are refused", (refused.status, refused.json["error"]), (400, "bad_request"))
+        ctx.report.check(
+            "by the name of the member, with the limit", f"`docids` must have at most {DELETED_MAX}" in refused.json["reason"], refused.json
+        )
