@@ -32,12 +32,7 @@ fn main() {
 }
 
 async fn run(databases: &Arc<Databases>, name: &str, docs: u64, random: bool) -> f64 {
-    let options = CreateOptions {
-        q: None,
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
-    };
+    let options = CreateOptions::default();
     let db = databases.create(name, options).await.expect("created");
     let started = Instant::now();
     let mut x = 0x9e37_79b9_7f4a_7c15u64;

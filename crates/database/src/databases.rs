@@ -47,6 +47,18 @@ pub struct CreateOptions {
     pub security: String,
 }
 
+impl Default for CreateOptions {
+    /// Returns the properties of a database with no security.
+    fn default() -> CreateOptions {
+        CreateOptions {
+            q: None,
+            n: None,
+            partitioned: false,
+            security: "{}".to_owned(),
+        }
+    }
+}
+
 /// How the node's databases are opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -164,7 +176,7 @@ pub struct Stats {
 /// let databases = Databases::open(dir.path(), Options::default()).unwrap();
 /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// runtime.block_on(async {
-///     let options = CreateOptions { q: None, n: None, partitioned: false, security: "{}".into() };
+///     let options = CreateOptions::default();
 ///     let db = databases.create("notes", options).await.unwrap();
 ///     let edit = document::parse_document(br#"{"_id":"a","text":"hello"}"#).unwrap();
 ///     db.update(vec![edit], EditMode::Interactive, Durability::Synced).await.unwrap();

@@ -383,12 +383,7 @@ mod tests {
     async fn a_validator_that_changes_its_language_is_not_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let databases = Databases::open(folder.path(), Options::default()).unwrap();
-        let options = CreateOptions {
-            q: None,
-            n: None,
-            partitioned: false,
-            security: "{}".into(),
-        };
+        let options = CreateOptions::default();
         let db = databases.create("db", options).await.unwrap();
         let mut rev: Option<Rev> = None;
         let mut write = async |language: &str, validation: Option<Value>| {

@@ -545,12 +545,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let options = CreateOptions {
-            q: None,
-            n: None,
-            partitioned: false,
-            security: "{}".into(),
-        };
+        let options = CreateOptions::default();
         let db = runtime.block_on(databases.create("db", options)).unwrap();
         let index = json!({"map": {"fields": {"b": "asc", "a": "asc"}}, "options": {"def": {"fields": ["b", "a"]}}});
         let designs = (0..10).map(|n| {

@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
 
 use crate::Failure;
 
@@ -198,7 +199,8 @@ impl NewDirectory {
         }
         rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
+        let opened = rustix::fs::openat(&parent, name, flags, Mode::empty());
+        let directory = File::from(opened.map_err(replaced_or)?);
         let made = directory.metadata()?;
         // Some network file systems keep neither owners nor modes. There only root is a threat to
         // root.
@@ -235,7 +237,8 @@ impl NewDirectory {
             give(&through(&self.directory), (user, group))?;
             rustix::fs::fchown(&self.directory, Some(user), Some(group))?;
         }
-        let named = rustix::fs::statat(&self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let named = rustix::fs::statat(&self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(replaced_or)?;
         let made = rustix::fs::fstat(&self.directory)?;
         if (named.st_dev, named.st_ino) != (made.st_dev, made.st_ino) {
             return Err(replaced());
@@ -247,6 +250,14 @@ impl NewDirectory {
 
 fn replaced() -> io::Error {
     io::Error::other("another user replaced it meanwhile")
+}
+
+/// Returns the error for a directory that existed a moment ago: its name is gone, or is a link or a file.
+fn replaced_or(errno: Errno) -> io::Error {
+    match errno {
+        Errno::NOTDIR | Errno::LOOP | Errno::NOENT => replaced(),
+        _ => errno.into(),
+    }
 }
 
 /// Changes the owner of a directory's contents, recursively.

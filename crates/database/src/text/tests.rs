@@ -10,9 +10,7 @@ async fn purges_that_are_not_remembered_are_found_without_mapping_documents_agai
     let databases = Databases::open(folder.path(), Options::default()).unwrap();
     let options = CreateOptions {
         q: Some(1),
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
+        ..CreateOptions::default()
     };
     let db = databases.create("db", options).await.unwrap();
     db.set_purged_infos_limit(1).await.unwrap();

@@ -22,12 +22,7 @@ async fn waits_elsewhere<T>(db: &Database, opening: impl Future<Output = T>) -> 
 async fn indexes_are_not_opened_on_threads_that_serve() {
     let folder = tempfile::tempdir().unwrap();
     let databases = Databases::open(folder.path(), Options::default()).unwrap();
-    let options = CreateOptions {
-        q: None,
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
-    };
+    let options = CreateOptions::default();
     let db = databases.create("db", options).await.unwrap();
     let index = |field: &str| serde_json::json!({"map": {"fields": {field: "asc"}}, "options": {"def": {"fields": [field]}}});
     let text = br#"{"type":"text","index":{}}"#;
@@ -90,12 +85,7 @@ fn openings_of_one_database_take_one_thread() {
     let _context = runtime.enter();
     let folder = tempfile::tempdir().unwrap();
     let databases = Databases::open(folder.path(), Options::default()).unwrap();
-    let options = CreateOptions {
-        q: None,
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
-    };
+    let options = CreateOptions::default();
     let db = runtime.block_on(databases.create("db", options)).unwrap();
     let view =
         serde_json::json!({"map": {"fields": {"a": "asc"}}, "options": {"def": {"fields": ["a"]}}});

@@ -87,9 +87,7 @@ async fn scene() -> Scene {
 async fn create(databases: &Arc<Databases>, name: &str) {
     let options = CreateOptions {
         q: Some(2),
-        n: None,
-        partitioned: false,
-        security: "{}".to_owned(),
+        ..CreateOptions::default()
     };
     databases.create(name, options).await.expect("a database");
 }

@@ -40,9 +40,8 @@ pub async fn posted(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiErr
     queries.into_iter().map(object).collect()
 }
 
-/// Makes queries of posted ones, and keeps memory for them until the response ends: the parameters
-/// of the URL apply to each, so that all together may be many times as long as the request. `make`
-/// returns a query with its memory in bytes.
+/// Combines each posted query with the parameters of the URL, and keeps memory for the results until the response ends:
+/// together they can be many times as long as the request. `make` returns a query and its memory in bytes.
 ///
 /// # Errors
 /// Those of `make`, and those of [`Request::keep`].

@@ -188,9 +188,7 @@ fn options() -> Options {
 pub fn database(q: u32) -> CreateOptions {
     CreateOptions {
         q: Some(q),
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
+        ..CreateOptions::default()
     }
 }
 

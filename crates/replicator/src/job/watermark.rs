@@ -21,8 +21,8 @@ struct State {
 struct OpenBatch {
     /// Its last seq.
     end: Value,
-    /// The last seq of the finished batches between it and the next open one. Nothing else is kept
-    /// of these: one batch can take as long as thousands of others.
+    /// The last seq of the finished batches between this one and the next open one. They leave nothing else:
+    /// thousands of batches can finish while one is open.
     finished: Option<Value>,
 }
 

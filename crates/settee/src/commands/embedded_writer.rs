@@ -18,12 +18,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     let runtime = super::runtime()?;
     let _within = runtime.enter();
     let databases = Databases::open(directory, Options::default()).map_err(Failure::new)?;
-    let options = CreateOptions {
-        q: None,
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
-    };
+    let options = CreateOptions::default();
     let database = runtime
         .block_on(databases.create("bench", options))
         .map_err(Failure::new)?;

@@ -30,9 +30,7 @@ pub fn open(dir: &Path) -> Arc<Databases> {
 pub fn with_shards(q: u32) -> CreateOptions {
     CreateOptions {
         q: Some(q),
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
+        ..CreateOptions::default()
     }
 }
 

@@ -91,9 +91,7 @@ impl Environment for Surroundings {
 fn options() -> CreateOptions {
     CreateOptions {
         q: Some(2),
-        n: None,
-        partitioned: false,
-        security: "{}".into(),
+        ..CreateOptions::default()
     }
 }
 
