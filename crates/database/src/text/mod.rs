@@ -424,11 +424,16 @@ impl Database {
         numbers.into_iter().map(created).collect()
     }
 
-    /// Waits until the index holds everything that the database held at the call.
+    /// Waits until the index holds everything that the database held at the call. Places of functions
+    /// count to the requester.
     ///
     /// # Errors
     /// The update failed.
-    pub async fn update_text(self: &Arc<Self>, index: &Arc<TextIndex>) -> Result<(), Error> {
+    pub async fn update_text(
+        self: &Arc<Self>,
+        index: &Arc<TextIndex>,
+        requester: &Requester,
+    ) -> Result<(), Error> {
         let wanted: Vec<(u64, u64)> = self
             .all_shards()
             .iter()
@@ -445,7 +450,8 @@ impl Database {
             return Ok(());
         }
         let _wait = Wait(Instant::now());
-        self.wait_for_update(index.clone(), reached).await
+        self.wait_for_update(index.clone(), requester, reached)
+            .await
     }
 
     /// Notes a query of an index.
@@ -500,9 +506,10 @@ impl Database {
         })
     }
 
-    /// Updates the index in the background.
-    pub fn update_text_later(&self, index: &Arc<TextIndex>) {
-        self.shared_views().indexer.request(index.clone());
+    /// Updates the index in the background, for a requester.
+    pub fn update_text_later(&self, index: &Arc<TextIndex>, requester: &Requester) {
+        let indexer = &self.shared_views().indexer;
+        indexer.request(index.clone(), requester);
     }
 
     /// Sizes and counts of the index.
