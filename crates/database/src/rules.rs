@@ -203,7 +203,7 @@ impl DatabaseAs {
         DatabaseAs { requester, ..self }
     }
 
-    /// To whom the work for this caller counts.
+    /// The requester that the work for this caller counts to.
     pub fn requester(&self) -> &Requester {
         &self.requester
     }
@@ -227,11 +227,6 @@ impl DatabaseAs {
     /// The update failed.
     pub async fn update_text(&self, index: &Arc<TextIndex>) -> Result<(), Error> {
         self.db.update_text(index, &self.requester).await
-    }
-
-    /// [`Database::update_text_later`]
-    pub fn update_text_later(&self, index: &Arc<TextIndex>) {
-        self.db.update_text_later(index, &self.requester);
     }
 
     /// The share of places that the caller's work in this database counts to.

@@ -62,7 +62,7 @@ pub struct Caller {
     pub name: Option<String>,
     /// Roles of the user, `_admin` for server administrators.
     pub roles: Vec<String>,
-    /// To whom the places of functions count.
+    /// The requester that the places of functions count to.
     pub requester: Requester,
 }
 

@@ -9,13 +9,13 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Cause>>> = const { RefCell::new(None) };
 }
 
-/// Who requests work.
+/// The cause of a piece of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Requester {
     /// No request. The background work of all databases has one share.
     #[default]
     Background,
-    /// A server admin, who may act for everybody: each database has a share of its own.
+    /// A server admin, whose program may act for all users: each database has a share of its own.
     Admin,
     /// The key of a user, or of the address of a client without a name.
     Client(Arc<str>),
@@ -51,7 +51,7 @@ impl Requester {
     }
 }
 
-/// For whom a piece of work is done, such as an index build.
+/// The requester of a piece of work that many may wait for, such as an index build.
 #[derive(Debug, Default)]
 pub struct Cause(Mutex<Requester>);
 
@@ -72,7 +72,7 @@ impl Cause {
         Entered(CURRENT.replace(Some(self)))
     }
 
-    /// Returns for whom the work is done now.
+    /// Returns the present requester.
     pub fn requester(&self) -> Requester {
         self.0.lock().clone()
     }
@@ -97,7 +97,7 @@ impl Drop for Entered {
     }
 }
 
-/// To whom places count: to a user first, and then to a database.
+/// The owner of places: a user, and a database of this user's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     pub(crate) user: Arc<str>,

@@ -12,7 +12,7 @@ const FEEDS_OF_USER_PERCENT: usize = 100;
 /// A database has at most 19 times as many feeds as there are free places: 95 % when no other has any.
 const FEEDS_OF_DATABASE_PERCENT: usize = 1900;
 
-/// To whom a request counts: a user, or the address of a client without a name. The share of server
+/// The requester that a request counts to: a user, or the address of a client without a name. The share of server
 /// admins is not limited.
 pub fn requester(user: &UserCtx, peer: Option<IpAddr>) -> Requester {
     match (&user.name, peer) {

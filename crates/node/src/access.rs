@@ -93,8 +93,8 @@ pub fn caller(user: &UserCtx) -> Caller {
     }
 }
 
-/// To whom the work of a user counts. Users without a name are one, where their addresses are not
-/// known.
+/// The requester that the work of a user counts to. Users without a name are one requester if their
+/// addresses are unknown.
 pub fn requester(user: &UserCtx) -> Requester {
     match &user.name {
         _ if user.is_admin() => Requester::Admin,

@@ -209,7 +209,7 @@ impl FunctionFilter {
         let id = document::json::members(doc).find(|(name, _)| name == "_id");
         let id = id.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
         tracing::warn!(
-            db = %self.database,
+            db = %self.share.database(),
             design = %self.ddoc.id,
             function = self.path.join("/"),
             id = id.unwrap_or_default(),

@@ -82,7 +82,10 @@ pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller)
         updater.roles.retain(|role| role != "_admin");
     }
     let access = Access {
-        db: (access.db.seen_by(|| updater.clone())).for_requester(updater.requester.clone()),
+        db: access
+            .db
+            .seen_by(|| updater.clone())
+            .for_requester(updater.requester.clone()),
         is_admin: access.is_admin,
         is_alone: access.is_alone,
     };

@@ -189,8 +189,8 @@ impl Blocks {
 }
 
 impl Control {
-    /// Whether this much memory may be allocated. Once a limit was hit there is none: JavaScript may
-    /// catch the exception, but each attempt fails at once.
+    /// Whether this much memory may be allocated. After a limit was hit, every attempt fails:
+    /// JavaScript may catch the exception and try again.
     fn may_allocate(&self, size: usize, more: usize) -> bool {
         let blocks = &self.blocks;
         if self.over().is_some() {

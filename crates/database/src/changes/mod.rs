@@ -33,7 +33,7 @@ const KEPT_BYTES: usize = 4 << 10;
 /// A change feed over one snapshot; `refresh` takes a new one.
 pub struct Changes {
     db: Arc<Database>,
-    /// To whom its scans count.
+    /// The requester that its scans count to.
     pub(crate) requester: Requester,
     query: ChangesQuery,
     /// Empty while the feed waits: a snapshot held keeps the space of deleted rows, of all databases.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use analysis::Flavour;
-use functions::Owner;
+use functions::{Owner, Requester};
 use index::Progress;
 use parking_lot::Mutex;
 use storage::{ShardNumber, Signature};
@@ -504,12 +504,6 @@ impl Database {
             open: open.map(|index| index.facts(is_update_due)).transpose()?,
             ..facts
         })
-    }
-
-    /// Updates the index in the background, for a requester.
-    pub fn update_text_later(&self, index: &Arc<TextIndex>, requester: &Requester) {
-        let indexer = &self.shared_views().indexer;
-        indexer.request(index.clone(), requester);
     }
 
     /// Sizes and counts of the index.

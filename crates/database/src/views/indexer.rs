@@ -85,7 +85,7 @@ impl Default for KenOptions {
 /// Builds of one database that the background begins before it is another's turn.
 const BUILDS_IN_TURN: usize = 4;
 
-/// An update of an index, and for whom it is.
+/// An update of an index, and its cause.
 #[derive(Clone)]
 struct Build {
     index: Arc<dyn DatabaseIndex>,
@@ -111,17 +111,21 @@ struct Work {
 impl Work {
     fn may_run(&self, build: &Build) -> bool {
         let database = build.index.database();
-        let user = build.cause.requester().share(database);
+        let requester = build.cause.requester();
+        let user = requester.share(database);
         let is_of_database = |other: &&Build| other.index.database() == database;
         let is_of_user = |other: &&Build| {
             let of_other = other.cause.requester().share(other.index.database());
             of_other.user() == user.user()
         };
+        // The background has a limit of its own.
+        let is_in_background = requester == Requester::Background;
         self.running.iter().filter(is_of_database).count() < RUNNING_OF_ONE_MAX
-            && self.running.iter().filter(is_of_user).count() < RUNNING_OF_ONE_MAX
+            && (is_in_background
+                || self.running.iter().filter(is_of_user).count() < RUNNING_OF_ONE_MAX)
     }
 
-    /// Builds for nobody.
+    /// The number of builds in the background.
     fn background(&self) -> usize {
         let running = self.running.iter();
         running
@@ -174,7 +178,7 @@ impl Indexer {
     }
 
     /// Updates an index for a requester; starts nothing if a future update will see all changes. A
-    /// build for nobody is the requester's from now on.
+    /// build in the background is the requester's from now on.
     pub fn request(&self, index: Arc<dyn DatabaseIndex>, requester: &Requester) {
         let mut start = false;
         index.updates().send_if_modified(|u| {

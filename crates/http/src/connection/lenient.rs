@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Longest request line or header that is parsed. hyper's own limit on a whole head is lower.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// What marks a request with both lengths.
+/// The mark of a request with both lengths.
 const BOTH_LENGTHS: &[u8] = b"Transfer-Encoding: chunked\r\n";
 
 pub struct Lenient<S> {

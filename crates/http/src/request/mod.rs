@@ -187,7 +187,7 @@ impl Request {
         event_id.flatten().or_else(parameter)
     }
 
-    /// To whom the request's work counts.
+    /// The requester that the request's work counts to.
     pub fn requester(&self) -> Requester {
         shares::requester(&self.user, self.peer)
     }
