@@ -223,7 +223,7 @@ MANY_DESIGN = {
     "shows": {"s": f"function () {{ {BUSY} return 'x'; }}"},
     "filters": {"f": f"function () {{ {BUSY} return true; }}"},
     "updates": {"u": f"function () {{ {BUSY} return [null, 'x']; }}"},
-    "rewrites": f"function () {{ {BUSY} return '/_design/d'; }}",
+    "rewrites": f"function () {{ {BUSY} return {{code: 200, body: 'x'}}; }}",
     "views": {"v": {"map": f"function (doc) {{ {BUSY} emit(doc._id, null); }}"}},
     "validate_doc_update": f"function (doc) {{ if (!doc._id.startsWith('_')) {{ {BUSY} }} }}",
     "autoupdate": False,

@@ -572,3 +572,79 @@ fn finish(index: &dyn DatabaseIndex, failure: Option<Error>) -> bool {
     });
     again
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct IdleIndex {
+        database: Arc<str>,
+        updates: watch::Sender<Updates>,
+    }
+
+    impl DatabaseIndex for IdleIndex {
+        fn database(&self) -> &Arc<str> {
+            &self.database
+        }
+
+        fn design(&self) -> &str {
+            "_design/d"
+        }
+
+        fn kind(&self) -> &'static str {
+            "indexer"
+        }
+
+        fn updates(&self) -> &watch::Sender<Updates> {
+            &self.updates
+        }
+
+        fn update(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn tidy(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn ask_to_stop(&self) {}
+
+        fn progress(&self) -> Vec<&Progress> {
+            vec![]
+        }
+
+        fn is_current(&self, _: &Database) -> bool {
+            true
+        }
+    }
+
+    fn build(requester: Requester, database: usize) -> Build {
+        let index = Arc::new(IdleIndex {
+            database: database.to_string().into(),
+            updates: watch::Sender::new(Updates::default()),
+        });
+        let cause = Arc::new(Cause::from(requester));
+        Build { index, cause }
+    }
+
+    #[test]
+    fn a_user_with_many_databases_leaves_builds_to_others() {
+        let mut work = Work::default();
+        for database in 0..RUNNING_MAX {
+            let of_many = build(Requester::user("many"), database);
+            if work.may_run(&of_many) {
+                work.running.push(of_many);
+            }
+        }
+        assert_eq!(work.running.len(), RUNNING_OF_ONE_MAX);
+        for other in [
+            Requester::user("other"),
+            Requester::Admin,
+            Requester::Background,
+        ] {
+            assert!(work.may_run(&build(other.clone(), 0)), "{other:?}");
+        }
+        // Nor do they keep the background from its own.
+        assert_eq!(work.background(), 0);
+    }
+}
