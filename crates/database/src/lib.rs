@@ -82,7 +82,7 @@ pub use examine::{
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
 pub use find::{FindAnswer, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey};
-pub use functions::DesignDoc;
+pub use functions::{DesignDoc, Requester};
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions, IsWriter};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;

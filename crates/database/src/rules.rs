@@ -7,12 +7,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use document::{DocId, EditDoc, Rev, RevTree};
+use functions::{Requester, Share};
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
 use crate::database::{Database, RevsDiff};
 use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
+use crate::text::TextIndex;
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 
@@ -108,6 +110,7 @@ pub enum Visibility {
 pub struct DatabaseAs {
     db: Arc<Database>,
     watch: Option<Watch>,
+    requester: Requester,
 }
 
 /// Rules applied to the reads of one caller.
@@ -177,6 +180,7 @@ impl Database {
         DatabaseAs {
             db: self.clone(),
             watch,
+            requester: Requester::Background,
         }
     }
 }
@@ -187,7 +191,47 @@ impl Database {
         DatabaseAs {
             db: self.clone(),
             watch: None,
+            requester: Requester::Background,
         }
+    }
+}
+
+impl DatabaseAs {
+    /// Lets the work for this caller count to a requester.
+    #[must_use]
+    pub fn for_requester(self, requester: Requester) -> DatabaseAs {
+        DatabaseAs { requester, ..self }
+    }
+
+    /// The requester that the work for this caller counts to.
+    pub fn requester(&self) -> &Requester {
+        &self.requester
+    }
+
+    /// [`Database::update_view`]
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_view(&self, index: &Arc<ViewIndex>) -> Result<(), Error> {
+        self.db.update_view(index, &self.requester).await
+    }
+
+    /// [`Database::update_view_later`]
+    pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
+        self.db.update_view_later(index, &self.requester);
+    }
+
+    /// [`Database::update_text`]
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_text(&self, index: &Arc<TextIndex>) -> Result<(), Error> {
+        self.db.update_text(index, &self.requester).await
+    }
+
+    /// The share of places that the caller's work in this database counts to.
+    pub fn share(&self) -> Share {
+        self.requester.share(self.db.name())
     }
 }
 
@@ -295,6 +339,7 @@ impl DatabaseAs {
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
         let mut changes = self.db.changes(query)?;
         changes.watch = self.watch.clone();
+        changes.requester = self.requester.clone();
         Ok(changes)
     }
 

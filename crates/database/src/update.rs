@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
-use functions::{Admission, Lane};
+use functions::{Admission, Lane, Requester};
 use storage::{Change, Edit, File, ShardEdit, hashed};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -62,6 +62,8 @@ pub struct Caller {
     pub name: Option<String>,
     /// Roles of the user, `_admin` for server administrators.
     pub roles: Vec<String>,
+    /// The requester that the places of functions count to.
+    pub requester: Requester,
 }
 
 impl Caller {
@@ -254,8 +256,9 @@ impl Database {
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
         let asks = self.asks_functions(&edits);
+        let share = caller.requester.share(self.name());
         let admission = || match asks {
-            true => self.languages().admission(Lane::Writes, self.name()),
+            true => self.languages().admission(Lane::Writes, &share),
             false => Admission::free(),
         };
         let mut place = admission().await?;

@@ -8,12 +8,12 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use crate::state::{Waiter, Waiting};
-use crate::{Busy, Queue};
+use crate::{Busy, Queue, Share};
 
 #[derive(Clone, Debug)]
 struct Request {
     queue: Arc<Queue>,
-    owner: Arc<str>,
+    share: Share,
 }
 
 /// Waits for a [`Place`]; dropped, it waits no more.
@@ -27,9 +27,9 @@ pub struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Admission {
+    pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Admission {
         Admission {
-            request: Some(Request { queue, owner }),
+            request: Some(Request { queue, share }),
             is_patient: false,
             waiter: None,
         }
@@ -72,18 +72,18 @@ impl Admission {
         let Some(request) = self.request.take() else {
             return Poll::Ready(Ok(Place::uncounted()));
         };
-        let (queue, owner) = (&request.queue, &request.owner);
+        let (queue, share) = (&request.queue, &request.share);
         let mut state = queue.state.lock();
-        if state.try_take(owner) {
+        if state.try_take(share) {
             drop(state);
             return Poll::Ready(Ok(Place::of(request)));
         }
         let waiting_max = queue.limits.waiting_max;
-        if !self.is_patient && !state.make_room(owner, waiting_max) {
+        if !self.is_patient && !state.make_room(share, waiting_max) {
             return Poll::Ready(Err(Busy { waiting_max }));
         }
         let waiter = Waiter::new(waker.clone(), self.is_patient);
-        state.enqueue(owner, waiter.clone());
+        state.enqueue(share, waiter.clone());
         drop(state);
         self.waiter = Some(waiter);
         self.request = Some(request);
@@ -135,11 +135,11 @@ impl Drop for Admission {
         };
         // Places are given under this lock: after it none is given to this waiter.
         let mut state = request.queue.state.lock();
-        state.dequeue(&request.owner, &waiter);
+        state.dequeue(&request.share, &waiter);
         if matches!(*waiter.state.lock(), Waiting::Given) {
-            state.give_back(&request.owner);
+            state.give_back(&request.share);
         }
-        state.forget_idle(&request.owner);
+        state.forget_idle(&request.share);
     }
 }
 
@@ -151,8 +151,8 @@ pub struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Place {
-        Place::of(Request { queue, owner })
+    pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Place {
+        Place::of(Request { queue, share })
     }
 
     fn of(request: Request) -> Place {
@@ -171,8 +171,8 @@ impl Place {
     }
 
     /// Returns the database that it was given to, where the queue is shared by databases.
-    pub fn database(&self) -> Option<&str> {
-        self.request.as_ref().map(|request| &*request.owner)
+    pub fn database(&self) -> Option<&Arc<str>> {
+        self.request.as_ref().map(|request| &request.share.database)
     }
 
     /// Returns whether this place was held for a slice of time and others wait for one: long work
@@ -188,14 +188,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(Request { queue, owner }) = self.request.take() else {
+        let Some(Request { queue, share }) = self.request.take() else {
             return;
         };
         let mut state = queue.state.lock();
         let is_slow = |after| self.since.elapsed() >= after;
         if queue.limits.slow_after.is_some_and(is_slow) {
-            state.note_slow(&owner, Instant::now());
+            state.note_slow(&share, Instant::now());
         }
-        state.give_back(&owner);
+        state.give_back(&share);
     }
 }

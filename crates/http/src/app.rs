@@ -24,7 +24,7 @@ use crate::reply::answers::Answers;
 use crate::request::Request;
 use crate::request::room::Bodies;
 use crate::settings::Settings;
-use crate::shares::{Feeds, Lists, OpenFeed};
+use crate::shares::{Feeds, OpenFeed};
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.2";
@@ -58,8 +58,6 @@ pub struct App {
     pub rewrite_rules: Mutex<RevisionCache<Rules>>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
-    /// Places of users for lists.
-    pub lists: Lists,
     /// Returns the bytes that the program's allocator has allocated.
     allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
@@ -109,7 +107,6 @@ impl App {
     ) -> Result<Arc<App>, config::ConfigError> {
         let settings = Settings::read(&node.config, dev)?;
         warn_of_cors(&settings, None);
-        let lists_waiting_max = settings.functions.queue_limit;
         let app = Arc::new_cyclic(|me| App {
             me: me.clone(),
             forwarding_token: auth::random_password(),
@@ -121,7 +118,6 @@ impl App {
             rewrite_rules: Mutex::new(RevisionCache::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
             settings: RwLock::new(Arc::new(settings)),
             feeds: Feeds::default(),
-            lists: Lists::new(lists_waiting_max),
             allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),

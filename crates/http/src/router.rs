@@ -193,10 +193,11 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         }
         _ => Access::open(db, &req.user)?,
     };
-    let access = match &req.rewritten {
+    let mut access = match &req.rewritten {
         Some(rewritten) => rewritten.bound(access),
         None => access,
     };
+    access.db = access.db.for_requester(req.requester());
     match who {
         Who::DatabaseAdmin => access.require_admin()?,
         Who::DesignAdmin | Who::ListingAdmin => access.require_design_admin(&req.user)?,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use auth::{Auth, Security, UserCtx};
 use database::{Caller, Database, DatabaseAs};
+use functions::Requester;
 
 use crate::error::{Error, Result};
 
@@ -27,7 +28,7 @@ impl Access {
         if user.is_admin() {
             return Ok(Access {
                 is_alone,
-                db: db.seen_by(|| caller(user)),
+                db: db.seen_by(|| caller(user)).for_requester(requester(user)),
                 is_admin: true,
             });
         }
@@ -41,7 +42,7 @@ impl Access {
         let is_admin = security.is_db_admin(user);
         Ok(Access {
             is_alone,
-            db: db.seen_by(|| caller(user)),
+            db: db.seen_by(|| caller(user)).for_requester(requester(user)),
             is_admin,
         })
     }
@@ -88,6 +89,17 @@ pub fn caller(user: &UserCtx) -> Caller {
     Caller {
         name: user.name.clone(),
         roles: user.roles.clone(),
+        requester: requester(user),
+    }
+}
+
+/// The requester that the work of a user counts to. Users without a name are one requester if their
+/// addresses are unknown.
+pub fn requester(user: &UserCtx) -> Requester {
+    match &user.name {
+        _ if user.is_admin() => Requester::Admin,
+        Some(name) => Requester::user(name),
+        None => Requester::address("unknown"),
     }
 }
 

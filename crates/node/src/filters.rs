@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use database::counters::FILTER_LEFT_OUT;
 use database::{BatchFilter, DesignDoc, Filter};
 use document::DocId;
-use functions::{Admission, Error as FunctionError, Lane, Languages, Place};
+use functions::{Admission, Error as FunctionError, Lane, Languages, Place, Share};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ impl FunctionPath<'_> {
         require_function(&ddoc, &self.path)?;
         Ok(Filter::Batch(Arc::new(FunctionFilter {
             languages: access.db.languages().clone(),
-            database: access.db.name().clone(),
+            share: access.db.share(),
             ddoc,
             path: self.path.iter().map(|part| (*part).to_owned()).collect(),
             request,
@@ -115,7 +115,7 @@ fn words(name: &str) -> Vec<&str> {
 /// A function of a design document: a filter, or a view whose map emits something.
 struct FunctionFilter {
     languages: Arc<dyn Languages>,
-    database: Arc<str>,
+    share: Share,
     ddoc: Arc<DesignDoc>,
     path: Vec<String>,
     /// JSON text of the function's request argument.
@@ -132,7 +132,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl BatchFilter for FunctionFilter {
     fn admission(&self) -> Admission {
-        self.languages.admission(Lane::Calls, &self.database)
+        self.languages.admission(Lane::Calls, &self.share)
     }
 
     /// A document that cannot be passed to the function does not pass the filter: one document must not end a feed for all
@@ -209,7 +209,7 @@ impl FunctionFilter {
         let id = document::json::members(doc).find(|(name, _)| name == "_id");
         let id = id.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
         tracing::warn!(
-            db = %self.database,
+            db = %self.share.database(),
             design = %self.ddoc.id,
             function = self.path.join("/"),
             id = id.unwrap_or_default(),

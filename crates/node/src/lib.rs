@@ -23,7 +23,7 @@ mod settings;
 pub mod setup;
 mod value;
 
-pub use access::{Access, caller, require_login, require_server_admin};
+pub use access::{Access, caller, requester, require_login, require_server_admin};
 pub use auto_purge::{AutoPurge, counters as auto_purge_counters};
 pub use backups::counters as backup_counters;
 pub use backups::{BackupFigures, BackupHistory, Backups, FinishedBackup, Phase, RunningBackup};

@@ -13,7 +13,7 @@ mod selector;
 
 use std::sync::Arc;
 
-use functions::{Admission, Place};
+use functions::{Admission, Place, Requester, Share};
 use storage::{ChangeIter, Shard, Snapshot, View};
 
 pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since, Style};
@@ -33,6 +33,8 @@ const KEPT_BYTES: usize = 4 << 10;
 /// A change feed over one snapshot; `refresh` takes a new one.
 pub struct Changes {
     db: Arc<Database>,
+    /// The requester that its scans count to.
+    pub(crate) requester: Requester,
     query: ChangesQuery,
     /// Empty while the feed waits: a snapshot held keeps the space of deleted rows, of all databases.
     views: Vec<View>,
@@ -94,6 +96,7 @@ impl Database {
         };
         let mut feed = Changes {
             db: self.clone(),
+            requester: Requester::Background,
             views,
             ends,
             at,
@@ -143,7 +146,7 @@ impl Changes {
         let is_heavy = self.query.filter.is_heavy();
         let with_document = self.query.include_docs || is_heavy;
         // As for scans of queries: a processor's place, which others get between two documents.
-        let mut working = is_heavy.then(|| self.scan_turns().begin(self.db.name()));
+        let mut working = is_heavy.then(|| self.scan_turns().begin(self.share()));
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
@@ -204,9 +207,13 @@ impl Changes {
     pub fn admission(&self) -> Admission {
         match &self.query.filter {
             Filter::Batch(filter) => filter.admission(),
-            filter if filter.is_heavy() => self.scan_turns().of(self.db.name())(),
+            filter if filter.is_heavy() => self.scan_turns().of(self.share())(),
             _ => Admission::free(),
         }
+    }
+
+    fn share(&self) -> Share {
+        self.requester.share(self.db.name())
     }
 
     fn scan_turns(&self) -> &ScanTurns {

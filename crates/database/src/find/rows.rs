@@ -287,7 +287,7 @@ impl FindAnswer {
                 Some((Box::new(turns), threads))
             }
             _ if self.may_block() => {
-                let turns = self.db.shared_views().scans.turns.of(self.db.name());
+                let turns = self.db.shared_views().scans.turns.of(self.db.share());
                 Some((Box::new(turns), AnswerThreads::Blocking))
             }
             Source::Nothing | Source::Index(_) | Source::Documents(_) => None,

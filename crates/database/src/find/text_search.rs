@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::rows::FindAnswer;
 use super::{FindIndex, FindLimits, FindPlan};
-use crate::database::Database;
 use crate::text::bookmark::{self, Place};
 use crate::text::{AnswerThreads, TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
@@ -24,7 +23,7 @@ const HITS_A_PAGE: usize = 200;
 const HITS_A_PAGE_MAX: usize = 12_800;
 /// The hits of an index in its state at the start of the query.
 pub(crate) struct Hits {
-    db: Arc<Database>,
+    db: DatabaseAs,
     index: Arc<TextIndex>,
     readers: Vec<Arc<Reader>>,
     types: Types,
@@ -81,7 +80,7 @@ impl DatabaseAs {
 impl Hits {
     /// `place`: where to continue, from a bookmark.
     pub fn open(
-        db: &Arc<Database>,
+        db: &DatabaseAs,
         index: &Arc<TextIndex>,
         find: &Find,
         definition: &mango::TextDefinition,

@@ -313,6 +313,9 @@ impl ViewRows {
     /// returns false or the rows end; returns whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
         self.seen.live()?;
+        // Reduce functions may be called.
+        let reduces = !matches!(self.plan, Plan::Rows);
+        let _cause = reduces.then(|| self.seen.requester().enter());
         while self.left > 0 && !self.ranges.is_empty() {
             let more = match self.plan {
                 Plan::Rows => self.rows_of_range(take)?,

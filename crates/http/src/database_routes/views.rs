@@ -364,9 +364,9 @@ async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Resu
 
 /// Requests permission to make a piece of a response, if reduce functions run for it.
 fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
-    let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
+    let (languages, share) = (access.db.languages().clone(), access.db.share());
     move || match runs_functions {
-        true => languages.admission(Lane::Answers, &database),
+        true => languages.admission(Lane::Answers, &share),
         false => Admission::free(),
     }
 }

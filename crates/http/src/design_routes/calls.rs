@@ -58,14 +58,14 @@ pub async fn route(
     }
 }
 
-/// Waits for leave to run a function of the database.
+/// Waits for leave to run a function of the database for its caller.
 pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
     let languages = access.db.languages();
-    in_time(app, languages.admission(lane, access.db.name())).await
+    in_time(app, languages.admission(lane, &access.db.share())).await
 }
 
 /// Waits for a place for functions as long as one may wait.
-pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
+async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
     let max = app.settings().functions.queue_time_limit_ms;
     let late = functions::Error::Late {
         limit_ms: max.as_millis() as u64,

@@ -163,7 +163,6 @@ pub async fn list(
     }
     let languages = access.db.languages().clone();
     // Without a thread.
-    let of_user = calls::in_time(app, app.lists.admission(&req.user, req.peer)).await?;
     let place = calls::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let heads = Heads::new(etag, req);
@@ -192,7 +191,7 @@ pub async fn list(
             &path,
             &request.to_string(),
         );
-        drop((place, of_user));
+        drop(place);
     });
     answer(pieces, &req.answers, &heads).await
 }

@@ -17,7 +17,7 @@ use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use node::{Access, caller, check_document, parse_id};
+use node::{Access, check_document, parse_id};
 use node::{Query, decode};
 
 type Answer = Result<Reply, ApiError>;
@@ -281,7 +281,7 @@ async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
     if !brings_files {
         write_mode = write_mode.or_batch(req);
     }
-    let who = caller(&req.user);
+    let who = req.caller();
     let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply(Some(&url));
     drop(uploaded);
@@ -333,7 +333,7 @@ pub async fn write(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    write_as(req, access, caller(&req.user), doc, mode).await
+    write_as(req, access, req.caller(), doc, mode).await
 }
 
 /// Writes one document in the name of `caller`.
@@ -441,7 +441,7 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
     let write_mode = WriteMode::of(req, access.is_alone, None)?.or_batch(req);
-    let (who, mode) = (caller(&req.user), EditMode::Interactive);
+    let (who, mode) = (req.caller(), EditMode::Interactive);
     let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
     reply.timing.parse_us = parse_us;
@@ -494,7 +494,7 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
         .map(|read| read.attachment)
         .collect();
     let url = doc_url(req, access, &target);
-    let who = caller(&req.user);
+    let who = req.caller();
     let write_mode = WriteMode::of(req, access.is_alone, None)?.without_w();
     let mode = EditMode::Interactive;
     Ok(write_in_mode(req, access, who, doc, mode, write_mode)

@@ -1,6 +1,7 @@
 //! A request as the routes see it.
 
 pub mod body;
+pub mod framing;
 pub mod host;
 pub mod keeps;
 pub mod parameters;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use auth::{Login, UserCtx};
 use bytes::Bytes;
+use database::Caller;
 use document::multipart::Event;
+use fair_queue::Requester;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -33,6 +36,7 @@ use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::keeps::Keeps;
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
+use crate::shares;
 use node::RewrittenRequest;
 use node::{Query, encode_into, segments_with};
 
@@ -145,7 +149,7 @@ impl Request {
             rewrites: 0,
             is_rerouted: false,
             path: path.to_owned(),
-            authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
+            authority: host::of_target(&parts).map(str::to_owned),
             headers: parts.headers,
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
@@ -181,6 +185,19 @@ impl Request {
         let event_id = is_event_source.then(|| self.named_header("last-event-id"));
         let parameter = || self.query.last(&["since", "last-event-id"]);
         event_id.flatten().or_else(parameter)
+    }
+
+    /// The requester that the request's work counts to.
+    pub fn requester(&self) -> Requester {
+        shares::requester(&self.user, self.peer)
+    }
+
+    /// The user of the request, as the author of a write.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            requester: self.requester(),
+            ..node::caller(&self.user)
+        }
     }
 
     /// Makes the request anonymous again.

@@ -144,7 +144,7 @@ pub struct Account {
     budget: Arc<Budget>,
     share: Option<Arc<Share>>,
     /// The user, or nothing.
-    owner: Arc<str>,
+    owner: fair_queue::Share,
 }
 
 impl Account {

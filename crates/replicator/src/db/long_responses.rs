@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fair_queue::{Limits, Place, Queue};
+use fair_queue::{Limits, Place, Queue, Share};
 use reqwest::Response;
 
 /// An answer, or a row of one, is long from this length on.
@@ -33,7 +33,7 @@ pub fn places(budget_bytes: u64) -> Arc<Queue> {
 #[derive(Clone)]
 pub struct ResponseOwner {
     pub places: Arc<Queue>,
-    pub owner: Arc<str>,
+    pub owner: Share,
 }
 
 /// The place of one answer, while it is long.
