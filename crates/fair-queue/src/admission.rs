@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-use crate::state::{Waiter, Waiting};
+use crate::state::{Waiter, Waiting, Wanted};
 use crate::{Busy, Queue};
 
 #[derive(Clone, Debug)]
 struct Request {
     queue: Arc<Queue>,
     owner: Arc<str>,
+    wanted: Wanted,
 }
 
 /// Waits for a [`Place`]; dropped, it waits no more.
@@ -29,10 +30,32 @@ pub struct Admission {
 impl Admission {
     pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Admission {
         Admission {
-            request: Some(Request { queue, owner }),
+            request: Some(Request {
+                queue,
+                owner,
+                wanted: Wanted::ONE,
+            }),
             is_patient: false,
             waiter: None,
         }
+    }
+
+    /// Requests this number of places together, for work that holds `held` places already: memory,
+    /// for example, whose unit is a place. An owner that holds no others gets them whenever as many
+    /// are free, and otherwise within its share.
+    pub fn places(mut self, count: usize, held: usize) -> Admission {
+        if let Some(request) = &mut self.request {
+            (request.wanted.count, request.wanted.held) = (count, held);
+        }
+        self
+    }
+
+    /// Counts the places, but not within the owner's share: it may have all that are free.
+    pub fn beyond_share(mut self) -> Admission {
+        if let Some(request) = &mut self.request {
+            request.wanted.is_beyond_share = true;
+        }
+        self
     }
 
     /// Is ready immediately, with a place that is not counted.
@@ -74,7 +97,7 @@ impl Admission {
         };
         let (queue, owner) = (&request.queue, &request.owner);
         let mut state = queue.state.lock();
-        if state.try_take(owner) {
+        if state.try_take(owner, request.wanted) {
             drop(state);
             return Poll::Ready(Ok(Place::of(request)));
         }
@@ -82,7 +105,7 @@ impl Admission {
         if !self.is_patient && !state.make_room(owner, waiting_max) {
             return Poll::Ready(Err(Busy { waiting_max }));
         }
-        let waiter = Waiter::new(waker.clone(), self.is_patient);
+        let waiter = Waiter::new(waker.clone(), self.is_patient, request.wanted);
         state.enqueue(owner, waiter.clone());
         drop(state);
         self.waiter = Some(waiter);
@@ -137,13 +160,13 @@ impl Drop for Admission {
         let mut state = request.queue.state.lock();
         state.dequeue(&request.owner, &waiter);
         if matches!(*waiter.state.lock(), Waiting::Given) {
-            state.give_back(&request.owner);
+            state.give_back(&request.owner, request.wanted.count);
         }
         state.forget_idle(&request.owner);
     }
 }
 
-/// A place of a queue, until it is dropped.
+/// A place of a queue, or several that were requested together, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     request: Option<Request>,
@@ -152,7 +175,11 @@ pub struct Place {
 
 impl Place {
     pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Place {
-        Place::of(Request { queue, owner })
+        Place::of(Request {
+            queue,
+            owner,
+            wanted: Wanted::ONE,
+        })
     }
 
     fn of(request: Request) -> Place {
@@ -168,6 +195,22 @@ impl Place {
             request: None,
             since: Instant::now(),
         }
+    }
+
+    /// Returns the number of places; 0 for one that is not counted.
+    pub fn count(&self) -> usize {
+        self.request
+            .as_ref()
+            .map_or(0, |request| request.wanted.count)
+    }
+
+    /// Returns whether an owner that holds no more places than the owner of this one waits for some:
+    /// owners that hold more wait for their own share mostly.
+    pub fn is_wanted_by_poorer(&self) -> bool {
+        let Some(request) = &self.request else {
+            return false;
+        };
+        request.queue.state.lock().poorer_waits(&request.owner)
     }
 
     /// Returns the database that it was given to, where the queue is shared by databases.
@@ -188,7 +231,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(Request { queue, owner }) = self.request.take() else {
+        let Some(Request {
+            queue,
+            owner,
+            wanted,
+        }) = self.request.take()
+        else {
             return;
         };
         let mut state = queue.state.lock();
@@ -196,6 +244,6 @@ impl Drop for Place {
         if queue.limits.slow_after.is_some_and(is_slow) {
             state.note_slow(&owner, Instant::now());
         }
-        state.give_back(&owner);
+        state.give_back(&owner, wanted.count);
     }
 }

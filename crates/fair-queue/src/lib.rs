@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use state::State;
+use state::{State, Wanted};
 
 /// Too many callers wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +40,7 @@ pub struct Limits {
     pub of_one: usize,
     /// An owner gets another place only while it holds less than this percentage of the free
     /// places. The more owners hold places, the fewer each can have, and some stay free for an
-    /// owner without one. `None`: only `of_one` counts.
+    /// owner without one, which gets what it requests if that is free. `None`: only `of_one` counts.
     pub share_percent: Option<usize>,
     /// Callers that may wait, besides the patient ones.
     pub waiting_max: usize,
@@ -88,7 +88,7 @@ impl Queue {
 
     /// Takes a place for an owner, unless that would have to wait.
     pub fn try_place(self: &Arc<Self>, owner: &Arc<str>) -> Option<Place> {
-        let taken = self.state.lock().try_take(owner);
+        let taken = self.state.lock().try_take(owner, Wanted::ONE);
         taken.then(|| Place::new(self.clone(), owner.clone()))
     }
 

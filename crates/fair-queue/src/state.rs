@@ -39,10 +39,30 @@ pub(crate) struct Owner {
     given: u64,
 }
 
+/// The places of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Places, at least one.
+    pub count: usize,
+    /// Places that the same work holds already.
+    pub held: usize,
+    /// Whether the owner's share does not limit it.
+    pub is_beyond_share: bool,
+}
+
+impl Wanted {
+    pub const ONE: Wanted = Wanted {
+        count: 1,
+        held: 0,
+        is_beyond_share: false,
+    };
+}
+
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// Never refused.
     pub is_patient: bool,
+    wanted: Wanted,
     pub state: Mutex<Waiting>,
 }
 
@@ -55,9 +75,10 @@ pub(crate) enum Waiting {
 }
 
 impl Waiter {
-    pub fn new(waker: Waker, is_patient: bool) -> Arc<Waiter> {
+    pub fn new(waker: Waker, is_patient: bool, wanted: Wanted) -> Arc<Waiter> {
         Arc::new(Waiter {
             is_patient,
+            wanted,
             state: Mutex::new(Waiting::For(waker)),
         })
     }
@@ -101,14 +122,25 @@ impl State {
         self.slow.get(name).is_some_and(|until| now < *until)
     }
 
-    /// Returns whether an owner that holds `used` places may have a free one.
-    fn may_have(&self, name: &Arc<str>, used: usize, now: Instant) -> bool {
-        if used >= self.of_one {
+    /// Returns whether an owner waits that holds no more places than this one; it may be this one.
+    pub fn poorer_waits(&self, name: &Arc<str>) -> bool {
+        let used = self.owners.get(name).map_or(0, |owner| owner.used);
+        let mut waiting = (self.owners.values()).filter(|owner| !owner.waiting.is_empty());
+        self.somebody_waits() && waiting.any(|owner| owner.used <= used)
+    }
+
+    /// Returns whether an owner that holds `used` places may have these, which must be free.
+    fn may_have(&self, name: &Arc<str>, used: usize, wanted: Wanted, now: Instant) -> bool {
+        let free = self.places.saturating_sub(self.used);
+        // The last one of several is as a single one: what is before it is held already.
+        let before = wanted.count.saturating_sub(1);
+        if wanted.count > free || used.saturating_add(before) >= self.of_one {
             return false;
         }
-        let free = self.places.saturating_sub(self.used);
+        let is_limited = !wanted.is_beyond_share && used > wanted.held;
         if let Some(percent) = self.share_percent
-            && used.saturating_mul(100) >= free.saturating_mul(percent)
+            && is_limited
+            && (used + before).saturating_mul(100) >= (free - before).saturating_mul(percent)
         {
             return false;
         }
@@ -119,7 +151,7 @@ impl State {
             .owners
             .iter()
             .filter(|(name, _)| self.is_slow(name, now));
-        slow.map(|(_, owner)| owner.used).sum::<usize>() + 1 < self.places
+        slow.map(|(_, owner)| owner.used).sum::<usize>() + wanted.count < self.places
     }
 
     pub fn note_slow(&mut self, name: &Arc<str>, now: Instant) {
@@ -135,21 +167,21 @@ impl State {
         self.slow.insert(name.clone(), now + SLOW_FOR);
     }
 
-    fn take(&mut self, name: &Arc<str>) {
+    fn take(&mut self, name: &Arc<str>, count: usize) {
         self.given += 1;
-        self.used += 1;
+        self.used += count;
         let given = self.given;
         let owner = self.owner(name);
-        owner.used += 1;
+        owner.used += count;
         owner.given = given;
     }
 
-    /// Takes a place now; false when the owner has to wait.
-    pub fn try_take(&mut self, name: &Arc<str>) -> bool {
+    /// Takes places now; false when the owner has to wait.
+    pub fn try_take(&mut self, name: &Arc<str>, wanted: Wanted) -> bool {
         let used = self.owners.get(name).map_or(0, |owner| owner.used);
-        let may = self.used < self.places && self.may_have(name, used, Instant::now());
+        let may = self.may_have(name, used, wanted, Instant::now());
         if may {
-            self.take(name);
+            self.take(name, wanted.count);
         }
         may
     }
@@ -164,8 +196,10 @@ impl State {
             let next = self
                 .owners
                 .iter()
-                .filter(|(_, owner)| !owner.waiting.is_empty())
-                .filter(|(name, owner)| self.may_have(name, owner.used, now))
+                .filter(|(name, owner)| {
+                    let first = owner.waiting.front();
+                    first.is_some_and(|first| self.may_have(name, owner.used, first.wanted, now))
+                })
                 .min_by_key(|(_, owner)| (owner.used, owner.given))
                 .map(|(name, _)| name.clone());
             let Some(name) = next else { return };
@@ -173,7 +207,7 @@ impl State {
                 return;
             };
             self.count_out(&waiter);
-            self.take(&name);
+            self.take(&name, waiter.wanted.count);
             waiter.end(Waiting::Given);
         }
     }
@@ -238,9 +272,9 @@ impl State {
         }
     }
 
-    pub fn give_back(&mut self, name: &Arc<str>) {
-        self.used -= 1;
-        self.owner(name).used -= 1;
+    pub fn give_back(&mut self, name: &Arc<str>, count: usize) {
+        self.used -= count;
+        self.owner(name).used -= count;
         self.serve();
         self.forget_idle(name);
     }

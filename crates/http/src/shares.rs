@@ -12,6 +12,53 @@ const FEEDS_OF_USER_PERCENT: usize = 100;
 /// A database has at most 19 times as many feeds as there are free places: 95 % when no other has any.
 const FEEDS_OF_DATABASE_PERCENT: usize = 1900;
 
+/// The owner of a share of memory, which server admins have too.
+#[derive(Clone, Debug)]
+pub struct Sharer {
+    name: Arc<str>,
+    is_admin: bool,
+}
+
+impl Sharer {
+    /// The owner of a request's memory.
+    pub fn of(user: &UserCtx, peer: Option<IpAddr>) -> Sharer {
+        match sharer(user, peer) {
+            Some(name) => Sharer {
+                name,
+                is_admin: false,
+            },
+            None => Sharer::admin(),
+        }
+    }
+
+    /// All server admins together, whose share is not limited.
+    pub fn admin() -> Sharer {
+        Sharer {
+            name: "admins".into(),
+            is_admin: true,
+        }
+    }
+
+    /// A user of this name.
+    #[cfg(test)]
+    pub fn named(name: &str) -> Sharer {
+        Sharer {
+            name: format!("user {name}").into(),
+            is_admin: false,
+        }
+    }
+
+    /// A name that no other owner has.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Whether the share is not limited.
+    pub fn is_admin(&self) -> bool {
+        self.is_admin
+    }
+}
+
 /// The owner of a user's share: the name, or the address of a client without one. `None` for server
 /// admins, whose share is not limited.
 fn sharer(user: &UserCtx, peer: Option<IpAddr>) -> Option<Arc<str>> {
