@@ -20,6 +20,9 @@ const READ_BYTES_MAX: u64 = 32 << 10;
 /// but at most 64 KiB of Base64 in one piece of a text.
 const READ_IN_PIECE_BYTES_MAX: usize = 64 << 10;
 
+/// A table for this number of contents is kept.
+const KEPT_CONTENTS: usize = 16;
+
 /// Bytes of a random key, as hexadecimal digits.
 const KEY_BYTES: usize = 32;
 /// Bytes of a number, as hexadecimal digits.
@@ -77,6 +80,7 @@ impl ContentPlacement {
                 state.contents.remove(&number);
             }
         }
+        state.shrink();
     }
 }
 
@@ -130,6 +134,15 @@ struct State {
     /// Base64 that is in the current piece of text.
     read_bytes: usize,
     contents: FxHashMap<u64, Base64Reader>,
+}
+
+impl State {
+    /// Frees the table of many contents when the last one was taken: a feed may wait for long.
+    fn shrink(&mut self) {
+        if self.contents.is_empty() {
+            self.contents.shrink_to(KEPT_CONTENTS);
+        }
+    }
 }
 
 impl LateContents {
@@ -192,7 +205,10 @@ impl LateContents {
 
     /// Takes the content of a placeholder.
     pub fn take(&self, number: u64) -> Option<Base64Reader> {
-        self.0.state.lock().contents.remove(&number)
+        let mut state = self.0.state.lock();
+        let content = state.contents.remove(&number);
+        state.shrink();
+        content
     }
 
     /// Returns how many contents are still to be taken.
@@ -219,7 +235,7 @@ mod tests {
     #[test]
     fn a_placeholder_is_found_wherever_the_text_is_cut() {
         let late = LateContents::new().expect("random numbers");
-        let text = format!("before{}after", late.placeholder(17)).into_bytes();
+        let text = format!("prior:{}after", late.placeholder(17)).into_bytes();
         let whole = 6 + LateContents::PLACEHOLDER_BYTES;
         for cut in 0..=text.len() {
             let (before, number) = late.find(&text[..cut]);

@@ -97,9 +97,9 @@ impl Pool {
     }
 }
 
-/// How many portions are inflated at a time.
+/// How many portions are inflated at a time: one for each processor, and at least two.
 fn inflating_max() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from)
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
 /// Which part of the budget room is of.
@@ -120,7 +120,8 @@ impl Bodies {
             short: Pool::new(sixteenth * 2),
             streams: Pool::new(sixteenth * 2),
             reading: Pool::new(sixteenth * 8),
-            working: Pool::new(sixteenth * 4),
+            // The last one is for long heads.
+            working: Pool::new(sixteenth * 3),
             long_heads: Arc::new(Semaphore::new(long_heads_max)),
             long_heads_max,
             inflating: Queue::new(Limits::new(inflating_max())),
