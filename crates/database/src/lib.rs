@@ -60,8 +60,8 @@ mod validators;
 mod views;
 
 pub use attachments::{
-    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions,
-    UploadedContent,
+    AttachmentOptions, AttachmentReader, AttachmentSink, Base64Reader, ContentPlacement,
+    LateContents, ShownAttachments, SinkOptions, UploadedContent,
 };
 pub use auto_purge::{DeletedDocuments, OldChanges};
 pub use catalogue::DatabaseUuid;

@@ -9,6 +9,7 @@ use document::{
 use storage::{Record, Shard, View, local_rev};
 
 use crate::Error;
+use crate::attachments::{self, ContentPlacement};
 use crate::database::Database;
 use crate::seq::write_u64;
 
@@ -408,27 +409,27 @@ impl Database {
     /// Returns a document's text with the requested bytes in Base64. All of it is held in memory.
     /// Blocks.
     pub fn json_with_bytes(&self, doc: &ReadDoc, encoding_info: bool) -> Result<Vec<u8>, Error> {
-        let mut json = doc.json.clone();
-        if doc.attachments.is_empty() {
-            return Ok(json);
-        }
-        json.pop();
-        for (i, read) in doc.attachments.iter().enumerate() {
-            json.extend_from_slice(match i {
-                0 => b",\"_attachments\":{".as_slice(),
-                _ => b",",
-            });
-            if read.wanted {
-                let bytes = self.attachment_base64(&doc.id, &read.attachment)?;
-                let shown = document::AttachmentForm::Data(&bytes);
-                read.attachment.write_json(shown, encoding_info, &mut json);
-            } else {
-                let shown = document::AttachmentForm::Stub;
-                read.attachment.write_json(shown, encoding_info, &mut json);
-            }
-        }
-        json.extend_from_slice(b"}}");
+        let mut json = vec![];
+        let whole = ContentPlacement::default();
+        self.write_with_bytes(doc, encoding_info, &whole, &mut json)?;
         Ok(json)
+    }
+
+    /// Appends a document's text with the requested bytes in Base64, which are placed in this way.
+    /// Blocks.
+    pub(crate) fn write_with_bytes(
+        &self,
+        doc: &ReadDoc,
+        encoding_info: bool,
+        placement: &ContentPlacement,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        out.extend_from_slice(doc.json.strip_suffix(b"}").unwrap_or(&doc.json));
+        let contents = self.contents_of(doc.id.as_str());
+        let shown = (doc.attachments.iter()).map(|read| (&read.attachment, read.wanted));
+        attachments::write_attachments(shown, encoding_info, (contents, placement), out)?;
+        out.push(b'}');
+        Ok(())
     }
 }
 

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-use crate::state::{Waiter, Waiting};
+use crate::state::{Waiter, Waiting, Wanted};
 use crate::{Busy, Queue, Share};
 
 #[derive(Clone, Debug)]
 struct Request {
     queue: Arc<Queue>,
     share: Share,
+    wanted: Wanted,
 }
 
 /// Waits for a [`Place`]; dropped, it waits no more.
@@ -29,10 +30,32 @@ pub struct Admission {
 impl Admission {
     pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Admission {
         Admission {
-            request: Some(Request { queue, share }),
+            request: Some(Request {
+                queue,
+                share,
+                wanted: Wanted::ONE,
+            }),
             is_patient: false,
             waiter: None,
         }
+    }
+
+    /// Requests this number of places together, for work that holds `held` places already: memory,
+    /// for example, whose unit is a place. A user who holds no others gets them whenever as many
+    /// are free, and otherwise within its share.
+    pub fn places(mut self, count: usize, held: usize) -> Admission {
+        if let Some(request) = &mut self.request {
+            (request.wanted.count, request.wanted.held) = (count, held);
+        }
+        self
+    }
+
+    /// Counts the places, but not within the user's share: all that are free may be taken.
+    pub fn beyond_share(mut self) -> Admission {
+        if let Some(request) = &mut self.request {
+            request.wanted.is_beyond_share = true;
+        }
+        self
     }
 
     /// Is ready immediately, with a place that is not counted.
@@ -74,7 +97,7 @@ impl Admission {
         };
         let (queue, share) = (&request.queue, &request.share);
         let mut state = queue.state.lock();
-        if state.try_take(share) {
+        if state.try_take(share, request.wanted) {
             drop(state);
             return Poll::Ready(Ok(Place::of(request)));
         }
@@ -82,7 +105,7 @@ impl Admission {
         if !self.is_patient && !state.make_room(share, waiting_max) {
             return Poll::Ready(Err(Busy { waiting_max }));
         }
-        let waiter = Waiter::new(waker.clone(), self.is_patient);
+        let waiter = Waiter::new(waker.clone(), self.is_patient, request.wanted);
         state.enqueue(share, waiter.clone());
         drop(state);
         self.waiter = Some(waiter);
@@ -137,13 +160,13 @@ impl Drop for Admission {
         let mut state = request.queue.state.lock();
         state.dequeue(&request.share, &waiter);
         if matches!(*waiter.state.lock(), Waiting::Given) {
-            state.give_back(&request.share);
+            state.give_back(&request.share, request.wanted.count);
         }
         state.forget_idle(&request.share);
     }
 }
 
-/// A place of a queue, until it is dropped.
+/// A place of a queue, or several that were requested together, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     request: Option<Request>,
@@ -152,7 +175,11 @@ pub struct Place {
 
 impl Place {
     pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Place {
-        Place::of(Request { queue, share })
+        Place::of(Request {
+            queue,
+            share,
+            wanted: Wanted::ONE,
+        })
     }
 
     fn of(request: Request) -> Place {
@@ -168,6 +195,22 @@ impl Place {
             request: None,
             since: Instant::now(),
         }
+    }
+
+    /// Returns the number of places; 0 for one that is not counted.
+    pub fn count(&self) -> usize {
+        self.request
+            .as_ref()
+            .map_or(0, |request| request.wanted.count)
+    }
+
+    /// Returns whether a user who holds no more places than the user of this one waits for some:
+    /// those who hold more wait for their own share mostly.
+    pub fn is_wanted_by_poorer(&self) -> bool {
+        let Some(request) = &self.request else {
+            return false;
+        };
+        request.queue.state.lock().poorer_waits(&request.share)
     }
 
     /// Returns the database that it was given to, where the queue is shared by databases.
@@ -188,7 +231,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(Request { queue, share }) = self.request.take() else {
+        let Some(Request {
+            queue,
+            share,
+            wanted,
+        }) = self.request.take()
+        else {
             return;
         };
         let mut state = queue.state.lock();
@@ -196,6 +244,6 @@ impl Drop for Place {
         if queue.limits.slow_after.is_some_and(is_slow) {
             state.note_slow(&share, Instant::now());
         }
-        state.give_back(&share);
+        state.give_back(&share, wanted.count);
     }
 }

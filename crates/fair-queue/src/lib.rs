@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use state::State;
+use state::{State, Wanted};
 
 /// Too many callers wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,8 @@ pub struct Limits {
     pub of_one: usize,
     /// A user or a database gets another place only while it holds less than this percentage of
     /// the free places. The more of them hold places, the fewer each can have, and some stay free
-    /// for one without any. `None`: only `of_one` counts.
+    /// for one without any, which gets what it requests if that is free. `None`: only `of_one`
+    /// counts.
     pub share_percent: Option<usize>,
     /// Callers that may wait, besides the patient ones.
     pub waiting_max: usize,
@@ -95,7 +96,7 @@ impl Queue {
 
     /// Takes a place, unless that would have to wait.
     pub fn try_place(self: &Arc<Self>, share: &Share) -> Option<Place> {
-        let taken = self.state.lock().try_take(share);
+        let taken = self.state.lock().try_take(share, Wanted::ONE);
         taken.then(|| Place::new(self.clone(), share.clone()))
     }
 

@@ -54,10 +54,30 @@ pub(crate) struct Total {
     given: u64,
 }
 
+/// The places of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Places, at least one.
+    pub count: usize,
+    /// Places that the same work holds already.
+    pub held: usize,
+    /// Whether the user's share does not limit it.
+    pub is_beyond_share: bool,
+}
+
+impl Wanted {
+    pub const ONE: Wanted = Wanted {
+        count: 1,
+        held: 0,
+        is_beyond_share: false,
+    };
+}
+
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// Never refused.
     pub is_patient: bool,
+    wanted: Wanted,
     pub state: Mutex<Waiting>,
 }
 
@@ -70,9 +90,10 @@ pub(crate) enum Waiting {
 }
 
 impl Waiter {
-    pub fn new(waker: Waker, is_patient: bool) -> Arc<Waiter> {
+    pub fn new(waker: Waker, is_patient: bool, wanted: Wanted) -> Arc<Waiter> {
         Arc::new(Waiter {
             is_patient,
+            wanted,
             state: Mutex::new(Waiting::For(waker)),
         })
     }
@@ -168,55 +189,68 @@ impl State {
         self.slow_databases.note(&share.database, now);
     }
 
-    /// Returns whether slow users and databases together hold all places that they may have.
-    fn slow_are_many(&self, now: Instant) -> bool {
+    /// Returns whether a user waits who holds no more places than this one; it may be this one.
+    pub fn poorer_waits(&self, share: &Share) -> bool {
+        let used = |user: &Arc<str>| self.users.get(user).map_or(0, |total| total.used);
+        let own = used(&share.user);
+        let mut waiting = (self.shares.iter()).filter(|(_, waiters)| !waiters.waiting.is_empty());
+        self.somebody_waits() && waiting.any(|(other, _)| used(&other.user) <= own)
+    }
+
+    /// Returns the number of places that slow users and databases hold together.
+    fn used_by_slow(&self, now: Instant) -> usize {
         if self.slow_users.0.is_empty() && self.slow_databases.0.is_empty() {
-            return false;
+            return 0;
         }
         let slow = self
             .shares
             .iter()
             .filter(|(share, waiters)| waiters.used > 0 && self.is_slow(share, now));
-        slow.map(|(_, waiters)| waiters.used).sum::<usize>() + 1 >= self.places
+        slow.map(|(_, waiters)| waiters.used).sum()
     }
 
-    /// Returns whether a user or a database may have a free place besides those that it holds.
-    fn may_have(&self, total: Option<&Total>) -> bool {
+    /// Returns whether a user or a database may have these places besides those that it holds.
+    fn may_have(&self, total: Option<&Total>, wanted: Wanted) -> bool {
         let used = total.map_or(0, |total| total.used);
         let free = self.places.saturating_sub(self.used);
-        let is_within_share = self
-            .share_percent
-            .is_none_or(|percent| used.saturating_mul(100) < free.saturating_mul(percent));
-        used < self.of_one && is_within_share
+        // The last one of several is as a single one: those before it are held already.
+        let before = wanted.count.saturating_sub(1);
+        if wanted.count > free || used.saturating_add(before) >= self.of_one {
+            return false;
+        }
+        let is_limited = !wanted.is_beyond_share && used > wanted.held;
+        let is_within =
+            |percent| (used + before).saturating_mul(100) < (free - before).saturating_mul(percent);
+        !is_limited || self.share_percent.is_none_or(is_within)
     }
 
-    /// Returns whether a free place may be given to a share.
-    fn may_give(&self, share: &Share) -> bool {
-        self.may_have(self.users.get(&share.user))
-            && self.may_have(self.databases.get(&share.database))
+    /// Returns whether these places, which must be free, may be given to a share. Slow ones together
+    /// leave one place to others.
+    fn may_give(&self, share: &Share, wanted: Wanted, used_by_slow: usize, now: Instant) -> bool {
+        self.may_have(self.users.get(&share.user), wanted)
+            && self.may_have(self.databases.get(&share.database), wanted)
+            && (used_by_slow + wanted.count < self.places || !self.is_slow(share, now))
     }
 
-    fn take(&mut self, share: &Share) {
+    fn take(&mut self, share: &Share, count: usize) {
         self.given += 1;
-        self.used += 1;
+        self.used += count;
         let now = self.given;
         let (waiters, totals) = self.share(share);
-        waiters.used += 1;
+        waiters.used += count;
         waiters.given = now;
         for total in totals {
-            total.used += 1;
+            total.used += count;
             total.given = now;
         }
     }
 
-    /// Takes a place now; false when the caller has to wait.
-    pub fn try_take(&mut self, share: &Share) -> bool {
+    /// Takes places now; false when the caller has to wait.
+    pub fn try_take(&mut self, share: &Share, wanted: Wanted) -> bool {
         let now = Instant::now();
-        let may = self.used < self.places
-            && self.may_give(share)
-            && !(self.is_slow(share, now) && self.slow_are_many(now));
+        let may = self.may_give(share, wanted, self.used_by_slow(now), now);
         if may {
-            self.take(share);
+            self.take(share, wanted.count);
         }
         may
     }
@@ -228,13 +262,14 @@ impl State {
         }
         let now = Instant::now();
         while self.used < self.places {
-            let slow_wait = self.slow_are_many(now);
+            let used_by_slow = self.used_by_slow(now);
             let next = self
                 .shares
                 .iter()
-                .filter(|(_, waiters)| !waiters.waiting.is_empty())
-                .filter(|(share, _)| self.may_give(share))
-                .filter(|(share, _)| !(slow_wait && self.is_slow(share, now)))
+                .filter(|(share, waiters)| {
+                    let first = waiters.waiting.front();
+                    first.is_some_and(|f| self.may_give(share, f.wanted, used_by_slow, now))
+                })
                 .min_by_key(|(share, waiters)| self.turn(share, waiters))
                 .map(|(share, _)| share.clone());
             let Some(share) = next else { return };
@@ -242,7 +277,7 @@ impl State {
                 return;
             };
             self.count_out(&share, &waiter);
-            self.take(&share);
+            self.take(&share, waiter.wanted.count);
             waiter.end(Waiting::Given);
         }
     }
@@ -363,12 +398,12 @@ impl State {
         }
     }
 
-    pub fn give_back(&mut self, share: &Share) {
-        self.used -= 1;
+    pub fn give_back(&mut self, share: &Share, count: usize) {
+        self.used -= count;
         let (waiters, totals) = self.share(share);
-        waiters.used -= 1;
+        waiters.used -= count;
         for total in totals {
-            total.used -= 1;
+            total.used -= count;
         }
         self.serve();
         self.forget_idle(share);

@@ -342,3 +342,61 @@ fn background_work_becomes_that_of_the_first_who_waits_for_it() {
         assert_eq!(cause.requester(), Requester::user(whose));
     }
 }
+
+/// A queue of 100 places that owners share.
+fn shared() -> Arc<Queue> {
+    Queue::new(Limits {
+        share_percent: Some(100),
+        ..Limits::new(100)
+    })
+}
+
+#[test]
+fn an_owner_gets_several_places_while_as_many_stay_free() {
+    let queue = shared();
+    let mut wants = |owner: &str, count| match poll(&mut ask(&queue, owner).places(count, 0)) {
+        Poll::Ready(Ok(place)) => Some(place),
+        _ => None,
+    };
+    let first = wants("a", 30);
+    assert_eq!(first.as_ref().map(Place::count), Some(30));
+    assert!(wants("a", 21).is_none());
+    let second = wants("a", 20);
+    assert!(second.is_some() && wants("a", 1).is_none());
+    // Another owner gets what is free, once.
+    let other = wants("b", 50);
+    assert!(other.is_some() && wants("c", 1).is_none());
+    drop((first, second, other));
+    assert_eq!((queue.used(), queue.state.lock().shares.len()), (0, 0));
+}
+
+#[test]
+fn work_that_grows_is_limited_by_what_its_owner_holds_besides() {
+    let queue = shared();
+    let _other = given(&mut ask(&queue, "b").places(40, 0));
+    let _some = given(&mut ask(&queue, "a").places(25, 0));
+    assert!(poll(&mut ask(&queue, "a").places(25, 0)).is_pending());
+    let more = given(&mut ask(&queue, "a").places(25, 25));
+    drop(more);
+    let _besides = given(&mut ask(&queue, "a").places(1, 0));
+    assert!(poll(&mut ask(&queue, "a").places(25, 25)).is_pending());
+    let all = given(&mut ask(&queue, "a").places(34, 0).beyond_share());
+    assert_eq!((all.count(), queue.used()), (34, 100));
+}
+
+#[test]
+fn an_owner_that_waits_for_its_share_is_passed_and_presses_no_poorer_one() {
+    let queue = shared();
+    let rich = given(&mut ask(&queue, "a").places(50, 0));
+    let poor = given(&mut ask(&queue, "b").places(10, 0));
+    let mut more = ask(&queue, "a").places(10, 0);
+    assert!(poll(&mut more).is_pending());
+    assert!(rich.is_wanted_by_poorer() && !poor.is_wanted_by_poorer());
+    drop(given(&mut ask(&queue, "c").places(40, 0)));
+    let mut waits = ask(&queue, "d").places(41, 0);
+    assert!(poll(&mut waits).is_pending());
+    assert!(poor.is_wanted_by_poorer());
+    drop(rich);
+    drop(given(&mut waits));
+    drop(given(&mut more));
+}

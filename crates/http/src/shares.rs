@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Origin, UserCtx};
-use fair_queue::{Limits, Place, Queue, Requester};
+use fair_queue::{Limits, Place, Queue, Requester, Share};
 
 /// A user has at most as many feeds as there are free places.
 const FEEDS_OF_USER_PERCENT: usize = 100;
@@ -20,6 +20,53 @@ pub fn requester(user: &UserCtx, peer: Option<IpAddr>) -> Requester {
             Requester::address(&Origin::from(peer).to_string())
         }
         _ => node::requester(user),
+    }
+}
+
+/// The owner of a share of memory, which server admins have too.
+#[derive(Clone, Debug)]
+pub struct Sharer {
+    share: Share,
+    is_admin: bool,
+}
+
+impl Sharer {
+    /// The owner of a request's memory.
+    pub fn of(user: &UserCtx, peer: Option<IpAddr>) -> Sharer {
+        match requester(user, peer) {
+            Requester::Client(key) => Sharer {
+                share: key.into(),
+                is_admin: false,
+            },
+            Requester::Admin | Requester::Background => Sharer::admin(),
+        }
+    }
+
+    /// All server admins together, whose share is not limited.
+    pub fn admin() -> Sharer {
+        Sharer {
+            share: "admins".into(),
+            is_admin: true,
+        }
+    }
+
+    /// A user of this name.
+    #[cfg(test)]
+    pub fn named(name: &str) -> Sharer {
+        Sharer {
+            share: format!("user {name}").into(),
+            is_admin: false,
+        }
+    }
+
+    /// Its share, which no other owner has.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Whether the share is not limited.
+    pub fn is_admin(&self) -> bool {
+        self.is_admin
     }
 }
 

@@ -193,8 +193,9 @@ section! {
         /// Memory that the server may use; 0 for the limit of its control group, or the memory of
         /// the machine.
         limit: Count = "0" [start],
-        /// Bodies of running requests; others wait, and finally get a 503. 0: a tenth of the limit,
-        /// at most 384 MiB.
+        /// Bodies of running requests; others wait, and finally get a 503. One user gets at most as
+        /// much as stays free. A body longer than a quarter of it, for server admins half, is a 413.
+        /// 0: a tenth of the limit, at most 384 MiB.
         bodies: Count = "0" [start],
         /// Cache of recently read documents. 0: a twenty-fourth of the limit, at most 128 MiB.
         documents: Count = "0" [start],

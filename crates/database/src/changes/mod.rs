@@ -19,6 +19,7 @@ use storage::{ChangeIter, Shard, Snapshot, View};
 pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since, Style};
 
 use crate::Error;
+use crate::attachments::ContentPlacement;
 use crate::database::Database;
 use crate::find::ScanTurns;
 use crate::rules::Watch;
@@ -54,6 +55,8 @@ pub struct Changes {
     rows_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
+    /// How contents of attachments get into the rows.
+    placement: ContentPlacement,
     /// For the next call of the filter.
     place: Option<Place>,
     /// Rules that hide documents from the caller.
@@ -108,6 +111,7 @@ impl Database {
             rows_at_start: 0,
             json: vec![],
             revs: vec![],
+            placement: ContentPlacement::default(),
             place: None,
             watch: None,
             query,
@@ -122,6 +126,11 @@ impl Database {
 }
 
 impl Changes {
+    /// Places contents of attachments in this way; the default is whole.
+    pub fn place_contents(&mut self, placement: ContentPlacement) {
+        self.placement = placement;
+    }
+
     /// Appends rows until about `soft_bytes` were added; false when the snapshot or the limit is exhausted.
     pub fn next_chunk(
         &mut self,
@@ -132,6 +141,7 @@ impl Changes {
         // Whatever happens, it is not kept while the feed waits.
         let place = self.place.take();
         self.db.live()?;
+        self.placement.begin_piece();
         let enough = out.len() + soft_bytes;
         if self.lookups.is_some() {
             return self.next_lookups(framing, out, enough);

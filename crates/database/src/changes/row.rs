@@ -196,7 +196,8 @@ impl Changes {
         let write = |body: &[u8], out: &mut Vec<u8>| {
             let stored = StoredBody::split(body);
             write_members(row.id, &rev, row.deleted, stored.json, out);
-            attachments.write(self.db.homes().of_shard(self.shard_of_seq()), stored, out)
+            let contents = self.db.homes().of_shard(self.shard_of_seq());
+            attachments.write((contents, &self.placement), stored, out)
         };
         match row.body {
             Body::Inline(body) if row.winner_seq == seq => write(body, out),
@@ -215,7 +216,7 @@ impl Changes {
         row: &Row<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let start = out.len();
+        let (start, first) = (out.len(), self.placement.next_number());
         self.write_winner(shard, seq, row, self.query.attachments, out)?;
         if self.query.conflicts && row.has_other_leaves() {
             let view = &self.views[self.shard_of_seq()];
@@ -224,14 +225,20 @@ impl Changes {
             }
         }
         out.push(b'}');
+        let mut is_changed = false;
         if let Some(watch) = &self.watch {
             watch.censor(row.id, start, out);
+            is_changed = true;
         }
         if let Filter::Custom(filter) = &self.query.filter
             && let Some(shown) = filter.project(&out[start..])
         {
             out.truncate(start);
             out.extend_from_slice(&shown);
+            is_changed = true;
+        }
+        if is_changed {
+            self.placement.forget_absent(first, &out[start..]);
         }
         Ok(())
     }

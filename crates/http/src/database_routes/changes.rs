@@ -16,6 +16,7 @@ use crate::design_routes::calls;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
+use crate::reply::late::Late;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
 use crate::reply::permission::Permission;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
@@ -39,12 +40,15 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     let bytes;
     (query.filter, bytes) = filter(app, req, access, body, raw).await?;
     req.keep(bytes).await?;
-    match kind {
-        FeedKind::Normal => normal(req, access, query).await,
+    let late = Late::of(query.attachments.bytes)?;
+    let reply = match kind {
+        FeedKind::Normal => normal(req, access, query, &late).await?,
         _ => {
             let (place, changed) = (app.open_feed(req, access.db.name())?, access.db.watch());
+            let mut changes = access.db.changes(query)?;
+            changes.place_contents(late.placement());
             let changes = LiveChanges {
-                changes: Arc::new(Mutex::new(access.db.changes(query)?)),
+                changes: Arc::new(Mutex::new(changes)),
                 kind,
                 permission: Permission::of(app, req, access),
                 is_revoked: false,
@@ -57,9 +61,10 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
                 app.stopping(),
                 (place, &req.answers),
             );
-            Ok(feed.reply())
+            feed.reply()
         }
-    }
+    };
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// The body of a POST: nothing, or an object.
@@ -207,12 +212,14 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
+async fn normal(req: &Request, access: &Access, query: ChangesQuery, late: &Late) -> Answer {
     let etag = access.db.short_update_seq()?;
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let changes = Arc::new(Mutex::new(access.db.changes(query)?));
+    let mut changes = access.db.changes(query)?;
+    changes.place_contents(late.placement());
+    let changes = Arc::new(Mutex::new(changes));
     let mut head = true;
     let mut done = false;
     let may_block = changes.lock().may_block();

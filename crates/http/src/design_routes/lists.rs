@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use database::{DesignDoc, ViewRows};
+use database::{ContentPlacement, DesignDoc, ViewRows};
 use functions::{Error as FunctionError, Lane, Languages, ListIo, Place};
 use futures_util::stream;
 use serde_json::Value;
@@ -66,6 +66,7 @@ async fn open_rows(
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, &ddoc.id, view).await?;
     let mut rows = view.open(app, access, query).await?;
+    rows.place_contents(whole_contents(&app.settings()));
     // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();
     if !shows_seq {
@@ -78,6 +79,14 @@ async fn open_rows(
         ahead_bytes: 0,
         more: true,
     }))
+}
+
+/// A function gets a row with the contents of its attachments. Its heap has their text about four
+/// times: longer ones have no place in it.
+pub fn whole_contents(settings: &Settings) -> ContentPlacement {
+    ContentPlacement::Whole {
+        bytes_max: settings.functions.memory_limit_bytes as u64 / 4,
+    }
 }
 
 /// Most rows of a view that are fetched together; fewer if they are long.

@@ -16,7 +16,7 @@ use crate::document_routes::wide::WideKey;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::{Request, room};
 use node::{Access, check_document, parse_id};
 use node::{Query, decode};
 
@@ -231,7 +231,7 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
     let bytes = req.required_bytes().await.map_err(|e| {
         let error = match e.status {
-            413 => "document_too_large".into(),
+            413 if !room::can_never_fit(&e) => "document_too_large".into(),
             _ => e.error,
         };
         ApiError { error, ..e }

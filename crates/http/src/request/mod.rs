@@ -36,7 +36,7 @@ use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::keeps::Keeps;
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
-use crate::shares;
+use crate::shares::{self, Sharer};
 use node::RewrittenRequest;
 use node::{Query, encode_into, segments_with};
 
@@ -269,7 +269,7 @@ impl Request {
     /// The whole body, inflated.
     ///
     /// # Errors
-    /// 413 that names the limit of the route's class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
+    /// 413 that names the limit of the route's class or the memory of one user, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
     /// when there is no memory for it, or when the client of an HTTP/2 connection takes no responses.
     pub async fn bytes(&mut self) -> Result<Bytes, ApiError> {
         self.bytes_of(self.row.body).await
@@ -291,13 +291,13 @@ impl Request {
         if declared.is_some_and(|l| l > bounds.bytes_max) {
             return Err(bounds.too_large());
         }
-        let (started, pace) = (Instant::now(), self.pace());
+        let (started, pace, sharer) = (Instant::now(), self.pace(), self.sharer());
         let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
         // A client that sends the body late would have its other requests wait, or be forgotten.
         let has_begun = self.begun.take().is_some();
-        let mut room = self.bodies.body(class);
+        let mut room = self.bodies.body(sharer, class);
         let read = async {
             if let Some(length) = declared {
                 room.announce(length).await?;
@@ -329,6 +329,11 @@ impl Request {
         self.body = Source::Memory(body);
     }
 
+    /// Whose share of the memory for bodies it takes.
+    fn sharer(&self) -> Sharer {
+        Sharer::of(&self.user, self.peer)
+    }
+
     fn pace(&self) -> Pace {
         Pace {
             silence_max: self.silence_max,
@@ -343,7 +348,7 @@ impl Request {
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
         if self.room.is_none() && matches!(self.body, Source::Client(_)) {
             let length = self.header(&CONTENT_LENGTH).and_then(|l| l.parse().ok());
-            let room = self.bodies.stream(length).await;
+            let room = self.bodies.stream(self.sharer(), length).await;
             self.is_untaken = room.is_err();
             self.room = Some(room?);
         }
@@ -368,16 +373,19 @@ impl Request {
     /// and the bytes of this event; at the end of its part it is about to be processed.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
+    /// 413 when there can never be room for it, 503 when too little was freed in time.
     pub async fn make_room_for_text(&mut self, length: u64, event: &Event) -> Result<(), ApiError> {
-        let new = || self.bodies.body(BodyClass::Document);
+        let new = || {
+            self.bodies
+                .body(Sharer::of(&self.user, self.peer), BodyClass::Document)
+        };
         let room = self.text_room.get_or_insert_with(new);
         let done = match event {
             Event::Data(bytes) => room.cover(length + bytes.len() as u64).await,
             Event::PartEnd => room.work_on(length).await,
             Event::Part(_) | Event::End => Ok(()),
         };
-        self.is_untaken = done.is_err();
+        self.is_untaken = done.as_ref().is_err_and(|e| e.status == 503);
         done
     }
 
@@ -493,12 +501,12 @@ impl Request {
     /// client's.
     ///
     /// # Errors
-    /// 503 when there is no memory for it.
+    /// 413 when there can never be memory for it, 503 when there was too little in time.
     pub async fn set_made_body(&mut self, body: Bytes) -> Result<(), ApiError> {
         let length = body.len() as u64;
         self.set_body(body);
         self.room = None;
-        let mut room = self.bodies.body(self.row.body);
+        let mut room = self.bodies.body(self.sharer(), self.row.body);
         room.announce(length).await?;
         room.work_on(length).await?;
         self.room = Some(room);
