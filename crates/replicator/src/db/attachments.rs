@@ -14,7 +14,7 @@ use reqwest::header::CONTENT_TYPE;
 
 use super::http::{HttpDb, MISSING_WAIT, Put, cause, edit_json, whole_document};
 use super::local::LocalDb;
-use super::long_responses::ResponsePermit;
+use super::long_responses::{ResponsePermit, row_bytes_max};
 use super::peer_values::cut_reason;
 use super::received_document::{Broken, ReceivedDocument};
 use super::{Body, Db, Doc, Rejection, retry};
@@ -376,10 +376,10 @@ async fn download(
         Ok(id) => id,
         Err(e) => return Ok(CopyAttempt::Again(e.to_string())),
     };
-    let mut receiving = ReceivedDocument::new(target, &doc_id);
+    let mut receiving = ReceivedDocument::new(target, &doc_id, row_bytes_max(&response));
     let mut holding = ResponsePermit::of(&response);
     loop {
-        if let Err(told) = holding.hold(receiving.text_bytes()).await {
+        if let Err(told) = holding.hold(receiving.text_bytes(), false).await {
             return Ok(CopyAttempt::Again(told));
         }
         let bytes = match response.chunk().await {

@@ -15,7 +15,7 @@ use super::attached::{attached, rev_of};
 use super::{Answer, AttemptFailure, Call, HttpDb, MISSING_WAIT, cause, whole};
 use crate::db::MissingRevs;
 use crate::db::json_limits::BoundedVec;
-use crate::db::long_responses::{LONG_BYTES, ResponsePermit};
+use crate::db::long_responses::{LONG_BYTES, ResponsePermit, row_bytes_max};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
@@ -269,7 +269,7 @@ impl<'a> BulkRead<'a> {
         mut response: reqwest::Response,
         out: &mut Gather<'_>,
     ) -> Result<Result<(), AttemptFailure>, Error> {
-        let mut rows = Rows::new(Form::Results);
+        let mut rows = Rows::up_to(Form::Results, row_bytes_max(&response));
         let mut holding = ResponsePermit::of(&response);
         loop {
             loop {
@@ -285,9 +285,10 @@ impl<'a> BulkRead<'a> {
                 }
             }
             if rows.held_bytes() > LONG_BYTES {
-                out.cover_long().await?;
+                out.cover_long(rows.row_bytes_max()).await?;
             }
-            if let Err(told) = holding.hold(rows.held_bytes()).await {
+            let held = holding.hold(rows.held_bytes(), out.is_waited_for());
+            if let Err(told) = held.await {
                 return Ok(Err(AttemptFailure::of(told)));
             }
             match response.chunk().await {

@@ -16,7 +16,6 @@ use crate::db::MissingRevs;
 use crate::db::json_limits::{BoundedVec, parse};
 use crate::error::Error;
 use crate::options::Selection;
-use crate::rows::ROW_BYTES_MAX;
 
 /// Delay before a missing revision is requested again: the server may be a cluster whose nodes have
 /// not all received it. CouchDB's `missing_doc_retry_msec`.
@@ -60,7 +59,7 @@ impl HttpDb {
         let call = Call::new(Method::GET, &path);
         let mut place = self.place().await;
         let take = |response| async {
-            let answer: Answer = whole_up_to(response, ROW_BYTES_MAX).await?;
+            let answer: Answer = whole_up_to(response, self.row_bytes_max).await?;
             if !answer.is_ok() {
                 return Ok(Err(answer));
             }
