@@ -39,6 +39,16 @@ pub enum Form {
 #[error("{0}")]
 pub struct BadStream(pub String);
 
+/// The error of a row that is longer than rows may be.
+const TOO_LONG: &str = "a row is too long";
+
+impl BadStream {
+    /// Returns whether a row is too long.
+    pub fn is_too_long(&self) -> bool {
+        self.0 == TOO_LONG
+    }
+}
+
 /// Splits a stream into rows.
 pub struct Rows {
     form: Form,
@@ -144,7 +154,7 @@ impl Rows {
             }
         }
         if self.buffer.len() > self.row_bytes_max {
-            return Err(BadStream("a row is too long".into()));
+            return Err(BadStream(TOO_LONG.into()));
         }
         if self.row_start.is_none() {
             self.buffer.clear();

@@ -173,7 +173,10 @@ impl HttpFeed {
 /// Returns the row that was kept from the last batch, or the next one of the stream.
 fn next_row(kept: &mut Option<Bytes>, rows: &mut Rows) -> Result<Option<Bytes>, Error> {
     match kept.take() {
-        None => rows.next_row().map_err(|e| failed(e.to_string())),
+        None => rows.next_row().map_err(|e| match e.is_too_long() {
+            true => Error::LongRow(rows.row_bytes_max()),
+            false => failed(e.to_string()),
+        }),
         kept => Ok(kept),
     }
 }

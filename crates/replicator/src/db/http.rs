@@ -168,6 +168,8 @@ impl Answer {
 struct AttemptFailure {
     reason: String,
     retry_after: Option<Duration>,
+    /// The response, or a row of it, is longer than any may be.
+    is_too_long: bool,
 }
 
 impl AttemptFailure {
@@ -175,6 +177,14 @@ impl AttemptFailure {
         AttemptFailure {
             reason: cut_reason(reason.into()),
             retry_after: None,
+            is_too_long: false,
+        }
+    }
+
+    fn too_long(reason: impl Into<String>) -> AttemptFailure {
+        AttemptFailure {
+            is_too_long: true,
+            ..AttemptFailure::of(reason)
         }
     }
 }
@@ -372,6 +382,7 @@ impl HttpDb {
                     AttemptFailure {
                         reason,
                         retry_after,
+                        is_too_long: false,
                     }
                 }
                 Ok(response) => match take(response).await {
@@ -579,13 +590,14 @@ async fn whole(response: Response) -> Result<Answer, AttemptFailure> {
     whole_up_to(response, ANSWER_BYTES_MAX).await
 }
 
-/// The text of a document that is read alone, and its place while it is long; or the error.
-pub async fn whole_document(response: Response) -> Result<(Bytes, ResponsePermit), String> {
+/// The text of a document that is read alone, and its place while it is long; or the error, and
+/// whether the document is too long.
+pub async fn whole_document(response: Response) -> Result<(Bytes, ResponsePermit), (String, bool)> {
     let bytes_max = row_bytes_max(&response);
     let answer = whole_up_to(response, bytes_max).await;
     answer
         .map(|answer| (answer.body, answer.holding))
-        .map_err(|failed| failed.reason)
+        .map_err(|failed| (failed.reason, failed.is_too_long))
 }
 
 /// Reads a whole response of at most `bytes_max` bytes, so that an endless one is given up.
@@ -598,7 +610,7 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
     let told = response.content_length().unwrap_or(0);
     let too_long = || {
         let told = format!("{status}, and the answer is longer than {bytes_max} bytes");
-        AttemptFailure::of(told)
+        AttemptFailure::too_long(told)
     };
     if told > bytes_max as u64 {
         return Err(too_long());

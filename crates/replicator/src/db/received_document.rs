@@ -30,6 +30,8 @@ pub enum Broken {
     Refused(database::Error),
     /// The document has more attachments than this, which the database allows.
     TooMany(u64),
+    /// The text of the document is longer than this number of bytes.
+    TooLong(usize),
 }
 
 /// An attachment expected after its document.
@@ -168,7 +170,7 @@ impl<'a> ReceivedDocument<'a> {
             Event::Part(_) | Event::End => {}
             Event::Data(bytes) if self.doc.is_none() => {
                 if self.text.len() + bytes.len() > self.text_bytes_max {
-                    return Err(Broken::Garbled("the document is too long".into()));
+                    return Err(Broken::TooLong(self.text_bytes_max));
                 }
                 self.text.extend_from_slice(&bytes);
             }

@@ -124,11 +124,15 @@ impl HttpDb {
             .map(async |doc: MissingRevs| self.read_revs(&doc).await.map(|read| (doc.id, read)))
             .buffer_unordered(SINGLE_READS_MAX);
         while let Some(read) = out.wait(reads.next()).await? {
-            let (id, (docs, revs)) = read?;
-            for doc in docs {
+            let (id, read) = read?;
+            progress
+                .doc_write_failures
+                .fetch_add(read.too_long, Relaxed);
+            for doc in read.docs {
                 out.add(doc).await?;
             }
-            if !revs.is_empty() {
+            if !read.missing.is_empty() {
+                let revs = read.missing;
                 late.push(MissingRevs { id, revs });
             }
         }
@@ -209,6 +213,10 @@ impl HttpDb {
             match read {
                 // Ids that the server skipped.
                 Ok(Ok(())) => left.read_singly(std::mem::take(&mut wanted)),
+                // One by one, the others can be read.
+                Ok(Err(failed)) if failed.is_too_long => {
+                    left.read_singly(std::mem::take(&mut wanted));
+                }
                 Ok(Err(failed)) if attempt < self.retries => {
                     out.flush().await?;
                     (place.socket)
@@ -276,6 +284,9 @@ impl<'a> BulkRead<'a> {
                 let row = match rows.next_row() {
                     Ok(Some(row)) => row,
                     Ok(None) => break,
+                    Err(e) if e.is_too_long() => {
+                        return Ok(Err(AttemptFailure::too_long(e.to_string())));
+                    }
                     Err(e) => return Ok(Err(AttemptFailure::of(e.to_string()))),
                 };
                 if let Err(e) = self.row(&row, out).await? {
