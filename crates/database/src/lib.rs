@@ -30,6 +30,7 @@ mod hash_ranges;
 mod keeper;
 mod leaf_limit;
 mod lifecycle;
+mod long_selectors;
 mod low_priority;
 mod maintenance;
 mod name;

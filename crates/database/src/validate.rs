@@ -2,13 +2,12 @@
 //! documents.
 
 use crate::counters;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{Error as FunctionError, Place};
-use mango::Selector;
 use parking_lot::Mutex;
 use storage::Record;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,11 +15,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::Error;
 use crate::database::Database;
 use crate::design;
+use crate::long_selectors::{LongSelectors, unreadable};
 use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
 use crate::rules::{self, CallerContext, SystemRules};
+use crate::turn::Turn;
 use crate::update::{Caller, EditMode, Outcome};
-use crate::validators::{Check, Validator, judge, selector_of};
+use crate::validators::{Check, Validator, judge};
 
 impl Database {
     /// Whether a [`Validation`] has anything to do.
@@ -36,10 +37,11 @@ impl Database {
                     .is_none_or(|v| !v.is_empty())
     }
 
-    /// Whether functions must, or may have to, validate these edits.
-    pub(crate) fn asks_functions(&self, docs: &[EditDoc]) -> bool {
+    /// Whether the validation of these edits needs a place: functions or slow selectors must, or may
+    /// have to, judge them.
+    pub(crate) fn needs_place(&self, docs: &[EditDoc]) -> bool {
         let known = self.validators_found.known(self.designs_version());
-        known.is_none_or(|v| v.iter().any(Validator::is_function))
+        known.is_none_or(|v| v.iter().any(Validator::is_slow))
             || docs
                 .iter()
                 .filter_map(|d| d.id.as_ref())
@@ -69,6 +71,11 @@ pub(crate) struct Validation {
     /// The current function, and the first of `inputs` that it has not validated.
     at: (usize, usize),
     refusals: RefusalRoom,
+    selectors: LongSelectors,
+    /// Whether it takes too long to continue without a place.
+    is_long: bool,
+    /// Alive while the caller waits for the outcome.
+    caller_waits: Weak<()>,
     /// The record of the document that was checked last in this piece.
     last: Mutex<Option<(DocId, Arc<Record>)>>,
     /// Released when the work is done, also when the caller stopped waiting.
@@ -93,6 +100,7 @@ impl Validation {
         docs: Vec<EditDoc>,
         mode: EditMode,
         turn: Option<OwnedSemaphorePermit>,
+        caller_waits: Weak<()>,
     ) -> Result<Validation, Error> {
         Ok(Validation {
             validators: db.validators()?,
@@ -106,16 +114,25 @@ impl Validation {
             inputs: vec![],
             at: (0, 0),
             refusals: RefusalRoom::new(),
+            selectors: LongSelectors::default(),
+            is_long: false,
+            caller_waits,
             last: Mutex::default(),
             db,
             _turn: turn,
         })
     }
 
-    /// Continues until all is done, or others need the place: returns whether work is left. Blocks:
-    /// functions run.
+    /// Continues until all is done, or others need the place, or there is too much to do without one:
+    /// returns whether work is left. Blocks: functions run.
+    ///
+    /// # Errors
+    /// Errors of the store; the caller waits no more.
     pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
         loop {
+            if self.is_abandoned() {
+                return Err(Error::Unavailable("the client has gone".into()));
+            }
             if self.inputs.is_empty() {
                 if self.todo.len() == 0 {
                     return Ok(false);
@@ -124,10 +141,14 @@ impl Validation {
             } else {
                 self.ask(place);
             }
-            if place.is_wanted() {
+            if place.is_wanted() || self.is_long && !is_counted(place) {
                 return Ok(true);
             }
         }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.caller_waits.strong_count() == 0
     }
 
     pub fn into_checked(mut self) -> Vec<Result<EditDoc, Outcome>> {
@@ -145,6 +166,9 @@ impl Validation {
         self.at = (0, 0);
         *self.last.lock() = None;
         while self.inputs.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
+            if self.is_abandoned() {
+                break;
+            }
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
             if self.is_taken(&doc)? {
@@ -169,21 +193,21 @@ impl Validation {
     /// Calls one validator for some of the edits that none has refused yet.
     fn ask(&mut self, place: &Place) {
         let (number, first) = self.at;
-        let Some(validator) = self.validators.get(number) else {
+        let validators = self.validators.clone();
+        let Some(validator) = validators.get(number) else {
             return self.inputs.clear();
         };
-        let inputs = &self.inputs[first..];
         let started = Instant::now();
         let judged: Vec<Result<(), FunctionError>> = match validator.check {
-            _ if inputs.is_empty() => vec![],
-            Check::Function => call(&self.db, place, validator, inputs),
-            Check::Selector(_) | Check::LongSelector | Check::Broken(_) => {
-                judge_all(&self.db, validator, inputs)
+            _ if first >= self.inputs.len() => vec![],
+            Check::Function => call(&self.db, place, validator, &self.inputs[first..]),
+            Check::Selector(_) | Check::LongSelector(_) | Check::Broken(_) => {
+                self.judge_some(validator, place)
             }
         };
         counters::VALIDATION_TIMES.record(started.elapsed());
         let judged_count = judged.len();
-        for (input, judged) in inputs.iter().zip(judged) {
+        for (input, judged) in self.inputs[first..].iter().zip(judged) {
             if let Err(e) = judged {
                 counters::VALIDATION_REFUSALS.count();
                 self.done[input.index] = Err(self.refusals.refused(e));
@@ -225,32 +249,43 @@ fn call(
     replies.into_iter().map(allowed).collect()
 }
 
-/// Judges these edits by the selector of a validator.
-fn judge_all(
-    db: &Database,
-    validator: &Validator,
-    inputs: &[ValidatorInput],
-) -> Vec<Result<(), FunctionError>> {
-    let by = |selector: &Selector| inputs.iter().map(|a| judge(selector, &a.pair)).collect();
-    let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
-    match &validator.check {
-        Check::Selector(selector) => by(selector),
-        Check::Broken(reason) => all(Err(FunctionError::Compile(reason.clone()))),
-        Check::LongSelector => match db.validating_design(validator) {
-            Ok(Some(design)) => match selector_of(&design) {
-                Ok(selector) => by(&selector),
-                Err(reason) => all(Err(FunctionError::Compile(reason))),
-            },
-            Ok(None) => all(Ok(())),
-            Err(e) => all(Err(unreadable(&e))),
-        },
-        Check::Function => all(Ok(())),
-    }
+/// Whether a place is one of a queue, on which others may wait.
+fn is_counted(place: &Place) -> bool {
+    place.database().is_some()
 }
 
-/// The error of edits whose validator cannot be read.
-fn unreadable(error: &Error) -> FunctionError {
-    FunctionError::Process(format!("a validator cannot be read: {error}"))
+impl Validation {
+    /// Judges the first of the edits that the current validator has not judged by its selector. None
+    /// if they need a place.
+    fn judge_some(
+        &mut self,
+        validator: &Validator,
+        place: &Place,
+    ) -> Vec<Result<(), FunctionError>> {
+        let inputs = &self.inputs[self.at.1..];
+        let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
+        let selector = match self
+            .selectors
+            .of(validator, || self.db.validating_design(validator))
+        {
+            Ok(Some(selector)) => selector,
+            Ok(None) => return all(Ok(())),
+            Err(e) => return all(Err(e)),
+        };
+        let is_free = !is_counted(place);
+        let mut turn = Turn::begin();
+        let mut judged = vec![];
+        for input in inputs {
+            let is_long = !selector.is_light_for(input.pair.len());
+            self.is_long |= is_free && (is_long || turn.is_over(true));
+            let is_wanted = !judged.is_empty() && (place.is_wanted() || self.is_abandoned());
+            if is_free && self.is_long || is_wanted {
+                break;
+            }
+            judged.push(judge(&selector, &input.pair));
+        }
+        judged
+    }
 }
 
 /// The state of a document before validators run.
@@ -547,35 +582,4 @@ impl RefusalRoom {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusals_of_a_request_have_a_bound_and_short_ones_are_whole() {
-        let mut room = RefusalRoom::new();
-        let mut refuse = |reason: String| match room.refused(FunctionError::Forbidden(reason)) {
-            Outcome::Refused(name, reason) => {
-                assert_eq!(name, "forbidden");
-                reason
-            }
-            other => panic!("not refused: {other:?}"),
-        };
-        let long = "x".repeat(64 << 10);
-        let first = refuse(long.clone());
-        assert_eq!(first, long, "there is room for it");
-        let rest: usize = (0..10_000).map(|_| refuse(long.clone()).len()).sum();
-        let most = REFUSALS_BYTES_MAX + 10_000 * REFUSAL_BYTES_MIN;
-        assert!(first.len() + rest <= most, "{rest}");
-        assert_eq!(refuse("no such order".to_owned()), "no such order");
-        assert_eq!(refuse(long).len(), REFUSAL_BYTES_MIN);
-    }
-
-    #[test]
-    fn a_verdict_that_is_none_is_cut() {
-        let verdict = format!("\"{}\"", "é".repeat(1 << 20)).into_bytes();
-        let refused = allowed(Ok(verdict)).expect_err("it is not a verdict");
-        assert_eq!(refused.name(), "unknown_error");
-        assert!(refused.reason().len() <= functions::ERROR_BYTES_MAX);
-        assert_eq!(allowed(Ok(b"1".to_vec())), Ok(()));
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 pub(crate) use mapper::WithIndexes;
 pub use rows::FindAnswer;
 pub(crate) use scan::Scans;
-pub(crate) use turns::ScanTurns;
+pub(crate) use turns::{ScanTurns, Working};
 pub(crate) use uses::FindUses;
 pub use uses::{FindUse, IndexKey};
 

@@ -19,7 +19,7 @@ use crate::reply::answers::measured;
 use crate::reply::late::Late;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
 use crate::reply::permission::Permission;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_admitted};
 use crate::request::Request;
 use node::Access;
 use node::body_given;
@@ -220,40 +220,56 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery, late: &Late
     let mut changes = access.db.changes(query)?;
     changes.place_contents(late.placement());
     let changes = Arc::new(Mutex::new(changes));
-    let mut head = true;
-    let mut done = false;
     let may_block = changes.lock().may_block();
-    let admission = {
-        let changes = changes.clone();
-        move || changes.lock().admission()
+    let mut body = NormalBody {
+        changes: changes.clone(),
+        has_head: false,
+        is_done: false,
     };
-    let next = move |out: &mut Vec<u8>, place: Place| {
-        let mut changes = changes.lock();
+    let reply = match may_block {
+        true => {
+            let admission = move || changes.lock().admission();
+            let next = move |out: &mut Vec<u8>, place| body.next_piece(out, place);
+            pull_admitted(&req.answers, "application/json", admission, next).await?
+        }
+        false => pull(&req.answers, "application/json", body).await?,
+    };
+    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+}
+
+/// The body of a feed that ends.
+struct NormalBody {
+    changes: Arc<Mutex<Changes>>,
+    has_head: bool,
+    is_done: bool,
+}
+
+impl NormalBody {
+    fn next_piece(&mut self, out: &mut Vec<u8>, place: Place) -> Result<bool, ApiError> {
+        let mut changes = self.changes.lock();
         changes.admit(place);
-        if done {
+        if self.is_done {
             return Ok(false);
         }
-        if std::mem::take(&mut head) {
+        if !std::mem::replace(&mut self.has_head, true) {
             out.extend_from_slice(HEAD);
         }
         if !changes.next_chunk(Framing::Array, out, CHUNK_BYTES)? {
             write_tail(&changes, out)?;
-            done = true;
+            self.is_done = true;
         }
         Ok(true)
-    };
-    let reply = if may_block {
-        pull_admitted(&req.answers, "application/json", admission, next).await?
-    } else {
-        let mut next = next;
-        pull(
-            &req.answers,
-            "application/json",
-            move |out: &mut Vec<u8>| next(out, Place::uncounted()),
-        )
-        .await?
-    };
-    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+    }
+}
+
+impl PieceMaker for NormalBody {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        self.next_piece(out, Place::uncounted())
+    }
+
+    fn is_long(&self) -> bool {
+        self.changes.lock().is_long()
+    }
 }
 
 /// The changes of a database, for a feed that waits.

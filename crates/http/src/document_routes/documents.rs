@@ -1,5 +1,6 @@
 //! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use telemetry::State;
@@ -187,7 +188,7 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
 
 pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
     let attachments = match query.json("atts_since")? {
-        Some(since) => AttachmentSelection::Since(parse_revs(&since)?),
+        Some(since) => since_revs(parse_revs(&since)?),
         None if query.is_true("attachments") => AttachmentSelection::All,
         None => AttachmentSelection::None,
     };
@@ -205,6 +206,11 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         att_encoding_info: query.is_true("att_encoding_info"),
         sorted: false,
     })
+}
+
+/// The attachments that were added after these revisions.
+pub fn since_revs(revs: Vec<Rev>) -> AttachmentSelection {
+    AttachmentSelection::Since(Arc::new(revs.into_iter().collect()))
 }
 
 /// A JSON list of revisions.

@@ -187,7 +187,7 @@ fn hints(find: &Find, indexes: &[&Index]) -> Value {
     for kind in TextKind::ALL {
         let is_kind = |index: &&Index| index.text.as_ref().is_some_and(|text| text.kind == kind);
         if indexes.iter().any(is_kind) {
-            let fields = fields_needed(&find.selector);
+            let fields = fields_needed(&find.selector).unwrap_or_default();
             let fields = fields
                 .iter()
                 .map(|field| field.rsplit_once(':').map_or(&**field, |(name, _)| name));

@@ -191,23 +191,6 @@ impl Parts {
         reply
     }
 
-    /// A response that is made as the client takes it. The first parts are made here, unless they
-    /// are slow, the others by threads that give way.
-    ///
-    /// # Errors
-    /// Errors of the first parts.
-    pub async fn reply_as_made(
-        answers: &Answers,
-        content_type: &str,
-        mut maker: impl PartsMaker,
-    ) -> Result<Reply, ApiError> {
-        let mut first = Parts::default();
-        let more = maker.more(&mut first)?;
-        first
-            .continued(answers, content_type, more.then_some(maker))
-            .await
-    }
-
     /// A response that is made as the client takes it, by threads that give way.
     ///
     /// # Errors
