@@ -46,6 +46,7 @@ mod replicas;
 mod revision_cache;
 mod rows;
 mod rules;
+mod security;
 mod select;
 mod seq;
 mod sequenced_changes;
@@ -82,7 +83,9 @@ pub use examine::{
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
-pub use find::{FindAnswer, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey};
+pub use find::{
+    FindAnswer, FindExplanation, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey,
+};
 pub use functions::{DesignDoc, Requester};
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions, IsWriter};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
@@ -100,6 +103,7 @@ pub use read::{AttachmentSelection, Read, ReadAttachment, ReadDoc, ReadOptions, 
 pub use revision_cache::RevisionCache;
 pub use rows::{Bound, Key, Keys, Listing, Rows, RowsQuery};
 pub use rules::{CallerContext, DatabaseAs, PriorDocument, Refusal, SystemRules, Visibility};
+pub use security::SecurityObject;
 pub use sequenced_changes::{NewShards, Replacement, StoredDatabase};
 pub use sequencer::{NewDatabase, Property, Sequencer, SequencerFuture};
 pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};

@@ -14,6 +14,7 @@ use crate::changes::{Changes, ChangesQuery};
 use crate::database::{Database, RevsDiff};
 use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
+use crate::security::SecurityObject;
 use crate::text::TextIndex;
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
@@ -67,8 +68,8 @@ pub struct CallerContext<'a> {
     pub db: &'a str,
     /// The caller.
     pub caller: &'a Caller,
-    /// JSON text of the database's security object.
-    pub security: &'a str,
+    /// The database's security object.
+    pub security: &'a SecurityObject,
 }
 
 /// The document before an edit.
@@ -119,7 +120,7 @@ pub(crate) struct Watch {
     rules: Arc<dyn SystemRules>,
     db: Arc<str>,
     caller: Arc<Caller>,
-    security: Arc<str>,
+    security: Arc<SecurityObject>,
 }
 
 impl Watch {
@@ -174,7 +175,7 @@ impl Database {
             rules: rules.clone(),
             db: self.name().clone(),
             caller: Arc::new(caller()),
-            security: self.security(),
+            security: self.security_object(),
         });
         let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.context()));
         DatabaseAs {

@@ -19,6 +19,7 @@ use crate::long_selectors::{LongSelectors, unreadable};
 use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
 use crate::rules::{self, CallerContext, SystemRules};
+use crate::security::SecurityObject;
 use crate::turn::Turn;
 use crate::update::{Caller, EditMode, Outcome};
 use crate::validators::{Check, Validator, judge};
@@ -52,6 +53,8 @@ impl Database {
 /// Documents that functions see together, and about how many bytes of them.
 const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Longer arguments of a piece are not kept while the request waits for its next place, in bytes.
+const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// The validation of one request's documents.
 pub(crate) struct Validation {
@@ -60,7 +63,7 @@ pub(crate) struct Validation {
     mode: EditMode,
     user: Vec<u8>,
     caller: Caller,
-    security: Arc<str>,
+    security: Arc<SecurityObject>,
     todo: std::vec::IntoIter<EditDoc>,
     /// The permitted edits, in their final form, and the outcomes of the others.
     done: Vec<Result<EditDoc, Outcome>>,
@@ -107,7 +110,7 @@ impl Validation {
             mode,
             user: caller.json(db.name()),
             caller,
-            security: db.security(),
+            security: db.security_object(),
             done: Vec::with_capacity(docs.len()),
             todo: docs.into_iter(),
             taken: vec![],
@@ -129,6 +132,7 @@ impl Validation {
     /// # Errors
     /// Errors of the store; the caller waits no more.
     pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
+        self.remember_inputs()?;
         loop {
             if self.is_abandoned() {
                 return Err(Error::Unavailable("the client has gone".into()));
@@ -142,6 +146,7 @@ impl Validation {
                 self.ask(place);
             }
             if place.is_wanted() || self.is_long && !is_counted(place) {
+                self.forget_inputs();
                 return Ok(true);
             }
         }
@@ -149,6 +154,43 @@ impl Validation {
 
     fn is_abandoned(&self) -> bool {
         self.caller_waits.strong_count() == 0
+    }
+
+    /// Drops the arguments for validators while the request waits, if they are long: stored documents
+    /// are among them. Only the edits themselves have memory, as the request's body.
+    fn forget_inputs(&mut self) {
+        let bytes = |input: &ValidatorInput| input.args.len() + input.pair.len();
+        if self.inputs.iter().map(bytes).sum::<usize>() > WAITING_BYTES_MAX {
+            for input in &mut self.inputs {
+                (input.args, input.pair) = (vec![], vec![]);
+            }
+        }
+    }
+
+    /// Makes the arguments again that were dropped.
+    fn remember_inputs(&mut self) -> Result<(), Error> {
+        let is_forgotten = |input: &ValidatorInput| input.args.is_empty() && input.pair.is_empty();
+        if !self.inputs.iter().any(is_forgotten) {
+            return Ok(());
+        }
+        *self.last.lock() = None;
+        let (number, first) = self.at;
+        let mut asked = 0;
+        for (i, input) in std::mem::take(&mut self.inputs).into_iter().enumerate() {
+            let index = input.index;
+            let Ok(doc) = &self.done[index] else { continue };
+            match self.before(doc)?.text() {
+                // An edit took its place meanwhile.
+                Err(outcome) => self.done[index] = Err(outcome),
+                Ok(before) => {
+                    let input = self.validator_input(index, doc, &before);
+                    self.inputs.push(input);
+                    asked += usize::from(i < first);
+                }
+            }
+        }
+        self.at = (number, asked);
+        Ok(())
     }
 
     pub fn into_checked(mut self) -> Vec<Result<EditDoc, Outcome>> {
@@ -177,7 +219,7 @@ impl Validation {
             match self.check(place, doc)? {
                 Checked::Done(outcome) => self.done.push(outcome),
                 Checked::Validate(doc, before) => {
-                    let input = self.validator_input(&doc, &before);
+                    let input = self.validator_input(self.done.len(), &doc, &before);
                     bytes += input.args.len() + input.pair.len();
                     self.inputs.push(input);
                     self.done.push(Ok(doc));
@@ -306,31 +348,50 @@ enum PriorState {
     Conflict,
 }
 
+impl PriorState {
+    /// Returns the old document for validators.
+    ///
+    /// # Errors
+    /// The outcome of an edit that they do not see. It is decided here: were it left to the commit, a
+    /// revision that appears meanwhile would let the edit pass unseen.
+    fn text(self) -> Result<Vec<u8>, Outcome> {
+        match self {
+            PriorState::Conflict => Err(Outcome::Conflict),
+            PriorState::Known(rev) => Err(Outcome::Ok { rev }),
+            PriorState::Nothing => Ok(b"null".to_vec()),
+            PriorState::Was(json) => Ok(json),
+        }
+    }
+}
+
 impl Validation {
+    /// The document before an edit, as far as rules or validators have to know it.
+    fn before(&self, doc: &EditDoc) -> Result<PriorState, Error> {
+        let Some(id) = &doc.id else {
+            return Ok(PriorState::Nothing);
+        };
+        let has_rules = self.db.rules().is_some();
+        let plain = !id.is_local() && !id.is_design();
+        let nothing_matters = !has_rules && (!plain || self.validators.is_empty());
+        if id.is_local() || nothing_matters || !self.may_know(id) {
+            return Ok(PriorState::Nothing);
+        }
+        match self.mode {
+            EditMode::Interactive => self.before_edit(id, doc.rev_path()),
+            EditMode::Replicated => match self.before_replicated(id, doc.rev_path())? {
+                // A branch without an ancestor here: for the rules it changes the document that there is.
+                PriorState::Nothing if has_rules => self.winner(id),
+                before => Ok(before),
+            },
+        }
+    }
+
     fn check(&self, place: &Place, doc: EditDoc) -> Result<Checked, Error> {
         let Some(id) = doc.id.clone() else {
             return Ok(Checked::Done(Ok(doc)));
         };
         let rules = self.db.rules().cloned();
-        let plain = !id.is_local() && !id.is_design();
-        let nothing_matters = rules.is_none() && (!plain || self.validators.is_empty());
-        let before = if id.is_local() || nothing_matters || !self.may_know(&id) {
-            PriorState::Nothing
-        } else {
-            match self.mode {
-                EditMode::Interactive => self.before_edit(&id, doc.rev_path())?,
-                EditMode::Replicated => self.before_replicated(&id, doc.rev_path())?,
-            }
-        };
-        let before = match (before, &rules) {
-            // A branch without an ancestor here: for the rules it changes the document that there is.
-            (PriorState::Nothing, Some(_))
-                if self.mode == EditMode::Replicated && self.may_know(&id) =>
-            {
-                self.winner(&id)?
-            }
-            (before, _) => before,
-        };
+        let before = self.before(&doc)?;
         if let PriorState::Known(rev) = before {
             return Ok(Checked::Done(Err(Outcome::Ok { rev })));
         }
@@ -355,13 +416,10 @@ impl Validation {
         if id.is_local() || self.validators.is_empty() {
             return Ok(Checked::Done(Ok(doc)));
         }
-        let before = match before {
-            // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
-            PriorState::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
-            PriorState::Nothing | PriorState::Known(_) => b"null".to_vec(),
-            PriorState::Was(json) => json,
-        };
-        Ok(Checked::Validate(doc, before))
+        Ok(match before.text() {
+            Ok(before) => Checked::Validate(doc, before),
+            Err(outcome) => Checked::Done(Err(outcome)),
+        })
     }
 
     /// Whether the writer may learn if there is a document of this id.
@@ -412,20 +470,20 @@ impl Validation {
         }
     }
 
-    /// Arguments for validators of the next edit of `done`; `before` is the old document.
-    fn validator_input(&self, doc: &EditDoc, before: &[u8]) -> ValidatorInput {
+    /// Arguments for validators of the edit of this number; `before` is the old document.
+    fn validator_input(&self, index: usize, doc: &EditDoc, before: &[u8]) -> ValidatorInput {
         let room = doc.body.len() + before.len() + 256;
         let mut input = ValidatorInput {
-            index: self.done.len(),
+            index,
             args: vec![],
             pair: vec![],
         };
         if self.validators.iter().any(Validator::is_function) {
             let out = &mut input.args;
-            out.reserve_exact(room + self.user.len() + self.security.len());
+            out.reserve_exact(room + self.user.len() + self.security.json().len());
             out.push(b'[');
             write_new(doc, out);
-            for part in [before, &self.user, self.security.as_bytes()] {
+            for part in [before, &self.user, self.security.json().as_bytes()] {
                 out.push(b',');
                 out.extend_from_slice(part);
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use auth::{Origin, RequestCredentials};
 use config::settings::SameSite;
-use database::RevisionCache;
+use database::{DatabaseUuid, RevisionCache};
 use hyper::header::COOKIE;
 use metrics::Stats;
 use node::Node;
@@ -55,7 +55,7 @@ pub struct App {
     /// Memory that answers take until they end.
     pub answers: Answers,
     /// Rules of design documents, by database and id.
-    pub rewrite_rules: Mutex<RevisionCache<Rules>>,
+    pub rewrite_rules: Mutex<RevisionCache<Rules, (DatabaseUuid, String)>>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
     /// Returns the bytes that the program's allocator has allocated.

@@ -9,6 +9,7 @@ use functions::Requester;
 use crate::error::{Error, Result};
 
 /// A database as the user sees it, and the user's rights in it.
+#[derive(Clone)]
 pub struct Access {
     /// The database, by whose rules its reads are.
     pub db: DatabaseAs,

@@ -88,10 +88,10 @@ impl FunctionPath<'_> {
         &self,
         access: &Access,
         ddoc: Option<Arc<DesignDoc>>,
-        request: impl FnOnce() -> Result<Value>,
+        request: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Filter> {
         let request = match self.takes_request {
-            true => Some(request()?.to_string()),
+            true => Some(request()?),
             false => None,
         };
         let ddoc = ddoc.ok_or(Error::Missing)?;
@@ -119,7 +119,7 @@ struct FunctionFilter {
     ddoc: Arc<DesignDoc>,
     path: Vec<String>,
     /// JSON text of the function's request argument.
-    request: Option<String>,
+    request: Option<Vec<u8>>,
     /// When it was logged last that documents are left out, and how many were since.
     left_out: Mutex<(Option<Instant>, u64)>,
 }
@@ -184,7 +184,7 @@ impl FunctionFilter {
         args.push(b']');
         if let Some(request) = &self.request {
             args.push(b',');
-            args.extend_from_slice(request.as_bytes());
+            args.extend_from_slice(request);
         }
         args.push(b']');
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();

@@ -314,6 +314,7 @@ fn filter(
                 segments: &segments,
                 query: &query,
                 headers: &headers,
+                credentials: &[],
                 client_address: None,
                 user,
                 body: None,

@@ -301,7 +301,7 @@ impl Database {
         ));
         let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
         let mut views = self.design_cache.views.lock();
-        views.insert(id, rev, design.clone(), bytes);
+        views.insert(id.to_owned(), rev, design.clone(), bytes);
         Ok(design)
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::database_routes::find::{apart_if_long, selector_limits};
-use crate::design_routes::calls;
+use crate::design_routes::function_call::FunctionRequest;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
@@ -177,9 +177,9 @@ async fn filter(
             // The feed keeps this revision, also when nothing else does.
             let kept = ddoc.as_ref().map_or(0, |ddoc| ddoc.json.len());
             let otherwise = raw.as_ref().map_or(0, Bytes::len);
+            let request = FunctionRequest::of(app, req, raw);
             let (filter, bytes) = measured(otherwise, || {
-                let request = || calls::request_json(app, req, access, None, raw.as_deref());
-                function.open(access, ddoc, request)
+                function.open(access, ddoc, || request.json(access, None))
             });
             Ok((filter?, bytes + kept))
         }

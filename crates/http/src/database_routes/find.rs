@@ -12,7 +12,7 @@ use crate::database_routes::texts::within_wait;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
-use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_in_turns};
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_apart, pull_in_turns};
 use crate::request::Request;
 use node::Access;
 
@@ -51,7 +51,7 @@ async fn read<T: Send + 'static>(
     req: &mut Request,
     access: &Access,
     partition: Option<String>,
-    use_it: impl FnOnce(Find, FindLimits, &FindIndexes) -> Result<T, ApiError> + Send + 'static,
+    use_it: impl FnOnce(Find, FindLimits, &Arc<FindIndexes>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(T, usize), ApiError> {
     req.require_json()?;
     let bytes = req.bytes().await?;
@@ -112,11 +112,24 @@ async fn apart_if<T: Send + 'static>(
 /// `_explain`; `partition` of one below `_partition`.
 pub async fn explain(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let db = access.db.clone();
-    let answer = read(req, access, partition, move |find, _, indexes| {
-        Ok(db.explain(&find, indexes)?)
+    let explained = read(req, access, partition, move |find, _, indexes| {
+        Ok((db.explain(find, indexes)?, indexes.clone()))
     });
-    let (answer, _) = answer.await?;
-    Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
+    let ((mut explanation, indexes), bytes) = explained.await?;
+    req.keep(bytes).await?;
+    req.keep_indexes(&indexes).await?;
+    let mut is_ended = false;
+    let next = move |out: &mut Vec<u8>| {
+        if !is_ended && !explanation.next_chunk(out, CHUNK_BYTES)? {
+            out.push(b'\n');
+            is_ended = true;
+        }
+        Ok::<_, ApiError>(!is_ended)
+    };
+    match indexes.are_many() {
+        true => pull_apart(&req.answers, "application/json", next).await,
+        false => pull(&req.answers, "application/json", next).await,
+    }
 }
 
 /// `_find`; `partition` of one below `_partition`.

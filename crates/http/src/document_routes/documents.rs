@@ -490,15 +490,8 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
         Read::Missing => return Err(ApiError::missing()),
         Read::Deleted => return Err(ApiError::deleted()),
     };
-    let mut doc = parse_document(&source.json)?;
-    doc.id = Some(target.clone());
-    doc.rev = rev;
-    doc.attachments = None;
-    doc.files = source
-        .attachments
-        .into_iter()
-        .map(|read| read.attachment)
-        .collect();
+    let doc = copy_of(source, &target, rev)?;
+    let _held = req.hold_edit(&doc, 0).await?;
     let url = doc_url(req, access, &target);
     let who = req.caller();
     let write_mode = WriteMode::of(req, access.is_alone, None)?.without_w();
@@ -506,6 +499,18 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
     Ok(write_in_mode(req, access, who, doc, mode, write_mode)
         .await?
         .reply(Some(&url)))
+}
+
+/// Returns the edit that copies a document, whose text is not needed any more then.
+fn copy_of(source: ReadDoc, target: &DocId, rev: Option<Rev>) -> Result<EditDoc, ApiError> {
+    let files = source.attachments.into_iter();
+    Ok(EditDoc {
+        id: Some(target.clone()),
+        rev,
+        attachments: None,
+        files: files.map(|read| read.attachment).collect(),
+        ..parse_document(&source.json)?
+    })
 }
 
 /// `id?rev=…`, percent-encoded, relative to the database.

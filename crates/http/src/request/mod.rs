@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use auth::{Login, UserCtx};
 use bytes::Bytes;
-use database::Caller;
+use database::{Caller, FindIndexes};
 use document::multipart::Event;
+use document::{Attachment, EditDoc};
 use fair_queue::Requester;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
@@ -473,6 +474,26 @@ impl Request {
         Ok(())
     }
 
+    /// Takes memory for definitions of indexes that the response is made of, until it ends: those of
+    /// another version of the design documents are in no other memory.
+    ///
+    /// # Errors
+    /// 503 when too little was freed in time.
+    pub async fn keep_indexes(&mut self, indexes: &FindIndexes) -> Result<(), ApiError> {
+        let held = self.answers.settle_long(indexes.memory_bytes()).await?;
+        self.held.extend(held);
+        Ok(())
+    }
+
+    /// Takes memory for an edit that is not the request's body, from a stored document or a function,
+    /// until it is written; `others` are further bytes that are held until then.
+    ///
+    /// # Errors
+    /// 503 when it must be dropped, since too many others wait to be written.
+    pub async fn hold_edit(&self, edit: &EditDoc, others: usize) -> Result<Option<Held>, ApiError> {
+        self.answers.settle_long(edit_memory(edit) + others).await
+    }
+
     /// Keeps the memory of the body until the response ends.
     pub fn keep_body(&mut self) {
         self.is_kept = true;
@@ -503,9 +524,11 @@ impl Request {
     /// # Errors
     /// 413 when there can never be memory for it, 503 when there was too little in time.
     pub async fn set_made_body(&mut self, body: Bytes) -> Result<(), ApiError> {
-        let length = body.len() as u64;
+        let (body_bytes, length) = (body.len(), body.len() as u64);
         self.set_body(body);
         self.room = None;
+        // It is in memory while it waits for room.
+        let _held = self.answers.settle_long(body_bytes).await?;
         let mut room = self.bodies.body(self.sharer(), self.row.body);
         room.announce(length).await?;
         room.work_on(length).await?;
@@ -601,6 +624,15 @@ impl Request {
         }
         url
     }
+}
+
+/// Memory of an edit while it is written, in bytes: its text, the text in stored form and in the batch,
+/// its term, and its attachments.
+fn edit_memory(edit: &EditDoc) -> usize {
+    let files = edit.files.iter();
+    let files =
+        files.map(|file| size_of::<Attachment>() + file.name.len() + file.content_type.len());
+    3 * edit.body.len() + edit.body_term.len() + files.sum::<usize>()
 }
 
 /// An element of `Accept` or `Accept-Encoding`, and whether it is taken at all (`q` above 0).

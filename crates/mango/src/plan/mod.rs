@@ -4,7 +4,7 @@ mod explain;
 pub mod intervals;
 mod range;
 
-pub use explain::explain;
+pub use explain::Explanation;
 pub use intervals::{Intervals, Space, intervals};
 
 use std::cell::OnceCell;
@@ -568,6 +568,36 @@ mod tests {
         let choice = choose(&find, &all).unwrap();
         let chosen = choice.index.unwrap();
         (chosen, choice.plan(&find, &all[chosen]))
+    }
+
+    #[test]
+    fn an_explanation_is_the_same_in_pieces() {
+        let indexes = indexes(&[&["a"], &["b"], &["a", "b"], &["c"]]);
+        let indexes: Vec<&Index> = indexes.iter().collect();
+        let written = |soft_bytes: usize| {
+            let find = find(json!({"selector": {"a": 1}}));
+            let choice = choose_of(&find, indexes.iter().copied()).unwrap();
+            let mut explanation = Explanation::new(("db", false), find, choice, &indexes).unwrap();
+            let mut pieces = vec![];
+            loop {
+                let mut piece = vec![];
+                let more = explanation.write_some(&indexes, &mut piece, soft_bytes);
+                pieces.push(piece);
+                if !more.unwrap() {
+                    break pieces;
+                }
+            }
+        };
+        let (whole, pieces) = (written(usize::MAX >> 1), written(1));
+        assert_eq!((whole.len(), pieces.len()), (1, 5));
+        assert_eq!(whole.concat(), pieces.concat());
+        let value: serde_json::Value = serde_json::from_slice(&whole.concat()).unwrap();
+        assert_eq!(value["index"]["def"]["fields"], json!([{"a": "asc"}]));
+        assert_eq!(value["index_candidates"].as_array().map(Vec::len), Some(4));
+        let members: Vec<&String> = value.as_object().unwrap().keys().collect();
+        let expected = "dbname index partitioned selector opts limit skip fields index_candidates \
+                        selector_hints mrargs covering";
+        assert_eq!(members, expected.split_whitespace().collect::<Vec<_>>());
     }
 
     #[test]
