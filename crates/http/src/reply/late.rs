@@ -42,7 +42,9 @@ impl Late {
 /// A response that is one text without placeholders stays as it is.
 fn with_contents(reply: Reply, late: LateContents, answers: &Answers) -> Reply {
     let pieces: Pieces = match reply.body {
-        Body::Full(text) if !late.is_empty() => Box::pin(stream::iter([Ok(text)])),
+        Body::Full(text) if !late.is_empty() => {
+            Box::pin(stream::iter([Ok::<_, StreamError>(text)]))
+        }
         Body::Stream(pieces) => pieces,
         body => return Reply { body, ..reply },
     };
