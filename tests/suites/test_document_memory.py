@@ -259,7 +259,8 @@ def test_edits_of_stored_documents_are_counted(ctx):
 
 def test_explanations_are_read_in_pieces(ctx):
     """`_explain` has all definitions in its answer, one at a time in memory."""
-    indexes, readers = 10, ctx.size(REQUESTS, SOAK_REQUESTS)
+    # All that a database uses.
+    indexes, readers = 6, ctx.size(REQUESTS, SOAK_REQUESTS)
     definition = MIB
     with serve(ctx) as server:
         api = server.api()

@@ -64,7 +64,7 @@ impl DesignFunction {
 
     /// Runs the function on a blocking thread. `args` makes the arguments there, and what `read` needs
     /// besides; `read` makes the result of the reply there: a long one takes a while.
-    pub async fn run<A, T: Send + 'static>(
+    pub async fn run<A: 'static, T: Send + 'static>(
         self,
         place: Place,
         args: impl FnOnce(&DesignDoc) -> Result<(Vec<u8>, A), ApiError> + Send + 'static,
