@@ -354,7 +354,7 @@ fn shared() -> Arc<Queue> {
 #[test]
 fn an_owner_gets_several_places_while_as_many_stay_free() {
     let queue = shared();
-    let mut wants = |owner: &str, count| match poll(&mut ask(&queue, owner).places(count, 0)) {
+    let wants = |owner: &str, count| match poll(&mut ask(&queue, owner).places(count, 0)) {
         Poll::Ready(Ok(place)) => Some(place),
         _ => None,
     };

@@ -321,8 +321,7 @@ impl ThreadMapper {
         let count = functions.len();
         let is_rewound = leave_nothing.contains(&false);
         let form = self.form(count);
-        let (text, tells, indexes) = (&mut self.text, self.group.tells, self.group.indexes);
-        let leaves_out = self.group.leaves_out;
+        let (text, group) = (&mut self.text, &self.group);
         let limits = &self.compilations.limits;
         let (heap, environment, console) = sandbox.parts();
         environment.enter(heap, console, |entered| {
@@ -349,10 +348,10 @@ impl ThreadMapper {
                     doc,
                     labels,
                     leave_nothing,
-                    indexes,
+                    indexes: group.indexes,
                     index: at.doc as u32,
-                    tells,
-                    leaves_out,
+                    tells: group.tells,
+                    leaves_out: group.leaves_out,
                     end: at.end,
                 };
                 pass.run(&functions, &mut at.view, out)?;

@@ -361,6 +361,11 @@ fn too_many(id: &str, max: u64) -> CopyAttempt {
     }])
 }
 
+/// The refusal of a document that is longer than `max` bytes.
+fn longer_than(id: &str, max: usize) -> CopyAttempt {
+    too_long(id, format!("the document is longer than {max} bytes"))
+}
+
 async fn download(
     source: &HttpDb,
     target: &LocalDb,
@@ -409,10 +414,7 @@ async fn download(
                 Err(Broken::Garbled(told)) => return Ok(CopyAttempt::Again(told)),
                 Err(Broken::Refused(e)) => return refused_upload(id, e),
                 Err(Broken::TooMany(max)) => return Ok(too_many(id, max)),
-                Err(Broken::TooLong(max)) => {
-                    let told = format!("the document is longer than {max} bytes");
-                    return Ok(too_long(id, told));
-                }
+                Err(Broken::TooLong(max)) => return Ok(longer_than(id, max)),
             }
         }
     }

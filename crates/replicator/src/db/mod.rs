@@ -109,7 +109,7 @@ pub struct Portions {
 
 /// The source or target of a replication.
 pub enum Db {
-    Local(LocalDb),
+    Local(Box<LocalDb>),
     Http(Box<HttpDb>),
 }
 
