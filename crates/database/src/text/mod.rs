@@ -208,6 +208,11 @@ impl TextIndex {
         self.shards.iter().map(TextShard::left_out).sum()
     }
 
+    /// Returns whether no part of it is built yet: the change that defined it would be the first.
+    pub fn is_unbuilt(&self) -> bool {
+        self.seqs().all(|(seq, _)| seq == 0)
+    }
+
     /// The seqs that it has applied, by shard.
     fn seqs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.shards.iter().map(TextShard::progress_seqs)
