@@ -128,12 +128,12 @@ def test_life_of_a_server(ctx, emulated):
     report.equal("what qemu-user lacks is a warning", confinement, ["Landlock and seccomp"])
     with emulated.server(ctx) as server:
         report.equal("all is there after a restart", contents(server), expected())
-        server.api().expect(201, "PUT", "/db/last", {"n": -1})
+        server.api().expect(201, "PUT", "/copy/last", {"n": -1})
         server.kill()
     with emulated.server(ctx) as server:
         report.equal("and after kill -9", contents(server), expected())
-        report.equal("with what was acknowledged before it", server.api().expect(200, "GET", "/db/last")["n"], -1)
-        said = emulated.run(emulated.settee, "bench", "get_random", "bulk", "--url", authorized(server), "--scale", 0.01, "--seconds", 1)
+        report.equal("with what was acknowledged before it", server.api().expect(200, "GET", "/copy/last")["n"], -1)
+        said = emulated.run(emulated.settee, "bench", "get_random", "single", "--url", authorized(server), "--scale", 0.01, "--seconds", 1)
         report.check("settee-bench measures it", said.returncode == 0 and "get_random" in said.stdout, said)
     said = emulated.run(emulated.settee, "check", "/srv/data")
     report.check("`settee check` finds nothing", said.returncode == 0, said)
