@@ -17,7 +17,7 @@ ANSWERS = 16 * MIB
 READERS = 4
 JSON = {"Accept": "application/json"}
 # What an unread answer may hold: pieces of a text and of a content, the decoder, and the connection.
-READER_BYTES = MIB
+READER_BYTES = 2 * MIB
 DESIGN = {
     "views": {"v": {"map": "function (doc) { if (doc.a !== undefined) { emit(doc._id, null); } }"}},
     "filters": {"f": "function (doc, req) { return doc.a !== undefined; }"},

@@ -5,7 +5,7 @@ import pytest
 ANSWER_TIMEOUT_S = 60
 JSON = {"Content-Type": "application/json"}
 #: Levels of the documents: what JavaScript in QuickJS gets, and what it does not.
-FINE, TOO_DEEP = (100, 127, 130, 990), (999, 1100, 4090)
+FINE, TOO_DEEP = (100, 127, 130, 990), (1001, 1100, 4090)
 ALL = FINE + TOO_DEEP
 JAVASCRIPT = {
     "shows": {"type": "function (doc, req) { return 'show ' + doc.type; }", "json": "function (doc, req) { return {json: doc.v}; }"},
@@ -45,7 +45,7 @@ def name(depth):
 
 
 def serve(ctx, *languages):
-    return ctx.server(options=[part for language in languages for part in ("--set", f"query_servers/{language}=builtin")])
+    return ctx.server("-".join(["data", *languages]), options=[part for language in languages for part in ("--set", f"query_servers/{language}=builtin")])
 
 
 def fill(api, design):
@@ -87,7 +87,7 @@ def test_calls(ctx):
                 report.check(f"{what} of {depth} levels", good, (answer.status, answer.raw[:200]))
         for depth in FINE:
             shown = api.get(f"/db/_design/d/_show/json/{name(depth)}")
-            report.equal(f"a show returns {depth} levels", shown.raw, b"[" * depth + b"1" + b"]" * depth)
+            report.check(f"a show returns {depth} levels", shown.raw.strip() == b"[" * depth + b"1" + b"]" * depth, shown.raw[:200])
         api.expect(201, "PUT", "/db/_design/v", {"validate_doc_update": VALIDATE})
         for depth in ALL:
             rev = api.request("HEAD", f"/db/{name(depth)}").headers["ETag"].strip('"')

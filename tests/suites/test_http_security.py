@@ -774,7 +774,7 @@ def test_codings(ctx):
                 report.equal(f"{name}, {target}: refused, and nothing else is answered", [answer[:3] for answer in answers], [b"400"])
         for coding in (b"Transfer-Encoding: chunked", b"transfer-encoding: \tChunked "):
             sent = b"GET /_up HTTP/1.1\r\nHost: x\r\n" + coding + b"\r\n\r\n0\r\n\r\n"
-            answers = raw_answers(host, int(port), sent + sent + b"GET /_up HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answers = raw_answers(host, int(port), sent + sent + b"GET /_up HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", half_close=False)
             report.equal(f"{coding.decode()}: accepted", [answer[:3] for answer in answers], [b"200"] * 3)
 
 

@@ -35,6 +35,18 @@ pub enum HitCondition {
     Without(Box<HitCondition>, Box<HitCondition>),
 }
 
+impl HitCondition {
+    fn depth(&self) -> usize {
+        match self {
+            HitCondition::All(parts) | HitCondition::Any(parts) => {
+                1 + parts.iter().map(HitCondition::depth).max().unwrap_or(0)
+            }
+            HitCondition::Without(first, second) => 1 + first.depth().max(second.depth()),
+            _ => 1,
+        }
+    }
+}
+
 /// How much of a selector an index can find.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cover {
@@ -44,6 +56,9 @@ pub enum Cover {
     Part(HitCondition),
 }
 
+/// Maximum depth of conditions in conditions. The engine builds and reads queries recursively, on
+/// threads with little stack.
+const DEPTH_MAX: usize = 64;
 /// Maximum number of paths in an index of a field with numbers in its path.
 const PATHS_MAX: usize = 16;
 /// Longer words are not found, in bytes.
@@ -64,7 +79,10 @@ impl Cover {
             definition,
             effort: Effort::new(),
         };
-        reader.node(&selector.root, &Path::default())
+        match reader.node(&selector.root, &Path::default()) {
+            Cover::Part(condition) if condition.depth() > DEPTH_MAX => Cover::Everything,
+            cover => cover,
+        }
     }
 
     fn part(self) -> Option<HitCondition> {
@@ -351,7 +369,14 @@ impl Reader<'_> {
     /// Returns the documents that all parts cover, or of too many parts the first ones.
     fn all(&self, parts: impl Iterator<Item = Cover>) -> Cover {
         let parts = parts.take_while(|_| !self.effort.is_over());
-        let mut wanted: Vec<HitCondition> = parts.filter_map(Cover::part).collect();
+        let mut wanted: Vec<HitCondition> = vec![];
+        for part in parts.filter_map(Cover::part) {
+            match part {
+                // Arrays in arrays are one list of conditions.
+                HitCondition::All(parts) => wanted.extend(parts),
+                part => wanted.push(part),
+            }
+        }
         match (wanted.len(), wanted.pop()) {
             (_, None) => Cover::Everything,
             (1, Some(only)) => Cover::Part(only),
