@@ -45,7 +45,9 @@ def name(depth):
 
 
 def serve(ctx, *languages):
-    return ctx.server("-".join(["data", *languages]), options=[part for language in languages for part in ("--set", f"query_servers/{language}=builtin")])
+    return ctx.server(
+        "-".join(["data", *languages]), options=[part for language in languages for part in ("--set", f"query_servers/{language}=builtin")]
+    )
 
 
 def fill(api, design):

@@ -122,7 +122,8 @@ def test_long_documents(ctx, server, api):
             answer = pull(api, source, "long")
             history = answer.json["history"][0] if answer.status == 200 else answer
             counts = {key: history[key] for key in ("docs_written", "doc_write_failures")} if answer.status == 200 else history
-            ctx.report.equal(f"{name}: it is left out", counts, {"docs_written": 2, "doc_write_failures": 1})
+            # A document that came before it with the changes may be written again, with those that are read alone.
+            ctx.report.check(f"{name}: it is left out", counts in [{"docs_written": n, "doc_write_failures": 1} for n in (2, 3)], counts)
             ctx.report.equal(f"{name}: the others arrive", api.get("/long").json["doc_count"], 2)
             ctx.report.check(f"{name}: in little memory", memory.grown_mb() < 64, f"{memory.grown_mb():.0f} MB for a document of 48")
 
