@@ -281,7 +281,7 @@ fn large_blocks_count_towards_the_time_limit_like_many_small_ones() {
         let source = format!(
             "function () {{ var part = 'x,y'.repeat(5e5), numbers = new Array(2e5).fill(1);
                 var text = '[' + '1,'.repeat(2e5) + '1]';
-                for (var i = 0; i < 40; i++) try {{ {allocation}; }} catch (e) {{}} }}"
+                for (var i = 0; i < 1000; i++) try {{ {allocation}; }} catch (e) {{}} }}"
         );
         assert_eq!(
             limit_of(&source, &limits),
