@@ -19,6 +19,9 @@ const SPARE_ARENAS: usize = 512;
 /// Bytes between two readings of the clock. A smaller block counts as an arena.
 const CLOCK_BYTES: usize = 64 * ARENA;
 
+/// Memory for the error that ends a function, in bytes.
+const ERROR_BYTES: usize = 16 * ARENA;
+
 /// In front of each block that QuickJS was given: blocks form a ring, so that all can be freed
 /// without QuickJS's help.
 #[repr(C, align(16))]
@@ -42,6 +45,8 @@ pub(crate) struct Blocks {
     /// Bytes until the clock is read: long-running built-in functions do not call the interrupt
     /// handler, but most of them allocate.
     clock_bytes_left: Cell<usize>,
+    /// Bytes left for the error that ends the function.
+    error_bytes_left: Cell<usize>,
 }
 
 impl Blocks {
@@ -56,6 +61,7 @@ impl Blocks {
             used: Cell::new(0),
             spare: RefCell::default(),
             clock_bytes_left: Cell::new(CLOCK_BYTES),
+            error_bytes_left: Cell::new(0),
         }
     }
 
@@ -189,12 +195,20 @@ impl Blocks {
 }
 
 impl Control {
-    /// Whether this much memory may be allocated. After a limit was hit, every attempt fails:
-    /// JavaScript may catch the exception and try again.
+    /// Provides memory for the error with which QuickJS ends the function: JavaScript cannot catch
+    /// it, but without memory QuickJS throws an error that it can.
+    pub(crate) fn provide_error(&self) {
+        self.blocks.error_bytes_left.set(ERROR_BYTES);
+    }
+
+    /// Whether this much memory may be allocated. After a limit was hit, every attempt of
+    /// JavaScript fails: it may catch the exception and try again.
     fn may_allocate(&self, size: usize, more: usize) -> bool {
         let blocks = &self.blocks;
         if self.over().is_some() {
-            return false;
+            let left = blocks.error_bytes_left.get().checked_sub(size);
+            blocks.error_bytes_left.set(left.unwrap_or(0));
+            return left.is_some();
         }
         if more > self.limits.memory_bytes.saturating_sub(blocks.used.get()) {
             self.set_over(Limit::Memory);
