@@ -5,11 +5,13 @@
 //! `slot/` applies records to documents, `control/` keeps cluster-wide state, `gateway.rs` proposes
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
 //! that validated them), `handler.rs` handles requests from other nodes, `join.rs` adds nodes,
-//! `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
+//! `adopt.rs` makes a single server the first node, `jobs.rs` assigns jobs to nodes, `versions.rs`
+//! raises the version of records.
 
 #![forbid(unsafe_code)]
 
 mod address_check;
+mod adopt;
 pub mod control;
 mod copy;
 pub mod counters;
@@ -34,6 +36,7 @@ mod planner;
 mod progress;
 mod propose;
 mod replicas;
+mod reseed;
 mod slot;
 mod slot_starter;
 #[cfg(test)]
@@ -41,6 +44,7 @@ mod tests;
 mod validation;
 mod versions;
 
+pub use adopt::{AdoptedData, IdleStore, LeftData, NewCluster};
 pub use cluster::record::RecordVersion;
 pub use control::entry::MemberInfo;
 pub use error::Error;
