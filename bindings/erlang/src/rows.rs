@@ -17,7 +17,7 @@ pub struct Rows {
     /// The rows.
     pub rows: Later<embedded::Rows>,
     shape: Shape,
-    /// Of members that are not rows.
+    /// The shape of members that are not rows.
     texts: Shape,
     _opened: Arc<Opened>,
 }

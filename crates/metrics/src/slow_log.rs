@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde_json::Value;
 
-/// A line as text. JSON escapes the control characters of ASCII; these are the others, and Unicode's separators of lines and overrides
-/// of direction.
+/// Returns a line as text. JSON escapes ASCII's control characters; this escapes the others, and
+/// Unicode's line separators and direction overrides.
 fn text(line: &Value) -> String {
     let is_unsafe = |c: char| {
         c.is_control()

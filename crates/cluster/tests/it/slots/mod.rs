@@ -422,8 +422,8 @@ async fn a_topic_of_another_cluster_is_named() {
     assert!(is_known, "{result:?}");
 }
 
-/// Updates three nodes one after the other, in this order, under load, and then raises the version
-/// of records.
+/// Updates three nodes one after the other, in this order, under load, and then raises the record
+/// version.
 async fn upgrade(order: [u64; 3]) -> Arc<Nodes> {
     let nodes = Arc::new(Nodes::none(3));
     let mut running = vec![];

@@ -12,8 +12,8 @@ use crate::db::json_limits::parse;
 
 /// Returns the missing revisions of the documents that were sent, by id.
 ///
-/// Of everything else in the response nothing is kept: a document with many conflicts has as many
-/// possible ancestors, and a target with such documents must be replicated to as well.
+/// Keeps nothing else of the response: a document with many conflicts has as many possible
+/// ancestors, and a target with such documents must work too.
 ///
 /// # Errors
 /// The response is not that of `_revs_diff`, or lists more revisions of a document than were sent.
