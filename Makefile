@@ -18,7 +18,8 @@
 #               soak-stores, soak-search, soak-http, soak-programs
 # make build    the programs alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
-# make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
+#               (ARCH=arm64 or ARCH=amd64 for another architecture than this machine's)
+# make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores); ARCH as above
 # make bindings the packages for Python, Node, and Erlang and Elixir, in ./bindings/dist
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
@@ -36,17 +37,18 @@ SUITES ?=
 SINCE ?=
 BENCH_ARGS ?=
 FILTER ?=
+ARCH ?=
 
 # The suites of each part of `make soak`; the suite `documentation` checks that each is in one.
 SOAK_PARTS = cluster stores search http programs
 SOAK_cluster = cluster cluster_environment cluster_cut_nodes cluster_faults cluster_monitoring cluster_upgrades kafka_log replication replication_faults replication_memory replication_sources pouchdb_sync
-SOAK_stores = answer_memory attachments auto_purge backups crash_recovery damaged_store expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
+SOAK_stores = answer_memory attachment_memory attachments auto_purge backups crash_recovery damaged_store document_memory expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
-  function_overload hostile_functions query_languages node_query_server number_precision worker_confinement
-SOAK_http = api_behaviour authentication authentication_security authorisation client_compatibility client_disconnects connection_limits cors_and_setup couchdb_suites \
+  function_overload deep_documents hostile_functions query_languages node_query_server number_precision worker_confinement
+SOAK_http = api_behaviour authentication authentication_security authorisation body_memory client_compatibility client_disconnects client_suites connection_limits cors_and_setup couchdb_suites \
   design_functions design_overload dev_mode function_preview function_results function_security hostile_reads http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
-SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries documentation doctor example_files manual_examples \
+SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries documentation doctor example_files foreign_packages manual_examples \
   metrics migration packages profiles prose_lint top traces web_interface
 ARGS ?=
 
@@ -62,7 +64,7 @@ setup-docs:
 	@bash scripts/setup.sh docs
 
 setup-dist:
-	@bash scripts/setup.sh dist
+	@ARCH=$(ARCH) bash scripts/setup.sh dist
 
 setup-test:
 	@bash scripts/setup.sh test
@@ -75,10 +77,10 @@ build: setup
 
 # Built in a target directory of its own, with other flags: the same bytes everywhere.
 dist: setup-dist
-	@$(env) built=$$(bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug
+	@$(env) built=$$(ARCH=$(ARCH) bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug
 
 release-check: setup-dist setup-test
-	@$(env) python3 packaging/release_check.py $(ARGS)
+	@$(env) ARCH=$(ARCH) python3 packaging/release_check.py $(ARGS)
 
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build

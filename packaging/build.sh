@@ -3,16 +3,18 @@
 # builds them, in whatever checkout and target directory, with the toolchain of rust-toolchain.toml on the same system.
 #
 #   packaging/build.sh [TARGET_DIRECTORY]       (default: dist-build in cargo's)
+#   ARCH=arm64 packaging/build.sh               cross-compiles (default: dist-build-aarch64)
 #
 # Beside what `make build` does: paths are mapped to names that are the same everywhere, in Rust and in C; no time is kept; and
 # the programs have the lists of their crates in them (`cargo audit bin`, cargo-auditable).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
+. scripts/target.sh
 
 checkout=$(pwd -P)
 cargo_home=$(cd "${CARGO_HOME:-$HOME/.cargo}" && pwd -P)
-target=${1:-$CARGO_TARGET_DIR/dist-build}
+target=${1:-$CARGO_TARGET_DIR/$([ -z "$tools" ] && echo dist-build || echo "dist-build-$machine")}
 mkdir -p "$target/cc"
 export CARGO_TARGET_DIR="$target"
 target=$(cd "$target" && pwd -P)
@@ -20,6 +22,8 @@ target=$(cd "$target" && pwd -P)
 # OpenSSL, which the Kafka client is built with, keeps the time at which it was built. It is the same for every commit, so that what was
 # compiled for an earlier one may be used.
 export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C TZ=UTC
+# What `make` was started with is no business of the Makefiles of C libraries.
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 
 # Flags in RUSTFLAGS replace those of .cargo/config.toml.
 flags=(-C force-frame-pointers=yes)
@@ -30,6 +34,12 @@ export CARGO_ENCODED_RUSTFLAGS
 # In compilers of other names rather than in CFLAGS: OpenSSL keeps those, with the paths in them. It also keeps the folders that
 # its engines and modules would be installed to, which nobody looks into.
 for compiler in cc c++; do
+  # Debian's cross compilers have GCC's names only.
+  case "$tools$compiler" in
+    "$compiler") program=/usr/bin/$compiler ;;
+    *++) program=/usr/bin/${tools}g++ ;;
+    *) program=/usr/bin/${tools}gcc ;;
+  esac
   cat >"$target/cc/settee-$compiler" <<WRAPPER
 #!/bin/bash
 arguments=()
@@ -37,13 +47,25 @@ for argument in "\$@"; do
   case "\$argument" in -DENGINESDIR=* | -DMODULESDIR=*) argument=\${argument//"$target"//target} ;; esac
   arguments+=("\$argument")
 done
-exec /usr/bin/$compiler -ffile-prefix-map="$checkout"=/settee -ffile-prefix-map="$cargo_home"=/cargo -ffile-prefix-map="$target"=/target "\${arguments[@]}"
+exec $program -ffile-prefix-map="$checkout"=/settee -ffile-prefix-map="$cargo_home"=/cargo -ffile-prefix-map="$target"=/target "\${arguments[@]}"
 WRAPPER
   chmod +x "$target/cc/settee-$compiler"
 done
 export CC=settee-cc CXX=settee-c++ PATH="$target/cc:$SETTEE_CACHE/tools/bin:$PATH"
 
-bash scripts/rocksdb.sh >&2
+if [ -n "$tools" ]; then
+  # Build scripts and macros run here. What is not found by pkg-config is not there: it would be this machine's.
+  export HOST_CC=cc HOST_CXX=c++ HOST_AR=ar AR="${tools}ar" RANLIB="${tools}ranlib" NM="${tools}nm" STRIP="${tools}strip"
+  export PKG_CONFIG_LIBDIR="/usr/$machine-linux-gnu/lib/pkgconfig"
+  name=${CARGO_BUILD_TARGET^^}
+  export "CARGO_TARGET_${name//-/_}_LINKER=${tools}gcc"
+  # libclang reads the C library's headers of that architecture.
+  export "BINDGEN_EXTRA_CLANG_ARGS_${CARGO_BUILD_TARGET//-/_}=--target=$machine-linux-gnu -isystem /usr/$machine-linux-gnu/include"
+  ROCKSDB_LIB_DIR=$(bash scripts/rocksdb.sh)
+  export ROCKSDB_LIB_DIR
+else
+  bash scripts/rocksdb.sh >&2
+fi
 cargo auditable build --locked --release --bin settee --bin settee-bench >&2
 bash scripts/strip.sh >&2
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Makes what is released of the built programs: tarballs, the Debian package, the bill of materials, and their SHA-256 sums.
 
-usage: dist.py --binary FILE [--debug] [--out DIR] [--version VERSION] [--quick]
+usage: dist.py --binary FILE [--runs FILE] [--debug] [--out DIR] [--version VERSION] [--quick]
 
-FILE is `settee`; `settee-bench` is beside it, and with --debug the debug information of both, as scripts/strip.sh leaves them.
+FILE is `settee`; `settee-bench` is beside it, and with --debug the debug information of both, as scripts/strip.sh leaves them. Names are
+of the architecture that it is for. Completions, pages and so on are what it prints: if it is for another architecture, qemu-user runs it, or
+--runs names a `settee` of this checkout that prints them instead. In DIR, files of the same version for other architectures stay.
 
 The same programs and commit give the same bytes: names are sorted, owners are root, times are the commit's (SOURCE_DATE_EPOCH).
 What is in the tarball: docs/src/operations/install.md. `--quick` is for tests: hardly compressed, and without the bill of materials.
@@ -24,6 +26,7 @@ import tempfile
 
 import deb
 import licences
+from architecture import Architecture
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGING = CHECKOUT / "packaging"
@@ -39,6 +42,7 @@ COMPLETIONS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, required=True)
+    parser.add_argument("--runs", type=pathlib.Path)
     parser.add_argument("--debug", action="store_true", help="their debug information too, in a tarball of its own")
     parser.add_argument("--out", type=pathlib.Path, default=CHECKOUT / "dist")
     parser.add_argument("--version", help="of the Debian package, when it is not the binary's: for tests of upgrades")
@@ -51,50 +55,75 @@ def main():
 def make(options):
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    binary, epoch = options.binary.resolve(), commit_time()
+    architecture = Architecture(binary)
+    program = [options.runs.resolve()] if options.runs else architecture.command(binary)
+    version = version_of(program)
     for path in out.glob("settee[-_]*"):
-        path.unlink()
-    binary, version, epoch, machine = options.binary.resolve(), version_of(options.binary), commit_time(), os.uname().machine
-    name = f"settee-{version}-{machine}-linux"
+        if not is_of_another(path.name, version, architecture):
+            path.unlink()
+    name = f"settee-{version}-{architecture.machine}-linux"
     made = [out / f"{name}.tar.gz"]
     with tempfile.TemporaryDirectory(prefix="settee-dist-") as temporary:
         temporary = pathlib.Path(temporary)
         tree = temporary / name
-        fill(tree, binary)
+        fill(tree, binary, program, architecture.target)
         unit(tree / "lib/systemd/system/settee.service", "/usr/local/bin")
-        (tree / "INSTALL.md").write_text(how_to_install(), encoding="utf-8")
+        (tree / "INSTALL.md").write_text(how_to_install(architecture), encoding="utf-8")
         level = 1 if options.quick else 9
         pack(tree, made[0], epoch, level)
-        context = out / "container"
-        shutil.rmtree(context, ignore_errors=True)
-        context.mkdir()
-        for part in (PACKAGING / "container/Containerfile", PACKAGING / "container/root.sh", made[0]):
-            shutil.copy(part, context)
+        make_context(out, version, architecture, made[0])
         if options.debug:
             made.append(out / f"{name}-debug.tar.gz")
             folder = temporary / f"{name}-debug"
             folder.mkdir()
-            for program in PROGRAMS:
-                shutil.copyfile(binary.with_name(f"{program}.debug"), folder / f"{program}.debug")
+            for each in PROGRAMS:
+                shutil.copyfile(binary.with_name(f"{each}.debug"), folder / f"{each}.debug")
             pack(folder, made[-1], epoch, level)
         if deb.can_be_made():
-            made.append(deb.build(tree, temporary / "debian", out, options.version or version, epoch, options.quick))
+            package = deb.Package(options.version or version, epoch, architecture, options.quick)
+            made.append(package.build(tree, temporary / "debian", out))
         else:
             print("dist: no Debian package, as debhelper is not installed", file=sys.stderr)
     if not options.quick:
-        bills = {crate: out / f"{name.replace('settee', program, 1)}.cdx.json" for program, crate in PROGRAMS.items()}
-        bills_of_materials(bills, epoch)
+        bills = {crate: out / f"{name.replace('settee', each, 1)}.cdx.json" for each, crate in PROGRAMS.items()}
+        bills_of_materials(bills, epoch, architecture.target)
         made += bills.values()
-    sums = out / "SHA256SUMS"
-    sums.write_text("".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(made)), encoding="ascii")
-    return [*made, sums]
+    return [*made, write_sums(out)]
 
 
-def version_of(binary):
-    """The binary's, which has to be this checkout's."""
-    said = subprocess.run([binary.resolve(), "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+def is_of_another(name, version, architecture):
+    """Whether this file belongs to this version, and is for another architecture."""
+    is_this = any(word in name for word in (f"-{architecture.machine}-", f"_{architecture.debian}."))
+    return not is_this and any(
+        name.startswith(f"{start}{version}{end}") for start, end in (("settee-", "-"), ("settee-bench-", "-"), ("settee_", "_"))
+    )
+
+
+def write_sums(out):
+    """The sums of all files in a folder, also of those for other architectures."""
+    sums, released = out / "SHA256SUMS", sorted(path for path in out.glob("settee[-_]*") if path.is_file())
+    sums.write_text("".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in released), encoding="ascii")
+    return sums
+
+
+def make_context(out, version, architecture, tarball):
+    """The folder that the container image is built from; it may have the tarballs of several architectures."""
+    context = out / "container"
+    context.mkdir(exist_ok=True)
+    for path in context.glob("settee-*"):
+        if not is_of_another(path.name, version, architecture):
+            path.unlink()
+    for part in (PACKAGING / "container/Containerfile", PACKAGING / "container/root.sh", tarball):
+        shutil.copy(part, context)
+
+
+def version_of(program):
+    """The program's, which has to be this checkout's."""
+    said = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     wanted = re.search(r'^version = "(.*)"', (CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
     if said != wanted:
-        raise SystemExit(f"dist: {binary} is version {said}, this checkout {wanted}")
+        raise SystemExit(f"dist: {program[-1]} is version {said}, this checkout {wanted}")
     return said
 
 
@@ -106,11 +135,11 @@ def commit_time():
     return int(subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout)
 
 
-def fill(tree, binary):
-    """What is installed below /usr or /usr/local, and `etc`."""
-    for program in PROGRAMS:
-        install(tree / "bin" / program, binary.with_name(program).read_bytes(), 0o755)
-    run = lambda *arguments: subprocess.run([binary, *arguments], capture_output=True, check=True).stdout
+def fill(tree, binary, program, target):
+    """What is installed below /usr or /usr/local, and `etc`. `program` is the command that starts `settee` here."""
+    for each in PROGRAMS:
+        install(tree / "bin" / each, binary.with_name(each).read_bytes(), 0o755)
+    run = lambda *arguments: subprocess.run([*program, *arguments], capture_output=True, check=True).stdout
     for shell, place in COMPLETIONS.items():
         install(tree / place, run("completions", shell))
     run("man", str(tree / "share/man/man1"))
@@ -120,7 +149,7 @@ def fill(tree, binary):
     install(tree / "etc/settee/settee.ini", (PACKAGING / "settee.ini").read_bytes())
     for name in ("LICENSE", "CHANGELOG.md"):
         install(tree / "share/doc/settee" / name, (CHECKOUT / name).read_bytes())
-    texts = licences.document(licences.linked(licences.metadata(licences.host())))
+    texts = licences.document(licences.linked(licences.metadata(target)))
     install(tree / "share/doc/settee/THIRD-PARTY-LICENCES.txt", texts.encode())
 
 
@@ -134,10 +163,11 @@ def unit(path, bin_folder):
     install(path, (PACKAGING / "settee.service").read_text(encoding="utf-8").replace("@BIN@", bin_folder).encode())
 
 
-def how_to_install():
-    """The manual's part about the tarball."""
+def how_to_install(architecture):
+    """The manual's part about the tarball, with this architecture's name."""
     page = (CHECKOUT / "docs/src/operations/install.md").read_text(encoding="utf-8")
     part = re.search(r"^## The tarball\n.*?(?=^## )", page, re.MULTILINE | re.DOTALL)[0]
+    part = part.replace("x86_64-linux", f"{architecture.machine}-linux")
     return re.sub(r"^```sh (run|norun)$", "```sh", part.replace("## The tarball", "# Install Settee"), flags=re.MULTILINE)
 
 
@@ -161,8 +191,10 @@ def pack(folder, path, epoch, level):
             tar.add(entry, arcname=entry.relative_to(folder.parent).as_posix(), recursive=False, filter=told)
 
 
-def bills_of_materials(paths, epoch):
-    """Writes in CycloneDX what each program is linked from: crates with versions, licences and check sums. `paths` has a file by crate."""
+def bills_of_materials(paths, epoch, target):
+    """Writes in CycloneDX what each program is linked from: crates with versions, licences and check sums. `paths` has a file by crate,
+    `target` is Rust's name of the architecture.
+    """
     tools = pathlib.Path(os.environ.get("SETTEE_CACHE") or pathlib.Path.home() / ".cache/settee") / "tools/bin"
     command = [
         tools / "cargo-cyclonedx",
@@ -172,7 +204,7 @@ def bills_of_materials(paths, epoch):
         "--format",
         "json",
         "--target",
-        licences.host(),
+        target,
     ]
     command += ["--no-build-deps", "--override-filename", "settee-bill"]
     written = "settee-bill.json"

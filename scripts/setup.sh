@@ -8,11 +8,14 @@
 #                             of other languages: Erlang, and Python's couchpy; Elixir, for its package; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, TypeScript, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
 #                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;
 #                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
-#   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
+#   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx;
+#                             with ARCH=arm64 or amd64, if this machine is another: a cross compiler, Rust's standard library
+#                             for that architecture, and qemu-user, which runs the program that was built
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
+. scripts/target.sh
 
 rust_wanted=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml)
 purpose=${1:-serve}
@@ -61,6 +64,11 @@ missing_packages() {
   case "$purpose" in
     dist | test) has_command dh || ! has_command apt-get || echo debhelper ;;
   esac
+  if [ "$purpose" = dist ] && [ -n "$tools" ]; then
+    has_command "${tools}g++" || echo "g++-$(tr _ - <<<"$machine")-linux-gnu"
+    has_command "qemu-$machine-static" || has_command "qemu-$machine" || echo qemu-user-static
+    has_command arch-test || echo arch-test
+  fi
   [ "$purpose" = test ] || return 0
   has_command zsh || echo zsh
   has_command fish || echo fish
@@ -112,6 +120,16 @@ ensure_rust_component() {
   rustup component add "$2" </dev/null >&2
 }
 
+# Rust's standard library for another architecture.
+ensure_target() {
+  local libraries
+  libraries=$(rustc --print target-libdir --target "$CARGO_BUILD_TARGET")
+  [ -d "$libraries" ] && return
+  has_command rustup || die "Rust's standard library for $CARGO_BUILD_TARGET is missing: install it with the toolchain"
+  say "installing Rust's standard library for $CARGO_BUILD_TARGET"
+  rustup target add "$CARGO_BUILD_TARGET" </dev/null >&2
+}
+
 # Python's query server, of the version that the clients' tests use too.
 ensure_couchpy() {
   local wanted place="$SETTEE_CACHE/couchpy"
@@ -133,7 +151,7 @@ ensure_tool() {
   [ -x "$place/bin/$binary" ] && [ "$(cat "$place/$binary.version" 2>/dev/null)" = "$version" ] && return
   say "compiling $crate $version into $place, once for this machine (some minutes)"
   mkdir -p "$place"
-  (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR \
+  (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR CARGO_BUILD_TARGET \
     && export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
     && cargo install --quiet --locked --force --root "$place" "$@" "$crate@$version" </dev/null >&2)
   echo "$version" >"$place/$binary.version"
@@ -216,6 +234,10 @@ fi
 if [ "$purpose" = dist ]; then
   ensure_auditable
   ensure_cyclonedx
+  if [ -n "$tools" ]; then
+    ensure_target
+    exit 0 # RocksDB for that architecture is compiled by packaging/build.sh
+  fi
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook

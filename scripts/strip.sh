@@ -7,21 +7,22 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
+. scripts/target.sh
 
 profile=${1:-release}
 dist="$CARGO_TARGET_DIR/dist"
 
 mkdir -p "$dist"
 for name in settee settee-bench; do
-  built="$CARGO_TARGET_DIR/$profile/$name"
+  built="$CARGO_TARGET_DIR/${CARGO_BUILD_TARGET:-}/$profile/$name"
   [ "$dist/$name" -nt "$built" ] && continue
   # Names of data are of use to nobody without debug information: 5 % of the program.
-  nm "$built" | awk '$2 ~ /^[bBdDrRvV]$/ { data[$3] } $2 ~ /^[tTwWiI]$/ { code[$3] } END { for (name in data) if (!(name in code)) print name }' >"$dist/$name.data"
-  objcopy --only-keep-debug --compress-debug-sections=zlib "$built" "$dist/$name.debug.new"
+  "${tools}nm" "$built" | awk '$2 ~ /^[bBdDrRvV]$/ { data[$3] } $2 ~ /^[tTwWiI]$/ { code[$3] } END { for (name in data) if (!(name in code)) print name }' >"$dist/$name.data"
+  "${tools}objcopy" --only-keep-debug --compress-debug-sections=zlib "$built" "$dist/$name.debug.new"
   mv "$dist/$name.debug.new" "$dist/$name.debug"
   (
     cd "$dist"
-    objcopy --strip-debug --strip-symbols="$name.data" --add-gnu-debuglink="$name.debug" "$built" "$name.new"
+    "${tools}objcopy" --strip-debug --strip-symbols="$name.data" --add-gnu-debuglink="$name.debug" "$built" "$name.new"
     mv "$name.new" "$name"
     rm "$name.data"
   )

@@ -8,13 +8,14 @@ import urllib.parse
 
 class HostileSource:
     """`rows`: the texts of the rows of `_changes`, each of which may be a callable that returns the text. `seq`: the text of
-    `update_seq`. `doc`: the text of each document that `_bulk_get` returns, without its id and revision. `stalls`: whether
-    `_changes` sends nothing at all."""
+    `update_seq`. `doc`: the text of each document that `_bulk_get` and reads of one document return, without its id and revision; it may
+    be a function of the id. `stalls`: whether `_changes` sends nothing at all. `query` is that of the last `_changes`."""
 
     def __init__(self, rows=(), seq='"9-x"', doc=None, stalls=False):
         self.rows, self.seq, self.doc, self.stalls = rows, seq, doc, stalls
         self.closed = threading.Event()
         self.feeds = self.bulks = 0
+        self.query = ""
         source = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -49,6 +50,9 @@ class HostileSource:
         elif path == "/_bulk_get":
             self.bulks += 1
             self.send_docs(handler, json.loads(body)["docs"])
+        elif handler.command == "GET" and "open_revs=" in url.query:
+            revs = json.loads(urllib.parse.parse_qs(url.query)["open_revs"][0])
+            send(handler, 200, "[" + ",".join(f'{{"ok":{self.text(path[1:], rev)}}}' for rev in revs) + "]")
         elif handler.command == "PUT":
             send(handler, 201, '{"ok":true,"id":"x","rev":"0-1"}')
         elif path == "/_ensure_full_commit":
@@ -60,6 +64,7 @@ class HostileSource:
         if "limit=0" in query:
             return send(handler, 200, '{"results":[],"last_seq":"9-x","pending":0}')
         self.feeds += 1
+        self.query = query
         begin(handler, 200)
         if self.stalls:
             self.closed.wait()
@@ -71,12 +76,16 @@ class HostileSource:
         handler.wfile.write(b'\n],"last_seq":"9-x","pending":0}\n')
         return None
 
+    def text(self, doc_id, rev):
+        """A document."""
+        head = json.dumps({"_id": doc_id, "_rev": rev})[:-1]
+        return f"{head},{self.doc(doc_id) if callable(self.doc) else self.doc}}}"
+
     def send_docs(self, handler, asked):
         begin(handler, 200)
         handler.wfile.write(b'{"results":[')
         for number, doc in enumerate(asked):
-            head = json.dumps({"_id": doc["id"], "_rev": doc["rev"]})[:-1]
-            text = f'{{"id":{json.dumps(doc["id"])},"docs":[{{"ok":{head},{self.doc}}}}}]}}'
+            text = f'{{"id":{json.dumps(doc["id"])},"docs":[{{"ok":{self.text(doc["id"], doc["rev"])}}}]}}'
             handler.wfile.write((("," if number else "") + text).encode())
         handler.wfile.write(b"]}")
 

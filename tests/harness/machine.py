@@ -9,6 +9,8 @@ import time
 
 from harness import server as servers
 
+# What the package needs.
+FOREIGN_PACKAGES = "adduser,ca-certificates,debconf,libstdc++6"
 PACKAGES = "adduser,ca-certificates,curl,debconf,libstdc++6,systemd,systemd-sysv"
 RELEASE = "bookworm"
 BUILD_TIMEOUT_S = 900
@@ -22,15 +24,19 @@ def missing():
     return wanted if os.geteuid() == 0 else ["root", *wanted]
 
 
-def base(ctx):
-    """The tar file of a Debian that is not booted yet, made once per machine."""
-    path = ctx.cache / "roots" / f"{RELEASE}.tar"
+def base(ctx, foreign=None):
+    """The tar file of a Debian that is not booted yet, made once per machine. `foreign` is Debian's name of another architecture than
+    this machine's: a smaller one without systemd, whose programs run by qemu-user.
+    """
+    name = f"{RELEASE}-{foreign}" if foreign else RELEASE
+    options = [f"--architectures={foreign}", f"--include={FOREIGN_PACKAGES}"] if foreign else [f"--include={PACKAGES}"]
+    path = ctx.cache / "roots" / f"{name}.tar"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{RELEASE}-unfinished.tar")
+        unfinished = path.with_name(f"{name}-unfinished.tar")
         ctx.report.note(f"making a Debian in {path}")
         done = subprocess.run(
-            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", RELEASE, unfinished],
+            ["mmdebstrap", "--quiet", "--variant=minbase", *options, RELEASE, unfinished],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

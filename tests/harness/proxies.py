@@ -3,6 +3,7 @@ patiently health checks ask are others."""
 
 import os
 import pathlib
+import platform
 import re
 import socket
 import subprocess
@@ -119,7 +120,7 @@ class Proxy:
     def start(self):
         environment = {
             **os.environ,
-            "LD_LIBRARY_PATH": str(self.root / "usr/lib/x86_64-linux-gnu"),
+            "LD_LIBRARY_PATH": str(self.root / f"usr/lib/{platform.machine()}-linux-gnu"),
             "HOME": str(self.folder),
             "XDG_CONFIG_HOME": str(self.folder),
         }

@@ -118,6 +118,60 @@ def test_worker_processes(ctx):
         processes(ctx.report, server.api())
 
 
+REWRITES = {"a": [{"from": "x", "to": "../../a"}], "b": [{"from": "x", "to": "../../b"}]}
+
+
+def write_rewrites(api, db, name, to):
+    """A design document with revision `1-abc`, whatever is in it, and two documents."""
+    for doc_id in ("a", "b"):
+        api.expect(201, "PUT", f"/{db}/{doc_id}", {"text": f"{doc_id} of {db}"})
+    ddoc = {"_id": f"_design/{name}", "_rev": "1-abc", "rewrites": REWRITES[to]}
+    api.expect(201, "POST", f"/{db}/_bulk_docs", {"new_edits": False, "docs": [ddoc]})
+
+
+def test_rewrites_are_of_one_design_document(ctx):
+    """Rules of an equal revision of another design document, or of one that was there before, are not taken."""
+    with ctx.server() as server:
+        api = server.api()
+        text = lambda path: api.expect(200, "GET", path)["text"]
+        api.expect(201, "PUT", "/db")
+        write_rewrites(api, "db", "r", "a")
+        ctx.report.equal("a rule", text("/db/_design/r/_rewrite/x"), "a of db")
+        api.expect(200, "DELETE", "/db")
+        api.expect(201, "PUT", "/db")
+        write_rewrites(api, "db", "r", "b")
+        ctx.report.equal("that of the database that is there now", text("/db/_design/r/_rewrite/x"), "b of db")
+        for db in ("short", "short%2F_design"):
+            api.expect(201, "PUT", f"/{db}")
+        write_rewrites(api, "short", "_design/x", "a")
+        write_rewrites(api, "short%2F_design", "x", "b")
+        ctx.report.equal("of a name with a slash", text("/short/_design/_design%2Fx/_rewrite/x"), "a of short")
+        ctx.report.equal("not of names that are equal together", text("/short%2F_design/_design/x/_rewrite/x"), "b of short%2F_design")
+        api.close()
+
+
+def test_functions_do_not_see_configured_credentials(ctx):
+    """Headers of proxy authentication are not shown to functions, whatever their names are, and rewrites do not set them."""
+    names = {"x_auth_username": "X-Remote-User", "x_auth_roles": "X-Remote-Roles", "x_auth_token": "X-Remote-Token"}
+    options = [part for key, name in names.items() for part in ("--set", f"chttpd_auth/{key}={name}")]
+    with ctx.server(options=options) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        functions = {
+            "shows": {"request": "function (doc, req) { return {json: req.headers}; }"},
+            "rewrites": "function (req) { return {path: '_show/request', headers: {'X-Remote-User': 'mallory', 'X-Other': 'set',"
+            " 'X-Seen': String('X-Remote-Token' in req.headers)}}; }",
+        }
+        api.expect(201, "PUT", "/db/_design/d", functions)
+        sent = dict.fromkeys(names.values(), "secret")
+        for path in ("_show/request", "_rewrite/any"):
+            seen = api.get(f"/db/_design/d/{path}", headers={**sent, "X-Remote": "shown"}).json
+            ctx.report.equal(f"{path}: other headers are seen", seen["X-Remote"], "shown")
+            ctx.report.equal(f"{path}: those of logins are not", [name for name in sent if name in seen], [])
+        ctx.report.equal("a rewrite function sets and sees others", (seen["X-Other"], seen["X-Seen"]), ("set", "false"))
+        api.close()
+
+
 def test_other_languages(ctx):
     options = [
         "--set",

@@ -215,6 +215,63 @@ def test_feeds_and_writes_go_on(ctx):
         ctx.report.equal(f"{writes} validated writes at once are done", {s: statuses.count(s) for s in set(statuses)}, {201: writes})
 
 
+# Calls of one user, each in a database of its own; each takes long enough that others can come in between.
+DATABASES = 24
+CALL_MS = 150
+BUSY = f"for (var end = Date.now() + {CALL_MS}; Date.now() < end;);"
+MANY_DESIGN = {
+    "shows": {"s": f"function () {{ {BUSY} return 'x'; }}"},
+    "filters": {"f": f"function () {{ {BUSY} return true; }}"},
+    "updates": {"u": f"function () {{ {BUSY} return [null, 'x']; }}"},
+    "rewrites": f"function () {{ {BUSY} return {{code: 200, body: 'x'}}; }}",
+    "views": {"v": {"map": f"function (doc) {{ {BUSY} emit(doc._id, null); }}"}},
+    "validate_doc_update": f"function (doc) {{ if (!doc._id.startsWith('_')) {{ {BUSY} }} }}",
+    "autoupdate": False,
+}
+MANY_CALLS = {
+    "shows": ("GET", "/_design/d/_show/s", None),
+    "updates": ("POST", "/_design/d/_update/u", None),
+    "rewrites": ("GET", "/_design/d/_rewrite/x", None),
+    "filters": ("GET", "/_changes?filter=d/f", None),
+    "writes": ("POST", "", {}),
+    "views": ("GET", "/_design/d/_view/v", None),
+}
+
+
+def test_a_user_with_many_databases(ctx):
+    """A user has one share of the places, in however many databases: another user's call is answered before most of those that came first."""
+    with serve(ctx, "many", **{"chttpd_auth/iterations": 10}) as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        for name in ("many", "other"):
+            api.expect(201, "PUT", f"/_users/org.couchdb.user:{name}", {"name": name, "password": "pw", "type": "user", "roles": []})
+        databases = [*(f"many{n}" for n in range(DATABASES)), "other"]
+        for name in databases:
+            api.expect((201, 202), "PUT", f"/{name}?q=1")
+            api.expect(200, "PUT", f"/{name}/_security", {"members": {"names": [name.rstrip("0123456789")]}})
+            api.expect(201, "PUT", f"/{name}/d0", {})
+        for name in databases:
+            assert wait_until(lambda name=name: api.put(f"/{name}/_design/d", MANY_DESIGN).status in (201, 202), ANSWER_TIMEOUT_S)
+        for kind, (method, path, body) in MANY_CALLS.items():
+            answered, came = [], threading.Event()
+
+            def many(number, method=method, path=path, body=body, answered=answered, came=came):
+                answer = server.api(ANSWER_TIMEOUT_S, credentials="many:pw").request(method, f"/many{number}{path}", body)
+                answered.append(answer.status)
+                came.set()
+
+            with concurrent.futures.ThreadPoolExecutor(DATABASES) as pool:
+                calls = [pool.submit(many, number) for number in range(DATABASES)]
+                # Feeds come forward together, and all end at once.
+                came.wait(4 * CALL_MS / 1000)
+                answer = server.api(ANSWER_TIMEOUT_S, credentials="other:pw").request(method, f"/other{path}", body)
+                before = len(answered)
+                concurrent.futures.wait(calls)
+            good = (200, 201)
+            ctx.report.check(f"{kind}: all are answered", answer.status in good and set(answered) <= set(good), (answer, answered))
+            ctx.report.check(f"{kind}: the other user does not wait for all databases", before < DATABASES * 2 // 3, f"{before} of {DATABASES}")
+            ctx.report.note(f"{kind}: {before} of {DATABASES} calls were answered before the other user's")
+
+
 def changed_ids(server, path):
     api = server.api(ANSWER_TIMEOUT_S)
     try:

@@ -215,3 +215,45 @@ def test_deletions_of_indexes_are_limited(ctx):
         ctx.report.check(
             "by the name of the member, with the limit", f"`docids` must have at most {DELETED_MAX}" in refused.json["reason"], refused.json
         )
+
+
+# A name of this length for each of these values was 2 GB of fields.
+LITERAL_NAME_BYTES, LITERAL_VALUES = 50_000, 40_000
+NESTED, POSITIONS = 1000, 24
+
+
+def test_literals_of_selectors_are_not_multiplied_for_text_indexes(ctx):
+    """Short selectors that stand for many long fields of a text index: they are explained and answered in little memory."""
+    with ctx.server() as server:
+        api = server.api()
+        member(api, "db")
+        long = "k" * LITERAL_NAME_BYTES
+        api.expect(201, "PUT", "/db/long", {"a": {long: [1] * 10}})
+        api.expect(201, "PUT", "/db/short", {"a": [1, 2], "b": 2})
+        for fields in ([], [{"name": "a", "type": "number"}]):
+            api.expect(200, "POST", "/db/_index", {"type": "text", "ddoc": f"d{len(fields)}", "name": "t", "index": {"fields": fields}})
+        reader = server.api(credentials=MEMBER)
+        nested, positions = [1], {"$eq": 1}
+        for _ in range(NESTED // 2):
+            nested = [nested]
+        for _ in range(POSITIONS):
+            positions = {"$elemMatch": {"0": positions}}
+        hostile = {
+            "a long name": {"a": {"$eq": {long: [1] * LITERAL_VALUES}}},
+            "arrays in arrays": {"a": {"$eq": nested}},
+            "positions": {"a": positions},
+        }
+        for name, selector in hostile.items():
+            for design in ("d0", "d1"):
+                before = server.peak_rss_mb()
+                body = {"selector": selector, "use_index": design}
+                explained = reader.expect(200, "POST", "/db/_explain", body)
+                reader.expect(200, "POST", "/db/_find", body)
+                grown = server.peak_rss_mb() - before
+                ctx.report.check(f"{name}, {design}: little memory", grown < 200, f"{grown:.0f} MB")
+                if explained["index"]["type"] == "text":
+                    ctx.report.equal(f"{name}, {design}: the query is of all documents", explained["query"], "*:*")
+        # What matches is found nevertheless.
+        for selector, wanted in (({"a": {long: [1] * 10}}, ["long"]), ({"a": [1, 2], "b": {"$in": list(range(3000))}}, ["short"])):
+            found = reader.expect(200, "POST", "/db/_find", {"selector": selector, "use_index": "d0"})["docs"]
+            ctx.report.equal("documents are found", [doc["_id"] for doc in found], wanted)

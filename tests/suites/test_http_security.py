@@ -743,6 +743,59 @@ def test_smuggling(ctx):
             report.check(f"{name}: refused", len(answers) == 1 and answers[0][:3].decode() in statuses, answers)
 
 
+CODINGS = {
+    "a coding before chunks": ("1.1", [b"Transfer-Encoding: gzip, chunked"]),
+    "a coding on a line of its own": ("1.1", [b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"]),
+    "chunks of chunks": ("1.1", [b"Transfer-Encoding: chunked, chunked"]),
+    "chunks of chunks on two lines": ("1.1", [b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"]),
+    "no coding": ("1.1", [b"Transfer-Encoding: identity"]),
+    "no coding before chunks": ("1.1", [b"Transfer-Encoding: identity, chunked"]),
+    "a parameter of chunks": ("1.1", [b"Transfer-Encoding: chunked;q=1"]),
+    "an empty element": ("1.1", [b"Transfer-Encoding: ,chunked"]),
+    "a length before chunks": ("1.1", [b"Content-Length: 5", b"Transfer-Encoding: chunked"]),
+    "a length after chunks": ("1.1", [b"Transfer-Encoding: chunked", b"Content-Length: 5"]),
+    "a length of nothing and chunks": ("1.1", [b"Content-Length: 0", b"Transfer-Encoding: chunked"]),
+    "a length that is no number after chunks": ("1.1", [b"Transfer-Encoding: chunked", b"Content-Length: x"]),
+    "lengths around chunks": ("1.1", [b"Content-Length: 5", b"A: b", b"Transfer-Encoding: chunked", b"Content-Length: 5"]),
+    "chunks in HTTP/1.0": ("1.0", [b"Connection: keep-alive", b"Transfer-Encoding: chunked"]),
+}
+
+
+def test_codings(ctx):
+    """The one coding of a body is `chunked`, once, and without a length: all else is refused, and the connection closed."""
+    report = ctx.report
+    with ctx.server("codings") as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        inner = b"GET /_smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+        for target in ("/_up", "/nowhere"):
+            for name, (version, lines) in CODINGS.items():
+                sent = f"GET {target} HTTP/{version}\r\nHost: x\r\n".encode() + b"\r\n".join(lines) + b"\r\n\r\n0\r\n\r\n" + inner
+                answers = raw_answers(host, int(port), sent, half_close=False)
+                report.equal(f"{name}, {target}: refused, and nothing else is answered", [answer[:3] for answer in answers], [b"400"])
+        for coding in (b"Transfer-Encoding: chunked", b"transfer-encoding: \tChunked "):
+            sent = b"GET /_up HTTP/1.1\r\nHost: x\r\n" + coding + b"\r\n\r\n0\r\n\r\n"
+            answers = raw_answers(host, int(port), sent + sent + b"GET /_up HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", half_close=False)
+            report.equal(f"{coding.decode()}: accepted", [answer[:3] for answer in answers], [b"200"] * 3)
+
+
+def test_names_in_targets(ctx):
+    """PHP's HTTP client sends the name and the password of its URL in the target. As in CouchDB, only the header counts."""
+    report = ctx.report
+    with ctx.server("targets", options=["--set", "chttpd/allowed_hosts=db.example"]) as server:
+        admin = basic("admin:admin")
+        for user in ("", "admin@", "admin:admin@", "nobody:wrong@", "a%40b:c%3Ad@", "a:@"):
+            for host in ("db.example", "127.0.0.1:5984"):
+                target = f"http://{user}{host}/_session"
+                for headers, name in ([], None), ([f"Authorization: {admin}"], "admin"):
+                    answer = ask(server, f"Host: {host}", *headers, target=target)
+                    who = answer.json["userCtx"]["name"] if answer.status == 200 else answer
+                    report.equal(f"{target}, {headers}", who, name)
+        for target in ("http://db.example@evil.example/", "http://db.example:x@evil.example:80/"):
+            report.equal(f"{target}: for another host", ask(server, "Host: db.example", target=target).status, 421)
+        for target in ("http://admin@/", "http://admin:admin@", "http://a@b@/"):
+            report.equal(f"{target}: for no host", ask(server, "Host: db.example", target=target).status, 400)
+
+
 def raw_answers(host, port, sent, half_close=True):
     """What follows `HTTP/1.1 ` of each answer, until the server hangs up. `half_close` ends our side after sending."""
     with socket.create_connection((host, port), timeout=20) as connection:

@@ -49,6 +49,8 @@ COMPLETIONS = {
     "fish": "share/fish/vendor_completions.d/settee.fish",
     "zsh": "share/zsh/site-functions/_settee",
 }
+# By ELF's number of the machine: the kernel's and Debian's name.
+ARCHITECTURES = {62: ("x86_64", "amd64"), 183: ("aarch64", "arm64")}
 # systemd's own measure, from 0 (nothing may be done) to 10; times ten.
 EXPOSURE_MAX = 20
 
@@ -78,7 +80,9 @@ def make(ctx, name, *options):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
     if not ctx.report.check(f"dist.py makes what is released ({name})", done.returncode == 0, done.stderr[-2000:]):
         return None
-    return {"out": out, "tarball": next(out.glob("*-linux.tar.gz")), "deb": next(out.glob("*.deb"), None), "context": out / "container"}
+    machine_name, debian = next(names for names in ARCHITECTURES.values() if names[0] == os.uname().machine)
+    tarball, deb = next(out.glob(f"*-{machine_name}-linux.tar.gz")), next(out.glob(f"*_{debian}.deb"), None)
+    return {"out": out, "tarball": tarball, "deb": deb, "context": out / "container"}
 
 
 def test_tarball(ctx, released):
@@ -116,6 +120,39 @@ def test_same_bytes_again(ctx, released):
     if again:
         sums = [(folder["out"] / "SHA256SUMS").read_text().splitlines() for folder in (released.made, again)]
         ctx.report.equal("made again of the same binary, all has the same bytes", *sums)
+
+
+def test_names_of_another_architecture(ctx, released):
+    """A program for arm64, as its header says: what is made of it has the names of that architecture."""
+    report, folder, own = ctx.report, ctx.folder("programs"), make(ctx, "made")
+    [(number, (machine_name, debian))] = [(number, names) for number, names in ARCHITECTURES.items() if names[0] != os.uname().machine]
+    for program in ("settee", "settee-bench"):
+        contents = bytearray((released.tree / "bin" / program).read_bytes())
+        contents[18:20] = number.to_bytes(2, "little")
+        (folder / program).write_bytes(contents)
+        (folder / program).chmod(0o755)
+    made = make(ctx, "made", "--binary", folder / "settee", "--runs", released.tree / "bin/settee")
+    if not own or not made:
+        return
+    version = own["tarball"].name.split("-")[1]
+    other = made["out"] / f"settee_{version}_{debian}.deb"
+    files = {f"settee-{version}-{machine_name}-linux.tar.gz", other.name, own["tarball"].name, own["deb"].name}
+    is_there = lambda: {path.name for path in own["out"].iterdir()}
+    report.equal("its files are beside those of this machine", is_there(), files | {"SHA256SUMS", "container"})
+    sums = [line.split("  ")[1] for line in (own["out"] / "SHA256SUMS").read_text().splitlines()]
+    report.equal("the sums are of all files", sums, sorted(files))
+    tarballs = {path.name for path in own["context"].glob("settee-*")}
+    report.equal("the image can be built for both", tarballs, {name for name in files if name.endswith(".tar.gz")})
+    with tarfile.open(made["out"] / f"settee-{version}-{machine_name}-linux.tar.gz") as tar:
+        folder = f"settee-{version}-{machine_name}-linux"
+        report.equal("the tarball's folder has the architecture's name", tar.getnames()[0], folder)
+        steps = tar.extractfile(f"{folder}/INSTALL.md").read().decode()
+        report.check("so have the steps in it", f"tar -xzf {folder}.tar.gz" in steps and os.uname().machine not in steps, steps)
+    field = lambda deb, name: subprocess.run(["dpkg-deb", "--field", deb, name], capture_output=True, text=True, check=True).stdout.strip()
+    report.equal("the package is for that architecture", field(other, "Architecture"), debian)
+    report.equal("it depends on what debhelper finds for this machine's", *(sorted(field(deb, "Depends").split(", ")) for deb in (other, own["deb"])))
+    make(ctx, "made")
+    report.equal("when this machine's are made again, the others stay", is_there(), files | {"SHA256SUMS", "container"})
 
 
 def test_completions(ctx, released):
@@ -302,7 +339,8 @@ def test_image(ctx, released):
         report.skip("the image's file system", "it needs root")
         return
     root, volume = ctx.root / "image", ctx.folder("volume")
-    subprocess.run(["sh", released.made["context"] / "root.sh", next(released.made["context"].glob("*.tar.gz")), root], check=True)
+    tarball = released.made["context"] / released.made["tarball"].name
+    subprocess.run(["sh", released.made["context"] / "root.sh", tarball, root], check=True)
     os.chown(volume, 5984, 5984)
     volume.chmod(0o700)
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())

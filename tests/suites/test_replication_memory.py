@@ -105,6 +105,29 @@ def test_reasons(ctx, server, api):
         ctx.report.check("a reason is short", answer.status == 500 and len(answer.raw) < 4096, (answer.status, len(answer.raw)))
 
 
+def test_long_documents(ctx, server, api):
+    """A document that is longer than rows may be with this budget is left out, and counted. The others arrive, whether it comes with
+    the changes or alone."""
+    long, short = f'"x":"{"y" * (48 * MIB)}"', '"x":1'
+    source = HostileSource(doc=lambda doc_id: long if doc_id == "d000002" else short)
+
+    def row(number):
+        doc = source.text(f"d{number:06}", f"1-{number:032x}") if "include_docs=true" in source.query else None
+        return change(number, more=f',"doc":{doc}' if doc else "")
+
+    with closing(source):
+        for name, rows in (("alone", [change(number) for number in (1, 2, 3)]), ("with the changes", [lambda n=n: row(n) for n in (1, 2, 3)])):
+            source.rows = rows
+            memory = Memory(server)
+            answer = pull(api, source, "long")
+            history = answer.json["history"][0] if answer.status == 200 else answer
+            counts = {key: history[key] for key in ("docs_written", "doc_write_failures")} if answer.status == 200 else history
+            # A document that came before it with the changes may be written again, with those that are read alone.
+            ctx.report.check(f"{name}: it is left out", counts in [{"docs_written": n, "doc_write_failures": 1} for n in (2, 3)], counts)
+            ctx.report.equal(f"{name}: the others arrive", api.get("/long").json["doc_count"], 2)
+            ctx.report.check(f"{name}: in little memory", memory.grown_mb() < 64, f"{memory.grown_mb():.0f} MB for a document of 48")
+
+
 def test_descriptions(ctx, server, api):
     """A request that waits for a source that is silent keeps nothing of its body."""
     source = HostileSource(stalls=True)

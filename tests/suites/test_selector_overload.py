@@ -6,7 +6,7 @@ import time
 from harness.server import wait_until
 
 REQUESTS = 6
-TEXT_BYTES, ELEMENTS = 7_000_000, 1_000_000
+TEXT_BYTES, ELEMENTS, MEMBERS = 7_000_000, 1_000_000, 500_000
 # For others, on a busy machine; for the hostile requests, of which each document may take 2 s of a processor.
 OTHERS_TIMEOUT_S, HOSTILE_TIMEOUT_S = 60, 240
 
@@ -17,6 +17,10 @@ def hostile_selectors():
         "regular expressions": {"$or": [{"random": {"$regex": f"a(a|b){{{200 + n}}}c"}} for n in range(32)]},
         "an expression of many states": {"$or": [{"same": {"$regex": f"(?:a{{1,50}}){{1,50}}c{n}"}} for n in range(32)]},
         "elements": {"n": {"$elemMatch": {"$or": [{"$eq": ELEMENTS + n} for n in range(9000)]}}},
+        "fields that a long element lacks": {"m": {"$elemMatch": {"$or": [{f"z{n}": 1} for n in range(9000)]}}},
+        "the whole document": {"$or": [{"$type": f"t{n}"} for n in range(9000)]},
+        # Few conditions, on a text whose sort key is long.
+        "few conditions": {"$and": [{"k": 1}, *({"umlauts": {"$gt": "x"}} for _ in range(50))]},
     }
 
 
@@ -29,6 +33,10 @@ def fill(ctx, api):
     api.expect(201, "PUT", "/hostile/random", {"random": text})
     api.expect(201, "PUT", "/hostile/same", {"same": "a" * TEXT_BYTES})
     api.expect(201, "PUT", "/hostile/elements", {"n": list(range(ELEMENTS))})
+    api.expect(201, "PUT", "/hostile/members", {"m": [{f"m{n}": n for n in range(MEMBERS)}]})
+    for name in ("umlauts", "more"):
+        api.expect(201, "PUT", f"/hostile/{name}", {"k": 1, "umlauts": "ä" * (TEXT_BYTES // 2)})
+    api.expect(200, "POST", "/hostile/_index", {"index": {"fields": ["k"]}})
     api.expect(201, "POST", "/other/_bulk_docs", {"docs": [{"_id": f"{n}", "n": n} for n in range(50)]})
 
 

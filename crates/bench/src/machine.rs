@@ -37,7 +37,7 @@ impl Machine {
         let uname = rustix::system::uname();
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         Self {
-            processor: value(&read("/proc/cpuinfo"), "model name", ':').unwrap_or_default(),
+            processor: processor(&read("/proc/cpuinfo")),
             processors: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: procfs::memory_bytes().unwrap_or(0),
             kernel: format!(
@@ -81,6 +81,17 @@ impl Machine {
         .map(|(what, now, then)| format!("{what}: {now} now, {then} then"))
         .collect()
     }
+}
+
+/// Returns the name of the processors. Kernels for ARM report numbers instead, of the implementer
+/// and of its product.
+fn processor(cpuinfo: &str) -> String {
+    let of = |name| value(cpuinfo, name, ':');
+    let numbers = || {
+        let (implementer, part) = of("CPU implementer").zip(of("CPU part"))?;
+        Some(format!("ARM, implementer {implementer}, part {part}"))
+    };
+    of("model name").or_else(numbers).unwrap_or_default()
 }
 
 fn value(text: &str, name: &str, separator: char) -> Option<String> {
@@ -196,6 +207,16 @@ mod tests {
         load: 0.1,
         seconds: 1.0,
     };
+
+    #[test]
+    fn processors_have_names_on_all_architectures() {
+        let x86 = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\n";
+        assert_eq!(processor(x86), "AMD EPYC");
+        let arm =
+            "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n";
+        assert_eq!(processor(arm), "ARM, implementer 0x41, part 0xd0c");
+        assert_eq!(processor(""), "");
+    }
 
     #[test]
     fn a_quiet_machine_gets_no_warning_and_each_disturbance_one() {

@@ -1,7 +1,7 @@
 //! One database: its shards, properties and sizes.
 
 use crate::counters;
-use std::any::Any;
+use crate::security::SecurityObject;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -148,22 +148,6 @@ pub struct PurgeOutcome {
 
 /// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
-
-/// A database's security object.
-struct SecurityObject {
-    json: Arc<str>,
-    /// See [`Database::parsed_security`].
-    parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
-}
-
-impl SecurityObject {
-    fn new(json: &str) -> Arc<SecurityObject> {
-        Arc::new(SecurityObject {
-            json: json.into(),
-            parsed: OnceLock::new(),
-        })
-    }
-}
 
 impl Database {
     pub(crate) fn open(
@@ -503,11 +487,11 @@ impl Database {
 
     /// The security object's JSON text, unchanged.
     pub fn security(&self) -> Arc<str> {
-        self.security.read().json.clone()
+        self.security.read().json().clone()
     }
 
     /// Returns the security object as `parse` reads its text. It is parsed at its first use, not by
-    /// each request; all callers must parse the same type.
+    /// each request.
     ///
     /// # Errors
     /// Errors of `parse`.
@@ -515,15 +499,11 @@ impl Database {
         &self,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        let object = self.security.read().clone();
-        let known = object.parsed.get().cloned();
-        if let Some(Ok(parsed)) = known.map(Arc::downcast::<T>) {
-            return Ok(parsed);
-        }
-        let parsed = Arc::new(parse(&object.json)?);
-        // Another request may have parsed it meanwhile: both are the same.
-        let _is_first = object.parsed.set(parsed.clone());
-        Ok(parsed)
+        self.security_object().parsed(parse)
+    }
+
+    pub(crate) fn security_object(&self) -> Arc<SecurityObject> {
+        self.security.read().clone()
     }
 
     /// Replaces the security object by another JSON text; durable when this returns.
@@ -875,7 +855,7 @@ impl Database {
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards = self.shards.iter().map(|s| s.memory_bytes());
         // The record's copy, the text, and what was parsed of it.
-        let texts = self.name.len() + 8 * self.security.read().json.len();
+        let texts = self.name.len() + 8 * self.security.read().json().len();
         let held = shards.sum::<usize>() + self.homes.memory_bytes();
         let designs = self.design_cache.memory_bytes()
             + self.find_indexes.memory_bytes()

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use document::json::{self, member, string_text};
 use document::{DocId, Rev, RevTree};
 use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages, Place, language_name};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::database::Database;
-use crate::design_limits::{INDEX_MEMBERS, INDEXES_MAX, too_many_indexes};
+use crate::design_limits::{Extent, INDEX_MEMBERS, INDEXES_MAX, excess, too_many_indexes};
 use crate::read::{Read, ReadOptions};
 use crate::validators::{QUERY, Reading, Validator, read_selector};
 
@@ -199,14 +199,17 @@ enum Kind {
 }
 
 impl Kind {
-    fn fits(self, value: &Value) -> bool {
-        match self {
-            Kind::Object => value.is_object(),
-            Kind::Text => value.is_string(),
-            Kind::Bool => value.is_boolean(),
-            Kind::TextOrArray => value.is_string() || value.is_array(),
-            Kind::TextOrObject => value.is_string() || value.is_object(),
-        }
+    fn fits(self, value: &[u8]) -> bool {
+        matches!(
+            (self, value.first()),
+            (Kind::Object | Kind::TextOrObject, Some(b'{'))
+                | (
+                    Kind::Text | Kind::TextOrArray | Kind::TextOrObject,
+                    Some(b'"')
+                )
+                | (Kind::TextOrArray, Some(b'['))
+                | (Kind::Bool, Some(b't' | b'f'))
+        )
     }
 
     fn name(self) -> &'static str {
@@ -220,7 +223,7 @@ impl Kind {
     }
 }
 
-fn expect(path: &[&str], value: Option<&Value>, kind: Kind) -> Result<(), Refusal> {
+fn expect(path: &[&str], value: Option<&[u8]>, kind: Kind) -> Result<(), Refusal> {
     match value {
         Some(value) if !kind.fits(value) => Err(invalid(format!(
             "`{}` field must have {} type",
@@ -231,16 +234,15 @@ fn expect(path: &[&str], value: Option<&Value>, kind: Kind) -> Result<(), Refusa
     }
 }
 
-fn members(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
-    value
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| (name.as_str(), value))
+/// The members of a value, none if it is not an object.
+fn members(value: Option<&[u8]>) -> impl Iterator<Item = (String, &[u8])> {
+    json::members(value.unwrap_or_default())
 }
 
 /// Checks the body of a design document as CouchDB does when it is written. Functions in languages
 /// without a runtime are not checked. May block, because functions are compiled.
+///
+/// The text is searched, not parsed: a tree of its values can take a hundred times its length.
 ///
 /// `partitioned`: whether the database is.
 pub(crate) fn check(
@@ -248,75 +250,80 @@ pub(crate) fn check(
     partitioned: bool,
     body: &[u8],
 ) -> Result<(), Refusal> {
-    let doc: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
-    check_fields(&doc)?;
-    check_count(&doc)?;
-    let option = doc.get("options").and_then(|o| o.get("partitioned"));
-    if option == Some(&Value::Bool(true)) && !partitioned {
+    if let Some(reason) = excess(Extent::of(body)) {
+        return Err(invalid(reason));
+    }
+    check_fields(body)?;
+    check_count(body)?;
+    let option = member(body, "options").and_then(|options| member(options, "partitioned"));
+    if option == Some(b"true") && !partitioned {
         let reason = "partitioned option cannot be true in a non-partitioned database.";
         return Err(invalid(reason.to_owned()));
     }
-    let language = doc
-        .get("language")
-        .and_then(Value::as_str)
-        .map_or_else(|| JAVASCRIPT.to_owned(), language_name);
+    let language = language_of(body).unwrap_or_else(|| JAVASCRIPT.to_owned());
     if language == QUERY {
         return check_selector(body);
     }
-    check_functions((languages, place), &language, doc.get("views"))
+    check_functions((languages, place), &language, member(body, "views"))
+}
+
+/// The `language` of a design document, if it is one.
+fn language_of(body: &[u8]) -> Option<String> {
+    let text = string_text(member(body, "language")?)?;
+    Some(language_name(&text))
 }
 
 /// Refuses more functions of indexes than one design document may have. They would be read, and
 /// their definitions compared, together.
-fn check_count(doc: &Map<String, Value>) -> Result<(), Refusal> {
-    let members = INDEX_MEMBERS.iter().filter_map(|name| doc.get(*name));
-    let count: usize = members.filter_map(Value::as_object).map(Map::len).sum();
+fn check_count(body: &[u8]) -> Result<(), Refusal> {
+    let of_indexes = INDEX_MEMBERS.iter().map(|name| member(body, name));
+    let count: usize = of_indexes.map(|functions| members(functions).count()).sum();
     match count > INDEXES_MAX {
         true => Err(invalid(too_many_indexes(count))),
         false => Ok(()),
     }
 }
 
-fn check_fields(doc: &Map<String, Value>) -> Result<(), Refusal> {
+fn check_fields(body: &[u8]) -> Result<(), Refusal> {
     for name in ["filters", "lists", "shows", "updates"] {
-        let functions = doc.get(name);
+        let functions = member(body, name);
         expect(&[name], functions, Kind::Object)?;
         for (function, value) in members(functions) {
-            expect(&[name, function], Some(value), Kind::TextOrObject)?;
+            expect(&[name, &function], Some(value), Kind::TextOrObject)?;
         }
     }
-    expect(&["language"], doc.get("language"), Kind::Text)?;
-    let options = doc.get("options");
+    expect(&["language"], member(body, "language"), Kind::Text)?;
+    let options = member(body, "options");
     expect(&["options"], options, Kind::Object)?;
-    let partitioned = options.and_then(|o| o.get("partitioned"));
+    let partitioned = options.and_then(|options| member(options, "partitioned"));
     expect(&["options", "partitioned"], partitioned, Kind::Bool)?;
-    expect(&["rewrites"], doc.get("rewrites"), Kind::TextOrArray)?;
-    let validation = doc.get("validate_doc_update");
+    expect(&["rewrites"], member(body, "rewrites"), Kind::TextOrArray)?;
+    let validation = member(body, "validate_doc_update");
     expect(&["validate_doc_update"], validation, Kind::TextOrObject)?;
-    let language = doc.get("language").and_then(Value::as_str);
-    let is_query = language.is_some_and(|l| language_name(l) == QUERY);
+    let is_query = language_of(body).is_some_and(|language| language == QUERY);
     // CouchDB takes the wrong one of the two, and then every write of a document is a 500.
     let kind = if is_query { Kind::Object } else { Kind::Text };
     expect(&["validate_doc_update"], validation, kind)?;
     check_views(
-        doc.get("views"),
+        member(body, "views"),
         if is_query { Kind::Object } else { Kind::Text },
     )
 }
 
-fn check_views(views: Option<&Value>, map: Kind) -> Result<(), Refusal> {
+fn check_views(views: Option<&[u8]>, map: Kind) -> Result<(), Refusal> {
     expect(&["views"], views, Kind::Object)?;
     for (name, view) in members(views) {
-        expect(&["views", name], Some(view), Kind::Object)?;
+        expect(&["views", &name], Some(view), Kind::Object)?;
     }
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        expect(&["views", name, "map"], view.get("map"), map)?;
+    let views = || members(views).filter(|(name, _)| name != "lib");
+    for (name, view) in views() {
+        expect(&["views", &name, "map"], member(view, "map"), map)?;
     }
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        expect(&["views", name, "reduce"], view.get("reduce"), Kind::Text)?;
+    for (name, view) in views() {
+        let reduce = member(view, "reduce");
+        expect(&["views", &name, "reduce"], reduce, Kind::Text)?;
     }
-    match members(views).find(|(name, view)| *name != "lib" && view.get("map").is_none()) {
+    match views().find(|(_, view)| member(view, "map").is_none()) {
         Some((name, _)) => Err(invalid(format!("View `{name}` must contain map function"))),
         None => Ok(()),
     }
@@ -337,9 +344,10 @@ fn check_selector(body: &[u8]) -> Result<(), Refusal> {
 fn check_functions(
     (languages, place): (&dyn Languages, &Place),
     language: &str,
-    views: Option<&Value>,
+    views: Option<&[u8]>,
 ) -> Result<(), Refusal> {
-    let lib = views.and_then(|v| v.get("lib")).map(Value::to_string);
+    let lib = views.and_then(|views| member(views, "lib"));
+    let lib = lib.map(String::from_utf8_lossy);
     let compile = |kind: &str, view: &str, source: &str| match languages.check(
         place,
         language,
@@ -353,17 +361,17 @@ fn check_functions(
             format!("Compilation of the {kind} function in the '{view}' view failed: {e}"),
         )),
     };
-    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
-        let text = |member| view.get(member).and_then(Value::as_str);
+    for (name, view) in members(views).filter(|(name, _)| name != "lib") {
+        let text = |wanted| member(view, wanted).and_then(string_text);
         if let Some(map) = text("map") {
-            compile("map", name, map)?;
+            compile("map", &name, &map)?;
         }
         let Some(reduce) = text("reduce") else {
             continue;
         };
-        match index::reduce::Builtin::parse(reduce) {
+        match index::reduce::Builtin::parse(&reduce) {
             Some(builtin) => drop(builtin.map_err(invalid)?),
-            None => compile("reduce", name, reduce)?,
+            None => compile("reduce", &name, &reduce)?,
         }
     }
     Ok(())
@@ -371,7 +379,10 @@ fn check_functions(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::design_limits::{DEPTH_MAX, VALUES_MAX};
     use crate::{CreateOptions, Databases, Durability, EditMode, Options, Outcome};
 
     fn refusal(body: &str) -> Option<Refusal> {
@@ -481,6 +492,38 @@ mod tests {
         assert_eq!(refusal(&views(INDEXES_MAX - 1)), None);
         let refused = ("invalid_design_doc".into(), too_many_indexes(1001));
         assert_eq!(refusal(&views(INDEXES_MAX)), Some(refused));
+    }
+
+    #[test]
+    fn a_design_document_has_a_limited_number_of_values() {
+        let values = |count: usize| format!(r#"{{"lib":[{}0]}}"#, "0,".repeat(count - 3));
+        assert_eq!(refusal(&values(VALUES_MAX)), None);
+        let (error, reason) = refusal(&values(VALUES_MAX + 1)).unwrap();
+        assert_eq!(error, "invalid_design_doc");
+        assert_eq!(
+            reason,
+            "A design document has at most 262144 JSON values; this one has 262145."
+        );
+        // Sources are full of commas and brackets.
+        assert_eq!(
+            refusal(&format!(r#"{{"a":"{}"}}"#, "[,{:".repeat(1 << 20))),
+            None
+        );
+    }
+
+    #[test]
+    fn a_design_document_is_not_nested_deeply() {
+        let nested = |depth: usize| {
+            let inner = "[".repeat(depth - 1) + &"]".repeat(depth - 1);
+            format!(r#"{{"a":{inner}}}"#)
+        };
+        assert_eq!(refusal(&nested(DEPTH_MAX)), None);
+        let (error, reason) = refusal(&nested(DEPTH_MAX + 1)).unwrap();
+        assert_eq!(error, "invalid_design_doc");
+        assert_eq!(
+            reason,
+            "A design document is nested at most 127 levels deep."
+        );
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Database {
         };
         let (doc, bytes) = (Arc::new(doc.0), memory_of_text(doc.1));
         let mut docs = self.design_cache.docs.lock();
-        docs.insert(id.as_str(), rev, doc.clone(), bytes);
+        docs.insert(id.as_str().to_owned(), rev, doc.clone(), bytes);
         Ok(Some(doc))
     }
 

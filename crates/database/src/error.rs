@@ -39,6 +39,9 @@ pub enum Error {
     /// An attachment exceeds the limit on its size.
     #[error("the attachment exceeds max_attachment_size")]
     AttachmentTooLarge,
+    /// A row with the bytes of its attachments would take more memory than this many bytes.
+    #[error("a row with its attachments exceeds {0} bytes")]
+    RowTooLong(u64),
     /// The bytes received do not have the MD5 sum that the client sent.
     #[error("Possible message corruption.")]
     DigestMismatch,
@@ -117,7 +120,9 @@ impl Error {
             Error::DigestMismatch => "content_md5_mismatch",
             Error::Forbidden(_) => "forbidden",
             Error::AttachmentTooLarge => "attachment_too_large",
-            Error::TextAnswerTooLong | Error::Text(search::Error::TooMuch { .. }) => "too_large",
+            Error::RowTooLong(_)
+            | Error::TextAnswerTooLong
+            | Error::Text(search::Error::TooMuch { .. }) => "too_large",
             Error::Text(e) if e.is_of_request() => "bad_request",
             Error::InsufficientStorage(_) => "insufficient_storage",
             Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => {

@@ -30,6 +30,7 @@ mod hash_ranges;
 mod keeper;
 mod leaf_limit;
 mod lifecycle;
+mod long_selectors;
 mod low_priority;
 mod maintenance;
 mod name;
@@ -45,6 +46,7 @@ mod replicas;
 mod revision_cache;
 mod rows;
 mod rules;
+mod security;
 mod select;
 mod seq;
 mod sequenced_changes;
@@ -60,8 +62,8 @@ mod validators;
 mod views;
 
 pub use attachments::{
-    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions,
-    UploadedContent,
+    AttachmentOptions, AttachmentReader, AttachmentSink, Base64Reader, ContentPlacement,
+    LateContents, ShownAttachments, SinkOptions, UploadedContent,
 };
 pub use auto_purge::{DeletedDocuments, OldChanges};
 pub use catalogue::DatabaseUuid;
@@ -81,8 +83,10 @@ pub use examine::{
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
-pub use find::{FindAnswer, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey};
-pub use functions::DesignDoc;
+pub use find::{
+    FindAnswer, FindExplanation, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey,
+};
+pub use functions::{DesignDoc, Requester};
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions, IsWriter};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;
@@ -99,6 +103,7 @@ pub use read::{AttachmentSelection, Read, ReadAttachment, ReadDoc, ReadOptions, 
 pub use revision_cache::RevisionCache;
 pub use rows::{Bound, Key, Keys, Listing, Rows, RowsQuery};
 pub use rules::{CallerContext, DatabaseAs, PriorDocument, Refusal, SystemRules, Visibility};
+pub use security::SecurityObject;
 pub use sequenced_changes::{NewShards, Replacement, StoredDatabase};
 pub use sequencer::{NewDatabase, Property, Sequencer, SequencerFuture};
 pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};

@@ -1,6 +1,8 @@
 //! Reading single documents, and writing them as JSON.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use document::attachment::write_stubs;
 use document::{
@@ -9,6 +11,7 @@ use document::{
 use storage::{Record, Shard, View, local_rev};
 
 use crate::Error;
+use crate::attachments::{self, ContentPlacement};
 use crate::database::Database;
 use crate::seq::write_u64;
 
@@ -48,7 +51,7 @@ pub enum AttachmentSelection {
     /// All of them.
     All,
     /// Attachments that were added after the latest of these revisions that is an ancestor.
-    Since(Vec<Rev>),
+    Since(Arc<HashSet<Rev>>),
 }
 
 /// Number of revisions that functions of design documents see in `_revisions`.
@@ -363,6 +366,7 @@ impl ReadOptions {
     fn wanted(&self, tree: &RevTree, rev: &Rev, all: Vec<Attachment>) -> Vec<ReadAttachment> {
         let since = match &self.attachments {
             AttachmentSelection::None => return not_wanted(all),
+            _ if all.is_empty() => return vec![],
             AttachmentSelection::All => None,
             AttachmentSelection::Since(revs) => Some(known_since(tree, rev, revs)),
         };
@@ -376,17 +380,26 @@ impl ReadOptions {
 }
 
 /// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 without one.
-fn known_since(tree: &RevTree, rev: &Rev, revs: &[Rev]) -> u64 {
+fn known_since(tree: &RevTree, rev: &Rev, revs: &HashSet<Rev>) -> u64 {
     let Some(path) = tree.path(rev) else {
         return 0;
     };
+    if revs.len() <= path.ids.len() {
+        let is_ancestor = |rev: &&Rev| {
+            let at = path.start.checked_sub(rev.generation);
+            let at = at.and_then(|at| usize::try_from(at).ok());
+            at.and_then(|at| path.ids.get(at)) == Some(&rev.hash)
+        };
+        let known = revs.iter().filter(is_ancestor).map(|rev| rev.generation);
+        return known.max().unwrap_or(0);
+    }
     let generations = (0..=path.start).rev();
-    let mut path = path.ids.iter().zip(generations);
-    let known = path.find(|(hash, generation)| {
-        revs.iter()
-            .any(|rev| rev.generation == *generation && rev.hash == **hash)
+    let mut path = path.ids.into_iter().zip(generations);
+    let known = path.find_map(|(hash, generation)| {
+        let is_known = revs.contains(&Rev { generation, hash });
+        is_known.then_some(generation)
     });
-    known.map_or(0, |(_, generation)| generation)
+    known.unwrap_or(0)
 }
 
 /// Appends the member `_attachments`, all as stubs.
@@ -408,27 +421,27 @@ impl Database {
     /// Returns a document's text with the requested bytes in Base64. All of it is held in memory.
     /// Blocks.
     pub fn json_with_bytes(&self, doc: &ReadDoc, encoding_info: bool) -> Result<Vec<u8>, Error> {
-        let mut json = doc.json.clone();
-        if doc.attachments.is_empty() {
-            return Ok(json);
-        }
-        json.pop();
-        for (i, read) in doc.attachments.iter().enumerate() {
-            json.extend_from_slice(match i {
-                0 => b",\"_attachments\":{".as_slice(),
-                _ => b",",
-            });
-            if read.wanted {
-                let bytes = self.attachment_base64(&doc.id, &read.attachment)?;
-                let shown = document::AttachmentForm::Data(&bytes);
-                read.attachment.write_json(shown, encoding_info, &mut json);
-            } else {
-                let shown = document::AttachmentForm::Stub;
-                read.attachment.write_json(shown, encoding_info, &mut json);
-            }
-        }
-        json.extend_from_slice(b"}}");
+        let mut json = vec![];
+        let whole = ContentPlacement::default();
+        self.write_with_bytes(doc, encoding_info, &whole, &mut json)?;
         Ok(json)
+    }
+
+    /// Appends a document's text with the requested bytes in Base64, which are placed in this way.
+    /// Blocks.
+    pub(crate) fn write_with_bytes(
+        &self,
+        doc: &ReadDoc,
+        encoding_info: bool,
+        placement: &ContentPlacement,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        out.extend_from_slice(doc.json.strip_suffix(b"}").unwrap_or(&doc.json));
+        let contents = self.contents_of(doc.id.as_str());
+        let shown = (doc.attachments.iter()).map(|read| (&read.attachment, read.wanted));
+        attachments::write_attachments(shown, encoding_info, (contents, placement), out)?;
+        out.push(b'}');
+        Ok(())
     }
 }
 
@@ -504,5 +517,41 @@ pub(crate) fn write_leaves(
         }
         leaf.rev.write_json_to(out);
         out.push(b']');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_known_ancestor_is_found_among_few_and_many_revisions() {
+        let rev = |generation: u64, branch: &str| {
+            Rev::parse(&format!("{generation}-{generation:x}{branch}")).unwrap()
+        };
+        let ids = (1..=50).rev().map(|generation| rev(generation, "a").hash);
+        let path = RevPath {
+            start: 50,
+            ids: ids.collect(),
+        };
+        let mut tree = RevTree::new();
+        let revision = Revision {
+            deleted: false,
+            seq: 1,
+            size: 2,
+        };
+        tree.merge(&path, revision);
+        let others = |n: u64| (0..n).map(|n| rev(1 + n % 60, "b"));
+        for many in [0, 3, 1000] {
+            let since = |known: &[u64]| {
+                let known = known.iter().map(|generation| rev(*generation, "a"));
+                known_since(&tree, &rev(50, "a"), &known.chain(others(many)).collect())
+            };
+            assert_eq!(since(&[]), 0);
+            assert_eq!(since(&[7, 30, 12]), 30);
+            assert_eq!(since(&[50]), 50);
+            assert_eq!(since(&[51, 1]), 1);
+        }
+        assert_eq!(known_since(&tree, &rev(50, "b"), &others(9).collect()), 0);
     }
 }

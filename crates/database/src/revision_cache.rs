@@ -1,6 +1,8 @@
 //! Values that were recently read, one per id, within a number of entries and of bytes.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use document::Rev;
@@ -10,8 +12,8 @@ use document::Rev;
 /// When it has too many entries or bytes, the least recently used ones are removed. Two kinds stay: the newest one, and
 /// those in use: their memory would not be freed, and the next caller would read another copy.
 #[derive(Debug)]
-pub struct RevisionCache<T> {
-    entries: HashMap<String, Entry<T>>,
+pub struct RevisionCache<T, K = String> {
+    entries: HashMap<K, Entry<T>>,
     entries_max: usize,
     bytes: usize,
     bytes_max: usize,
@@ -26,9 +28,9 @@ struct Entry<T> {
     used: u64,
 }
 
-impl<T> RevisionCache<T> {
+impl<T, K: Clone + Eq + Hash> RevisionCache<T, K> {
     /// Returns an empty cache of these sizes.
-    pub fn new(entries_max: usize, bytes_max: usize) -> RevisionCache<T> {
+    pub fn new(entries_max: usize, bytes_max: usize) -> RevisionCache<T, K> {
         RevisionCache {
             entries: HashMap::new(),
             entries_max,
@@ -39,7 +41,10 @@ impl<T> RevisionCache<T> {
     }
 
     /// Returns the value of this revision.
-    pub fn get(&mut self, id: &str, rev: &Rev) -> Option<Arc<T>> {
+    pub fn get<Q: Eq + Hash + ?Sized>(&mut self, id: &Q, rev: &Rev) -> Option<Arc<T>>
+    where
+        K: Borrow<Q>,
+    {
         self.clock += 1;
         let entry = self.entries.get_mut(id).filter(|e| e.rev == *rev)?;
         entry.used = self.clock;
@@ -47,7 +52,7 @@ impl<T> RevisionCache<T> {
     }
 
     /// Keeps the value of a revision, instead of that of another revision.
-    pub fn insert(&mut self, id: &str, rev: Rev, value: Arc<T>, bytes: usize) {
+    pub fn insert(&mut self, id: K, rev: Rev, value: Arc<T>, bytes: usize) {
         self.clock += 1;
         let entry = Entry {
             rev,
@@ -56,10 +61,10 @@ impl<T> RevisionCache<T> {
             used: self.clock,
         };
         self.bytes += bytes;
-        if let Some(old) = self.entries.insert(id.to_owned(), entry) {
+        if let Some(old) = self.entries.insert(id.clone(), entry) {
             self.bytes -= old.bytes;
         }
-        self.trim(id);
+        self.trim(&id);
     }
 
     /// Returns the memory of all values, as their owners stated it, in bytes.
@@ -67,7 +72,7 @@ impl<T> RevisionCache<T> {
         self.bytes
     }
 
-    fn trim(&mut self, newest: &str) {
+    fn trim(&mut self, newest: &K) {
         while self.bytes > self.bytes_max || self.entries.len() > self.entries_max {
             let unused = self.entries.iter();
             let unused = unused.filter(|(id, e)| *id != newest && Arc::strong_count(&e.value) == 1);
@@ -93,13 +98,13 @@ mod tests {
     fn the_least_recently_used_are_removed_unless_somebody_holds_them() {
         let mut recent = RevisionCache::new(10, 100);
         let held = Arc::new("a");
-        recent.insert("a", rev("1-00"), held.clone(), 40);
-        recent.insert("b", rev("1-00"), Arc::new("b"), 40);
-        recent.insert("c", rev("1-00"), Arc::new("c"), 20);
+        recent.insert("a".to_owned(), rev("1-00"), held.clone(), 40);
+        recent.insert("b".to_owned(), rev("1-00"), Arc::new("b"), 40);
+        recent.insert("c".to_owned(), rev("1-00"), Arc::new("c"), 20);
         assert!(recent.get("b", &rev("1-00")).is_some());
-        recent.insert("d", rev("1-00"), Arc::new("d"), 20);
+        recent.insert("d".to_owned(), rev("1-00"), Arc::new("d"), 20);
         assert!(recent.get("c", &rev("1-00")).is_none());
-        recent.insert("e", rev("1-00"), Arc::new("e"), 1000);
+        recent.insert("e".to_owned(), rev("1-00"), Arc::new("e"), 1000);
         assert_eq!(recent.get("a", &rev("1-00")), Some(held));
         assert!(recent.get("e", &rev("1-00")).is_some());
         assert_eq!((recent.entries.len(), recent.bytes()), (2, 1040));
@@ -108,12 +113,12 @@ mod tests {
     #[test]
     fn another_revision_replaces_one() {
         let mut recent = RevisionCache::new(1, 100);
-        recent.insert("a", rev("1-00"), Arc::new(1), 50);
-        recent.insert("a", rev("2-00"), Arc::new(2), 30);
+        recent.insert("a".to_owned(), rev("1-00"), Arc::new(1), 50);
+        recent.insert("a".to_owned(), rev("2-00"), Arc::new(2), 30);
         assert_eq!(recent.get("a", &rev("1-00")), None);
         assert_eq!(recent.get("a", &rev("2-00")), Some(Arc::new(2)));
         assert_eq!(recent.bytes(), 30);
-        recent.insert("b", rev("1-00"), Arc::new(3), 30);
+        recent.insert("b".to_owned(), rev("1-00"), Arc::new(3), 30);
         assert_eq!((recent.entries.len(), recent.bytes()), (1, 30));
     }
 }

@@ -7,12 +7,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use document::{DocId, EditDoc, Rev, RevTree};
+use functions::{Requester, Share};
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
 use crate::database::{Database, RevsDiff};
 use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
+use crate::security::SecurityObject;
+use crate::text::TextIndex;
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 
@@ -65,8 +68,8 @@ pub struct CallerContext<'a> {
     pub db: &'a str,
     /// The caller.
     pub caller: &'a Caller,
-    /// JSON text of the database's security object.
-    pub security: &'a str,
+    /// The database's security object.
+    pub security: &'a SecurityObject,
 }
 
 /// The document before an edit.
@@ -108,6 +111,7 @@ pub enum Visibility {
 pub struct DatabaseAs {
     db: Arc<Database>,
     watch: Option<Watch>,
+    requester: Requester,
 }
 
 /// Rules applied to the reads of one caller.
@@ -116,7 +120,7 @@ pub(crate) struct Watch {
     rules: Arc<dyn SystemRules>,
     db: Arc<str>,
     caller: Arc<Caller>,
-    security: Arc<str>,
+    security: Arc<SecurityObject>,
 }
 
 impl Watch {
@@ -171,12 +175,13 @@ impl Database {
             rules: rules.clone(),
             db: self.name().clone(),
             caller: Arc::new(caller()),
-            security: self.security(),
+            security: self.security_object(),
         });
         let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.context()));
         DatabaseAs {
             db: self.clone(),
             watch,
+            requester: Requester::Background,
         }
     }
 }
@@ -187,7 +192,47 @@ impl Database {
         DatabaseAs {
             db: self.clone(),
             watch: None,
+            requester: Requester::Background,
         }
+    }
+}
+
+impl DatabaseAs {
+    /// Lets the work for this caller count to a requester.
+    #[must_use]
+    pub fn for_requester(self, requester: Requester) -> DatabaseAs {
+        DatabaseAs { requester, ..self }
+    }
+
+    /// The requester that the work for this caller counts to.
+    pub fn requester(&self) -> &Requester {
+        &self.requester
+    }
+
+    /// [`Database::update_view`]
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_view(&self, index: &Arc<ViewIndex>) -> Result<(), Error> {
+        self.db.update_view(index, &self.requester).await
+    }
+
+    /// [`Database::update_view_later`]
+    pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
+        self.db.update_view_later(index, &self.requester);
+    }
+
+    /// [`Database::update_text`]
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_text(&self, index: &Arc<TextIndex>) -> Result<(), Error> {
+        self.db.update_text(index, &self.requester).await
+    }
+
+    /// The share of places that the caller's work in this database counts to.
+    pub fn share(&self) -> Share {
+        self.requester.share(self.db.name())
     }
 }
 
@@ -295,6 +340,7 @@ impl DatabaseAs {
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
         let mut changes = self.db.changes(query)?;
         changes.watch = self.watch.clone();
+        changes.requester = self.requester.clone();
         Ok(changes)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
-use functions::{Admission, Lane};
+use functions::{Admission, Lane, Requester};
 use storage::{Change, Edit, File, ShardEdit, hashed};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -62,6 +62,8 @@ pub struct Caller {
     pub name: Option<String>,
     /// Roles of the user, `_admin` for server administrators.
     pub roles: Vec<String>,
+    /// The requester that the places of functions count to.
+    pub requester: Requester,
 }
 
 impl Caller {
@@ -253,14 +255,18 @@ impl Database {
         mode: EditMode,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
-        let asks = self.asks_functions(&edits);
-        let admission = || match asks {
-            true => self.languages().admission(Lane::Writes, self.name()),
+        let needs_place = self.needs_place(&edits);
+        let share = caller.requester.share(self.name());
+        let admission = || self.languages().admission(Lane::Writes, &share);
+        let first = match needs_place {
+            true => admission(),
             false => Admission::free(),
         };
-        let mut place = admission().await?;
-        let db = self.clone();
-        let start = move || Validation::new(db, caller, edits, mode, turn);
+        let mut place = first.await?;
+        // Dropped with this future, when the caller waits no more.
+        let waits = Arc::new(());
+        let (db, caller_waits) = (self.clone(), Arc::downgrade(&waits));
+        let start = move || Validation::new(db, caller, edits, mode, turn, caller_waits);
         let mut work = blocking(move || {
             let mut validation = start()?;
             let more = validation.go_on(&place)?;

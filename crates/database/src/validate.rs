@@ -2,13 +2,12 @@
 //! documents.
 
 use crate::counters;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{Error as FunctionError, Place};
-use mango::Selector;
 use parking_lot::Mutex;
 use storage::Record;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,11 +15,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::Error;
 use crate::database::Database;
 use crate::design;
+use crate::long_selectors::{LongSelectors, unreadable};
 use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
 use crate::rules::{self, CallerContext, SystemRules};
+use crate::security::SecurityObject;
+use crate::turn::Turn;
 use crate::update::{Caller, EditMode, Outcome};
-use crate::validators::{Check, Validator, judge, selector_of};
+use crate::validators::{Check, Validator, judge};
 
 impl Database {
     /// Whether a [`Validation`] has anything to do.
@@ -36,10 +38,11 @@ impl Database {
                     .is_none_or(|v| !v.is_empty())
     }
 
-    /// Whether functions must, or may have to, validate these edits.
-    pub(crate) fn asks_functions(&self, docs: &[EditDoc]) -> bool {
+    /// Whether the validation of these edits needs a place: functions or slow selectors must, or may
+    /// have to, judge them.
+    pub(crate) fn needs_place(&self, docs: &[EditDoc]) -> bool {
         let known = self.validators_found.known(self.designs_version());
-        known.is_none_or(|v| v.iter().any(Validator::is_function))
+        known.is_none_or(|v| v.iter().any(Validator::is_slow))
             || docs
                 .iter()
                 .filter_map(|d| d.id.as_ref())
@@ -50,6 +53,8 @@ impl Database {
 /// Documents that functions see together, and about how many bytes of them.
 const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Longer arguments of a piece are not kept while the request waits for its next place, in bytes.
+const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// The validation of one request's documents.
 pub(crate) struct Validation {
@@ -58,7 +63,7 @@ pub(crate) struct Validation {
     mode: EditMode,
     user: Vec<u8>,
     caller: Caller,
-    security: Arc<str>,
+    security: Arc<SecurityObject>,
     todo: std::vec::IntoIter<EditDoc>,
     /// The permitted edits, in their final form, and the outcomes of the others.
     done: Vec<Result<EditDoc, Outcome>>,
@@ -69,6 +74,11 @@ pub(crate) struct Validation {
     /// The current function, and the first of `inputs` that it has not validated.
     at: (usize, usize),
     refusals: RefusalRoom,
+    selectors: LongSelectors,
+    /// Whether it takes too long to continue without a place.
+    is_long: bool,
+    /// Alive while the caller waits for the outcome.
+    caller_waits: Weak<()>,
     /// The record of the document that was checked last in this piece.
     last: Mutex<Option<(DocId, Arc<Record>)>>,
     /// Released when the work is done, also when the caller stopped waiting.
@@ -93,29 +103,40 @@ impl Validation {
         docs: Vec<EditDoc>,
         mode: EditMode,
         turn: Option<OwnedSemaphorePermit>,
+        caller_waits: Weak<()>,
     ) -> Result<Validation, Error> {
         Ok(Validation {
             validators: db.validators()?,
             mode,
             user: caller.json(db.name()),
             caller,
-            security: db.security(),
+            security: db.security_object(),
             done: Vec::with_capacity(docs.len()),
             todo: docs.into_iter(),
             taken: vec![],
             inputs: vec![],
             at: (0, 0),
             refusals: RefusalRoom::new(),
+            selectors: LongSelectors::default(),
+            is_long: false,
+            caller_waits,
             last: Mutex::default(),
             db,
             _turn: turn,
         })
     }
 
-    /// Continues until all is done, or others need the place: returns whether work is left. Blocks:
-    /// functions run.
+    /// Continues until all is done, or others need the place, or there is too much to do without one:
+    /// returns whether work is left. Blocks: functions run.
+    ///
+    /// # Errors
+    /// Errors of the store; the caller waits no more.
     pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
+        self.remember_inputs()?;
         loop {
+            if self.is_abandoned() {
+                return Err(Error::Unavailable("the client has gone".into()));
+            }
             if self.inputs.is_empty() {
                 if self.todo.len() == 0 {
                     return Ok(false);
@@ -124,10 +145,52 @@ impl Validation {
             } else {
                 self.ask(place);
             }
-            if place.is_wanted() {
+            if place.is_wanted() || self.is_long && !is_counted(place) {
+                self.forget_inputs();
                 return Ok(true);
             }
         }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.caller_waits.strong_count() == 0
+    }
+
+    /// Drops the arguments for validators while the request waits, if they are long: stored documents
+    /// are among them. Only the edits themselves have memory, as the request's body.
+    fn forget_inputs(&mut self) {
+        let bytes = |input: &ValidatorInput| input.args.len() + input.pair.len();
+        if self.inputs.iter().map(bytes).sum::<usize>() > WAITING_BYTES_MAX {
+            for input in &mut self.inputs {
+                (input.args, input.pair) = (vec![], vec![]);
+            }
+        }
+    }
+
+    /// Makes the arguments again that were dropped.
+    fn remember_inputs(&mut self) -> Result<(), Error> {
+        let is_forgotten = |input: &ValidatorInput| input.args.is_empty() && input.pair.is_empty();
+        if !self.inputs.iter().any(is_forgotten) {
+            return Ok(());
+        }
+        *self.last.lock() = None;
+        let (number, first) = self.at;
+        let mut asked = 0;
+        for (i, input) in std::mem::take(&mut self.inputs).into_iter().enumerate() {
+            let index = input.index;
+            let Ok(doc) = &self.done[index] else { continue };
+            match self.before(doc)?.text() {
+                // An edit took its place meanwhile.
+                Err(outcome) => self.done[index] = Err(outcome),
+                Ok(before) => {
+                    let input = self.validator_input(index, doc, &before);
+                    self.inputs.push(input);
+                    asked += usize::from(i < first);
+                }
+            }
+        }
+        self.at = (number, asked);
+        Ok(())
     }
 
     pub fn into_checked(mut self) -> Vec<Result<EditDoc, Outcome>> {
@@ -145,6 +208,9 @@ impl Validation {
         self.at = (0, 0);
         *self.last.lock() = None;
         while self.inputs.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
+            if self.is_abandoned() {
+                break;
+            }
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
             if self.is_taken(&doc)? {
@@ -153,7 +219,7 @@ impl Validation {
             match self.check(place, doc)? {
                 Checked::Done(outcome) => self.done.push(outcome),
                 Checked::Validate(doc, before) => {
-                    let input = self.validator_input(&doc, &before);
+                    let input = self.validator_input(self.done.len(), &doc, &before);
                     bytes += input.args.len() + input.pair.len();
                     self.inputs.push(input);
                     self.done.push(Ok(doc));
@@ -169,21 +235,21 @@ impl Validation {
     /// Calls one validator for some of the edits that none has refused yet.
     fn ask(&mut self, place: &Place) {
         let (number, first) = self.at;
-        let Some(validator) = self.validators.get(number) else {
+        let validators = self.validators.clone();
+        let Some(validator) = validators.get(number) else {
             return self.inputs.clear();
         };
-        let inputs = &self.inputs[first..];
         let started = Instant::now();
         let judged: Vec<Result<(), FunctionError>> = match validator.check {
-            _ if inputs.is_empty() => vec![],
-            Check::Function => call(&self.db, place, validator, inputs),
-            Check::Selector(_) | Check::LongSelector | Check::Broken(_) => {
-                judge_all(&self.db, validator, inputs)
+            _ if first >= self.inputs.len() => vec![],
+            Check::Function => call(&self.db, place, validator, &self.inputs[first..]),
+            Check::Selector(_) | Check::LongSelector(_) | Check::Broken(_) => {
+                self.judge_some(validator, place)
             }
         };
         counters::VALIDATION_TIMES.record(started.elapsed());
         let judged_count = judged.len();
-        for (input, judged) in inputs.iter().zip(judged) {
+        for (input, judged) in self.inputs[first..].iter().zip(judged) {
             if let Err(e) = judged {
                 counters::VALIDATION_REFUSALS.count();
                 self.done[input.index] = Err(self.refusals.refused(e));
@@ -225,32 +291,43 @@ fn call(
     replies.into_iter().map(allowed).collect()
 }
 
-/// Judges these edits by the selector of a validator.
-fn judge_all(
-    db: &Database,
-    validator: &Validator,
-    inputs: &[ValidatorInput],
-) -> Vec<Result<(), FunctionError>> {
-    let by = |selector: &Selector| inputs.iter().map(|a| judge(selector, &a.pair)).collect();
-    let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
-    match &validator.check {
-        Check::Selector(selector) => by(selector),
-        Check::Broken(reason) => all(Err(FunctionError::Compile(reason.clone()))),
-        Check::LongSelector => match db.validating_design(validator) {
-            Ok(Some(design)) => match selector_of(&design) {
-                Ok(selector) => by(&selector),
-                Err(reason) => all(Err(FunctionError::Compile(reason))),
-            },
-            Ok(None) => all(Ok(())),
-            Err(e) => all(Err(unreadable(&e))),
-        },
-        Check::Function => all(Ok(())),
-    }
+/// Whether a place is one of a queue, on which others may wait.
+fn is_counted(place: &Place) -> bool {
+    place.database().is_some()
 }
 
-/// The error of edits whose validator cannot be read.
-fn unreadable(error: &Error) -> FunctionError {
-    FunctionError::Process(format!("a validator cannot be read: {error}"))
+impl Validation {
+    /// Judges the first of the edits that the current validator has not judged by its selector. None
+    /// if they need a place.
+    fn judge_some(
+        &mut self,
+        validator: &Validator,
+        place: &Place,
+    ) -> Vec<Result<(), FunctionError>> {
+        let inputs = &self.inputs[self.at.1..];
+        let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
+        let selector = match self
+            .selectors
+            .of(validator, || self.db.validating_design(validator))
+        {
+            Ok(Some(selector)) => selector,
+            Ok(None) => return all(Ok(())),
+            Err(e) => return all(Err(e)),
+        };
+        let is_free = !is_counted(place);
+        let mut turn = Turn::begin();
+        let mut judged = vec![];
+        for input in inputs {
+            let is_long = !selector.is_light_for(input.pair.len());
+            self.is_long |= is_free && (is_long || turn.is_over(true));
+            let is_wanted = !judged.is_empty() && (place.is_wanted() || self.is_abandoned());
+            if is_free && self.is_long || is_wanted {
+                break;
+            }
+            judged.push(judge(&selector, &input.pair));
+        }
+        judged
+    }
 }
 
 /// The state of a document before validators run.
@@ -271,31 +348,50 @@ enum PriorState {
     Conflict,
 }
 
+impl PriorState {
+    /// Returns the old document for validators.
+    ///
+    /// # Errors
+    /// The outcome of an edit that they do not see. It is decided here: were it left to the commit, a
+    /// revision that appears meanwhile would let the edit pass unseen.
+    fn text(self) -> Result<Vec<u8>, Outcome> {
+        match self {
+            PriorState::Conflict => Err(Outcome::Conflict),
+            PriorState::Known(rev) => Err(Outcome::Ok { rev }),
+            PriorState::Nothing => Ok(b"null".to_vec()),
+            PriorState::Was(json) => Ok(json),
+        }
+    }
+}
+
 impl Validation {
+    /// The document before an edit, as far as rules or validators have to know it.
+    fn before(&self, doc: &EditDoc) -> Result<PriorState, Error> {
+        let Some(id) = &doc.id else {
+            return Ok(PriorState::Nothing);
+        };
+        let has_rules = self.db.rules().is_some();
+        let plain = !id.is_local() && !id.is_design();
+        let nothing_matters = !has_rules && (!plain || self.validators.is_empty());
+        if id.is_local() || nothing_matters || !self.may_know(id) {
+            return Ok(PriorState::Nothing);
+        }
+        match self.mode {
+            EditMode::Interactive => self.before_edit(id, doc.rev_path()),
+            EditMode::Replicated => match self.before_replicated(id, doc.rev_path())? {
+                // A branch without an ancestor here: for the rules it changes the document that there is.
+                PriorState::Nothing if has_rules => self.winner(id),
+                before => Ok(before),
+            },
+        }
+    }
+
     fn check(&self, place: &Place, doc: EditDoc) -> Result<Checked, Error> {
         let Some(id) = doc.id.clone() else {
             return Ok(Checked::Done(Ok(doc)));
         };
         let rules = self.db.rules().cloned();
-        let plain = !id.is_local() && !id.is_design();
-        let nothing_matters = rules.is_none() && (!plain || self.validators.is_empty());
-        let before = if id.is_local() || nothing_matters || !self.may_know(&id) {
-            PriorState::Nothing
-        } else {
-            match self.mode {
-                EditMode::Interactive => self.before_edit(&id, doc.rev_path())?,
-                EditMode::Replicated => self.before_replicated(&id, doc.rev_path())?,
-            }
-        };
-        let before = match (before, &rules) {
-            // A branch without an ancestor here: for the rules it changes the document that there is.
-            (PriorState::Nothing, Some(_))
-                if self.mode == EditMode::Replicated && self.may_know(&id) =>
-            {
-                self.winner(&id)?
-            }
-            (before, _) => before,
-        };
+        let before = self.before(&doc)?;
         if let PriorState::Known(rev) = before {
             return Ok(Checked::Done(Err(Outcome::Ok { rev })));
         }
@@ -320,13 +416,10 @@ impl Validation {
         if id.is_local() || self.validators.is_empty() {
             return Ok(Checked::Done(Ok(doc)));
         }
-        let before = match before {
-            // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
-            PriorState::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
-            PriorState::Nothing | PriorState::Known(_) => b"null".to_vec(),
-            PriorState::Was(json) => json,
-        };
-        Ok(Checked::Validate(doc, before))
+        Ok(match before.text() {
+            Ok(before) => Checked::Validate(doc, before),
+            Err(outcome) => Checked::Done(Err(outcome)),
+        })
     }
 
     /// Whether the writer may learn if there is a document of this id.
@@ -377,20 +470,20 @@ impl Validation {
         }
     }
 
-    /// Arguments for validators of the next edit of `done`; `before` is the old document.
-    fn validator_input(&self, doc: &EditDoc, before: &[u8]) -> ValidatorInput {
+    /// Arguments for validators of the edit of this number; `before` is the old document.
+    fn validator_input(&self, index: usize, doc: &EditDoc, before: &[u8]) -> ValidatorInput {
         let room = doc.body.len() + before.len() + 256;
         let mut input = ValidatorInput {
-            index: self.done.len(),
+            index,
             args: vec![],
             pair: vec![],
         };
         if self.validators.iter().any(Validator::is_function) {
             let out = &mut input.args;
-            out.reserve_exact(room + self.user.len() + self.security.len());
+            out.reserve_exact(room + self.user.len() + self.security.json().len());
             out.push(b'[');
             write_new(doc, out);
-            for part in [before, &self.user, self.security.as_bytes()] {
+            for part in [before, &self.user, self.security.json().as_bytes()] {
                 out.push(b',');
                 out.extend_from_slice(part);
             }
@@ -547,35 +640,4 @@ impl RefusalRoom {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusals_of_a_request_have_a_bound_and_short_ones_are_whole() {
-        let mut room = RefusalRoom::new();
-        let mut refuse = |reason: String| match room.refused(FunctionError::Forbidden(reason)) {
-            Outcome::Refused(name, reason) => {
-                assert_eq!(name, "forbidden");
-                reason
-            }
-            other => panic!("not refused: {other:?}"),
-        };
-        let long = "x".repeat(64 << 10);
-        let first = refuse(long.clone());
-        assert_eq!(first, long, "there is room for it");
-        let rest: usize = (0..10_000).map(|_| refuse(long.clone()).len()).sum();
-        let most = REFUSALS_BYTES_MAX + 10_000 * REFUSAL_BYTES_MIN;
-        assert!(first.len() + rest <= most, "{rest}");
-        assert_eq!(refuse("no such order".to_owned()), "no such order");
-        assert_eq!(refuse(long).len(), REFUSAL_BYTES_MIN);
-    }
-
-    #[test]
-    fn a_verdict_that_is_none_is_cut() {
-        let verdict = format!("\"{}\"", "é".repeat(1 << 20)).into_bytes();
-        let refused = allowed(Ok(verdict)).expect_err("it is not a verdict");
-        assert_eq!(refused.name(), "unknown_error");
-        assert!(refused.reason().len() <= functions::ERROR_BYTES_MAX);
-        assert_eq!(allowed(Ok(b"1".to_vec())), Ok(()));
-    }
-}
+mod tests;

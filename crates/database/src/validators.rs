@@ -1,13 +1,13 @@
 //! The validations of a database: design documents with a `validate_doc_update`, each a function of its language or, in
 //! the language `query`, a Mango selector.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use document::{DocId, Rev, normalise};
 use functions::{DesignDoc, Error as FunctionError};
 use mango::{Limits, Selector};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -37,11 +37,19 @@ pub(crate) enum Check {
     /// Call the function `validate_doc_update` of the design document.
     Function,
     /// Match `{"newDoc":…,"oldDoc":…}`.
-    Selector(Box<Selector>),
-    /// Read the selector, which is too long to be kept, and match.
-    LongSelector,
+    Selector(Arc<Selector>),
+    /// Read the selector, which is too long to be kept, and match. Requests at the same time share
+    /// it.
+    LongSelector(Mutex<Weak<LongSelector>>),
     /// Refuse every edit: a selector that an older version stored unread, and that cannot be read.
     Broken(String),
+}
+
+/// A selector that is in memory while requests use it.
+pub(crate) struct LongSelector {
+    pub selector: Arc<Selector>,
+    /// About how much memory it takes.
+    pub bytes: usize,
 }
 
 impl Validator {
@@ -53,9 +61,9 @@ impl Validator {
                 Ok((selector, text_bytes)) => match room_bytes.checked_sub(memory_of(text_bytes)) {
                     Some(left) => {
                         *room_bytes = left;
-                        Check::Selector(Box::new(selector))
+                        Check::Selector(Arc::new(selector))
                     }
-                    None => Check::LongSelector,
+                    None => Check::LongSelector(Mutex::default()),
                 },
                 Err(reason) => Check::Broken(reason),
             },
@@ -73,6 +81,16 @@ impl Validator {
     /// Returns whether it is a function, which needs a place to run in.
     pub fn is_function(&self) -> bool {
         matches!(self.check, Check::Function)
+    }
+
+    /// Returns whether it needs a place to run in: it is a function, or a selector that takes more
+    /// time than a document takes to be read.
+    pub fn is_slow(&self) -> bool {
+        match &self.check {
+            Check::Function | Check::LongSelector(_) => true,
+            Check::Selector(selector) => !selector.is_light(),
+            Check::Broken(_) => false,
+        }
     }
 
     /// About how much memory it takes, in bytes, without its selector.
@@ -136,8 +154,12 @@ fn memory_of(text_bytes: usize) -> usize {
 ///
 /// # Errors
 /// As [`read_selector`].
-pub(crate) fn selector_of(design: &DesignDoc) -> Result<Selector, String> {
-    selector_of_design(&design.json).map(|(selector, _)| selector)
+pub(crate) fn selector_of(design: &DesignDoc) -> Result<LongSelector, String> {
+    let (selector, text_bytes) = selector_of_design(&design.json)?;
+    Ok(LongSelector {
+        selector: Arc::new(selector),
+        bytes: memory_of(text_bytes),
+    })
 }
 
 /// Reads the selector, and returns it with the length of its text.
@@ -287,7 +309,7 @@ mod tests {
         let validators = known.keep(7, reading);
         assert!(validators.is_sorted_by_key(|v| v.id.as_str().to_owned()));
         let kept = |v: &&Validator| matches!(v.check, Check::Selector(_));
-        let long = |v: &&Validator| matches!(v.check, Check::LongSelector);
+        let long = |v: &&Validator| matches!(v.check, Check::LongSelector(_));
         let functions = validators.iter().filter(|v| v.is_function());
         assert_eq!(functions.count(), 100);
         let texts = validators.iter().filter(|v| v.design.is_some());

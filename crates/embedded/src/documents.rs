@@ -2,6 +2,7 @@
 
 use database::{Caller, Durability, EditMode, Outcome, Read, ReadOptions};
 use document::{DocId, EditDoc, Rev, parse_document, write_json_string};
+use functions::Requester;
 
 use crate::{Database, Error, Result, options};
 
@@ -20,6 +21,7 @@ pub(crate) fn caller() -> Caller {
     Caller {
         name: None,
         roles: vec!["_admin".to_owned()],
+        requester: Requester::Admin,
     }
 }
 

@@ -81,7 +81,10 @@ impl Database {
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
         let db = self.get()?;
         let indexes = db.find_indexes()?;
-        Ok(db.explain(&find, &indexes)?)
+        let mut explanation = db.explain(find, &indexes)?;
+        let mut text = vec![];
+        while explanation.next_chunk(&mut text, usize::MAX >> 1)? {}
+        Ok(text)
     }
 
     /// Returns the indexes: JSON text of a list, that of all documents first.

@@ -1,5 +1,6 @@
 //! Listings and views.
 
+use functions::Requester;
 use serde_json::{Map, Value};
 
 use crate::batch::{Rows, Source};
@@ -63,10 +64,10 @@ impl Database {
         query.check(&design, at)?;
         let index = db.view_index(&design)?;
         if db.view_must_wait(&index, query.update) {
-            let current = async { Ok(db.update_view(&index).await?) };
+            let current = async { Ok(db.update_view(&index, &Requester::Admin).await?) };
             self.directory.while_open(current).await?;
         } else if query.update == database::Update::Lazy {
-            db.update_view_later(&index);
+            db.update_view_later(&index, &Requester::Admin);
         }
         let rows = db.view_rows(&design, &index, at, query)?;
         let head = head(rows.total_rows, rows.offset, rows.update_seq.as_ref());
@@ -81,7 +82,7 @@ impl Database {
         let db = self.get()?;
         let design = db.design(&design_id(design))?;
         let index = db.view_index(&design)?;
-        let current = async { Ok(db.update_view(&index).await?) };
+        let current = async { Ok(db.update_view(&index, &Requester::Admin).await?) };
         self.directory.while_open(current).await
     }
 

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-use crate::state::{Waiter, Waiting};
-use crate::{Busy, Queue};
+use crate::state::{Waiter, Waiting, Wanted};
+use crate::{Busy, Queue, Share};
 
 #[derive(Clone, Debug)]
 struct Request {
     queue: Arc<Queue>,
-    owner: Arc<str>,
+    share: Share,
+    wanted: Wanted,
 }
 
 /// Waits for a [`Place`]; dropped, it waits no more.
@@ -27,12 +28,34 @@ pub struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Admission {
+    pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Admission {
         Admission {
-            request: Some(Request { queue, owner }),
+            request: Some(Request {
+                queue,
+                share,
+                wanted: Wanted::ONE,
+            }),
             is_patient: false,
             waiter: None,
         }
+    }
+
+    /// Requests this number of places together, for work that holds `held` places already: memory,
+    /// for example, whose unit is a place. A user who holds no others gets them whenever as many
+    /// are free, and otherwise within its share.
+    pub fn places(mut self, count: usize, held: usize) -> Admission {
+        if let Some(request) = &mut self.request {
+            (request.wanted.count, request.wanted.held) = (count, held);
+        }
+        self
+    }
+
+    /// Counts the places, but not within the user's share: all that are free may be taken.
+    pub fn beyond_share(mut self) -> Admission {
+        if let Some(request) = &mut self.request {
+            request.wanted.is_beyond_share = true;
+        }
+        self
     }
 
     /// Is ready immediately, with a place that is not counted.
@@ -72,18 +95,18 @@ impl Admission {
         let Some(request) = self.request.take() else {
             return Poll::Ready(Ok(Place::uncounted()));
         };
-        let (queue, owner) = (&request.queue, &request.owner);
+        let (queue, share) = (&request.queue, &request.share);
         let mut state = queue.state.lock();
-        if state.try_take(owner) {
+        if state.try_take(share, request.wanted) {
             drop(state);
             return Poll::Ready(Ok(Place::of(request)));
         }
         let waiting_max = queue.limits.waiting_max;
-        if !self.is_patient && !state.make_room(owner, waiting_max) {
+        if !self.is_patient && !state.make_room(share, waiting_max) {
             return Poll::Ready(Err(Busy { waiting_max }));
         }
-        let waiter = Waiter::new(waker.clone(), self.is_patient);
-        state.enqueue(owner, waiter.clone());
+        let waiter = Waiter::new(waker.clone(), self.is_patient, request.wanted);
+        state.enqueue(share, waiter.clone());
         drop(state);
         self.waiter = Some(waiter);
         self.request = Some(request);
@@ -135,15 +158,15 @@ impl Drop for Admission {
         };
         // Places are given under this lock: after it none is given to this waiter.
         let mut state = request.queue.state.lock();
-        state.dequeue(&request.owner, &waiter);
+        state.dequeue(&request.share, &waiter);
         if matches!(*waiter.state.lock(), Waiting::Given) {
-            state.give_back(&request.owner);
+            state.give_back(&request.share, request.wanted.count);
         }
-        state.forget_idle(&request.owner);
+        state.forget_idle(&request.share);
     }
 }
 
-/// A place of a queue, until it is dropped.
+/// A place of a queue, or several that were requested together, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     request: Option<Request>,
@@ -151,8 +174,12 @@ pub struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(queue: Arc<Queue>, owner: Arc<str>) -> Place {
-        Place::of(Request { queue, owner })
+    pub(crate) fn new(queue: Arc<Queue>, share: Share) -> Place {
+        Place::of(Request {
+            queue,
+            share,
+            wanted: Wanted::ONE,
+        })
     }
 
     fn of(request: Request) -> Place {
@@ -170,9 +197,25 @@ impl Place {
         }
     }
 
+    /// Returns the number of places; 0 for one that is not counted.
+    pub fn count(&self) -> usize {
+        self.request
+            .as_ref()
+            .map_or(0, |request| request.wanted.count)
+    }
+
+    /// Returns whether a user who holds no more places than the user of this one waits for some:
+    /// those who hold more wait for their own share mostly.
+    pub fn is_wanted_by_poorer(&self) -> bool {
+        let Some(request) = &self.request else {
+            return false;
+        };
+        request.queue.state.lock().poorer_waits(&request.share)
+    }
+
     /// Returns the database that it was given to, where the queue is shared by databases.
-    pub fn database(&self) -> Option<&str> {
-        self.request.as_ref().map(|request| &*request.owner)
+    pub fn database(&self) -> Option<&Arc<str>> {
+        self.request.as_ref().map(|request| &request.share.database)
     }
 
     /// Returns whether this place was held for a slice of time and others wait for one: long work
@@ -188,14 +231,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(Request { queue, owner }) = self.request.take() else {
+        let Some(Request {
+            queue,
+            share,
+            wanted,
+        }) = self.request.take()
+        else {
             return;
         };
         let mut state = queue.state.lock();
         let is_slow = |after| self.since.elapsed() >= after;
         if queue.limits.slow_after.is_some_and(is_slow) {
-            state.note_slow(&owner, Instant::now());
+            state.note_slow(&share, Instant::now());
         }
-        state.give_back(&owner);
+        state.give_back(&share, wanted.count);
     }
 }

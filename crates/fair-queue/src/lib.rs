@@ -1,27 +1,34 @@
-//! A limited number of places, shared fairly by their owners: databases, or users.
+//! A limited number of places, shared fairly by users, and then by databases.
 //!
-//! A [`Queue`] has a number of places. A free place goes to the waiting owner that holds the
-//! fewest; among equals, to the least recently served one. So one owner's long work delays another
-//! owner by at most one piece of it. [`Limits`] keep one owner, or a few together, from holding all
-//! places. The number of waiting callers is limited too: when it is exceeded, the owner with the
-//! most waiting callers loses its newest one.
+//! A [`Queue`] has a number of places. A free place goes to the waiting user that holds the fewest;
+//! among equals, to whose database has the fewest; then to the least recently served one. So a
+//! user's long work delays another user by at most one piece of it, in however many databases it
+//! is. [`Limits`] keep one user, one database, or a few together, from holding all places. The
+//! number of waiting callers is limited too: when it is exceeded, the user with the most waiting
+//! callers loses its newest one.
+//!
+//! Users are those who requested the work: users, addresses, and the background ([`Requester`]). A
+//! thread that works for one knows it ([`Cause`]).
+//! A queue that is shared by one kind of owner names it alone ([`Share::from`]).
 //!
 //! Waiting takes no thread (an [`Admission`] is a future), unless the caller has one anyway
 //! ([`Admission::wait`]).
 
 mod admission;
+mod share;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use admission::{Admission, Place};
+pub use share::{Cause, Entered, Requester, Share};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use state::State;
+use state::{State, Wanted};
 
 /// Too many callers wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,16 +43,17 @@ pub struct Busy {
 pub struct Limits {
     /// Places.
     pub places: usize,
-    /// Places of one owner at most.
+    /// Places of one user at most, and of one database.
     pub of_one: usize,
-    /// An owner gets another place only while it holds less than this percentage of the free
-    /// places. The more owners hold places, the fewer each can have, and some stay free for an
-    /// owner without one. `None`: only `of_one` counts.
+    /// A user or a database gets another place only while it holds less than this percentage of
+    /// the free places. The more of them hold places, the fewer each can have, and some stay free
+    /// for one without any, which gets what it requests if that is free. `None`: only `of_one`
+    /// counts.
     pub share_percent: Option<usize>,
     /// Callers that may wait, besides the patient ones.
     pub waiting_max: usize,
-    /// An owner that held a place for this time is slow for a while. Slow owners together leave one
-    /// place to others.
+    /// A user that held a place for this time is slow for a while, and so is the database. All slow
+    /// ones together leave one place to others.
     pub slow_after: Option<Duration>,
     /// Time after which a place should be released if a caller waits for one.
     pub slice: Duration,
@@ -81,18 +89,18 @@ impl Queue {
         })
     }
 
-    /// Requests a place for an owner.
-    pub fn admission(self: &Arc<Self>, owner: &Arc<str>) -> Admission {
-        Admission::new(self.clone(), owner.clone())
+    /// Requests a place.
+    pub fn admission(self: &Arc<Self>, share: &Share) -> Admission {
+        Admission::new(self.clone(), share.clone())
     }
 
-    /// Takes a place for an owner, unless that would have to wait.
-    pub fn try_place(self: &Arc<Self>, owner: &Arc<str>) -> Option<Place> {
-        let taken = self.state.lock().try_take(owner);
-        taken.then(|| Place::new(self.clone(), owner.clone()))
+    /// Takes a place, unless that would have to wait.
+    pub fn try_place(self: &Arc<Self>, share: &Share) -> Option<Place> {
+        let taken = self.state.lock().try_take(share, Wanted::ONE);
+        taken.then(|| Place::new(self.clone(), share.clone()))
     }
 
-    /// Changes the number of places. Those that are held beyond it stay with their owners.
+    /// Changes the number of places. Those that are held beyond it stay with their holders.
     pub fn set_places(&self, places: usize) {
         let mut state = self.state.lock();
         if state.places != places {

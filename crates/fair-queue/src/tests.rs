@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::{Admission, Busy, Limits, Place, Queue};
+use crate::{Admission, Busy, Cause, Limits, Place, Queue, Requester, Share};
 
 fn queue(of_one: usize, waiting_max: usize) -> Arc<Queue> {
     Queue::new(Limits {
@@ -117,7 +117,7 @@ fn the_owners_that_were_slow_last_are_remembered() {
         let now = began + Duration::from_millis(number);
         state.note_slow(&number.to_string().into(), now);
     }
-    let slow = |number: u64| state.is_slow(&number.to_string().into(), began);
+    let slow = |number: u64| state.slow_users.contains(&number.to_string().into(), began);
     assert!(slow(1999) && slow(1000) && !slow(0));
 }
 
@@ -195,8 +195,9 @@ fn a_caller_that_left_takes_no_place() {
     drop(held);
     drop(given_but_gone);
     let state = queue.state.lock();
-    let left = (state.used, state.waiting, state.patient, state.owners.len());
-    assert_eq!(left, (0, 0, 0, 0));
+    let left = (state.used, state.waiting, state.patient);
+    assert_eq!(left, (0, 0, 0));
+    assert!(state.shares.is_empty() && state.users.is_empty() && state.databases.is_empty());
 }
 
 #[test]
@@ -228,5 +229,174 @@ fn threads_wait_until_it_is_their_turn() {
             });
         }
     });
-    assert!(queue.state.lock().owners.is_empty());
+    assert!(queue.state.lock().shares.is_empty());
+}
+
+fn served(admission: &mut Admission) -> Option<Place> {
+    match poll(admission) {
+        Poll::Ready(Ok(place)) => Some(place),
+        _ => None,
+    }
+}
+
+fn share(user: &str, database: &str) -> Share {
+    Requester::user(user).share(&database.into())
+}
+
+#[test]
+fn a_user_with_many_databases_has_the_share_of_one() {
+    let queue = queue(2, 100);
+    let ask = |user: &str, database: &str| queue.admission(&share(user, database));
+    let held: Vec<_> = (0..2)
+        .map(|n| given(&mut ask("many", &n.to_string())))
+        .collect();
+    let mut waiting: Vec<_> = (2..50).map(|n| ask("many", &n.to_string())).collect();
+    assert!(waiting.iter_mut().all(|a| poll(a).is_pending()));
+    let other = given(&mut ask("other", "db"));
+    let mut second = ask("other", "db");
+    assert!(poll(&mut second).is_pending());
+    // The user with fewer places is next, whoever came first.
+    drop(held);
+    let served: Vec<_> = waiting.iter_mut().filter_map(served).collect();
+    assert_eq!(served.len(), 1);
+    drop((given(&mut second), served, other));
+}
+
+#[test]
+fn a_database_with_many_users_leaves_a_place_to_others() {
+    let queue = queue(2, 100);
+    let ask = |user: &str, database: &str| queue.admission(&share(user, database));
+    let _held: Vec<_> = (0..2)
+        .map(|n| given(&mut ask(&n.to_string(), "busy")))
+        .collect();
+    let mut waiting: Vec<_> = (2..50).map(|n| ask(&n.to_string(), "busy")).collect();
+    assert!(waiting.iter_mut().all(|a| poll(a).is_pending()));
+    drop(given(&mut ask("other", "db")));
+}
+
+#[test]
+fn a_user_with_many_databases_loses_its_newest_callers() {
+    let queue = queue(2, 10);
+    let ask = |user: &str, database: &str| queue.admission(&share(user, database));
+    let _held: Vec<_> = ["many", "many", "other"]
+        .map(|user| given(&mut ask(user, user)))
+        .into();
+    let mut many: Vec<_> = (0..10).map(|n| ask("many", &n.to_string())).collect();
+    assert!(many.iter_mut().all(|a| poll(a).is_pending()));
+    let mut refused = ask("many", "one more");
+    assert!(matches!(poll(&mut refused), Poll::Ready(Err(_))));
+    let mut others: Vec<_> = (0..5).map(|_| ask("other", "db")).collect();
+    assert!(others.iter_mut().all(|a| poll(a).is_pending()));
+    let lost = many.iter_mut().map(poll).filter(Poll::is_ready);
+    assert_eq!(lost.count(), 5);
+    // Within a user, the database with the most callers loses.
+    let mut of_other = ask("other", "second");
+    assert!(poll(&mut of_other).is_pending());
+    assert!(matches!(poll(&mut others[4]), Poll::Ready(Err(_))));
+}
+
+#[test]
+fn callers_of_many_users_of_a_database_make_room_for_other_databases() {
+    let queue = queue(2, 10);
+    let ask = |user: &str, database: &str| queue.admission(&share(user, database));
+    let _held: Vec<_> = ["a", "b", "other"]
+        .map(|user| given(&mut ask(user, user)))
+        .into();
+    let mut many: Vec<_> = (0..10).map(|n| ask(&n.to_string(), "busy")).collect();
+    assert!(many.iter_mut().all(|a| poll(a).is_pending()));
+    let mut other = ask("other", "db");
+    assert!(poll(&mut other).is_pending());
+    // But no user gets more of the queue by taking many databases.
+    let mut many = ask("other", "another");
+    assert!(matches!(poll(&mut many), Poll::Ready(Err(_))));
+}
+
+#[test]
+fn background_work_has_one_share_and_admins_one_for_each_database() {
+    let databases: [Arc<str>; 2] = ["a".into(), "b".into()];
+    let users = |requester: Requester| databases.each_ref().map(|db| requester.share(db).user);
+    let [a, b] = users(Requester::Background);
+    assert_eq!(a, b);
+    let [a, b] = users(Requester::Admin);
+    assert_ne!(a, b);
+}
+
+#[test]
+fn a_thread_works_for_one_requester_at_a_time() {
+    let current = || Cause::current().requester();
+    assert_eq!(current(), Requester::Background);
+    let entered = Requester::Admin.enter();
+    let inner = Requester::user("a").enter();
+    assert_eq!(current(), Requester::user("a"));
+    drop(inner);
+    assert_eq!(current(), Requester::Admin);
+    drop(entered);
+    assert_eq!(current(), Requester::Background);
+}
+
+#[test]
+fn background_work_becomes_that_of_the_first_who_waits_for_it() {
+    let cause = Cause::default();
+    for (joins, whose) in [("a", "a"), ("b", "a")] {
+        cause.join(&Requester::user(joins));
+        assert_eq!(cause.requester(), Requester::user(whose));
+    }
+}
+
+/// A queue of 100 places that owners share.
+fn shared() -> Arc<Queue> {
+    Queue::new(Limits {
+        share_percent: Some(100),
+        ..Limits::new(100)
+    })
+}
+
+#[test]
+fn an_owner_gets_several_places_while_as_many_stay_free() {
+    let queue = shared();
+    let wants = |owner: &str, count| match poll(&mut ask(&queue, owner).places(count, 0)) {
+        Poll::Ready(Ok(place)) => Some(place),
+        _ => None,
+    };
+    let first = wants("a", 30);
+    assert_eq!(first.as_ref().map(Place::count), Some(30));
+    assert!(wants("a", 21).is_none());
+    let second = wants("a", 20);
+    assert!(second.is_some() && wants("a", 1).is_none());
+    // Another owner gets what is free, once.
+    let other = wants("b", 50);
+    assert!(other.is_some() && wants("c", 1).is_none());
+    drop((first, second, other));
+    assert_eq!((queue.used(), queue.state.lock().shares.len()), (0, 0));
+}
+
+#[test]
+fn work_that_grows_is_limited_by_what_its_owner_holds_besides() {
+    let queue = shared();
+    let _other = given(&mut ask(&queue, "b").places(40, 0));
+    let _some = given(&mut ask(&queue, "a").places(25, 0));
+    assert!(poll(&mut ask(&queue, "a").places(25, 0)).is_pending());
+    let more = given(&mut ask(&queue, "a").places(25, 25));
+    drop(more);
+    let _besides = given(&mut ask(&queue, "a").places(1, 0));
+    assert!(poll(&mut ask(&queue, "a").places(25, 25)).is_pending());
+    let all = given(&mut ask(&queue, "a").places(34, 0).beyond_share());
+    assert_eq!((all.count(), queue.used()), (34, 100));
+}
+
+#[test]
+fn an_owner_that_waits_for_its_share_is_passed_and_presses_no_poorer_one() {
+    let queue = shared();
+    let rich = given(&mut ask(&queue, "a").places(50, 0));
+    let poor = given(&mut ask(&queue, "b").places(10, 0));
+    let mut more = ask(&queue, "a").places(10, 0);
+    assert!(poll(&mut more).is_pending());
+    assert!(rich.is_wanted_by_poorer() && !poor.is_wanted_by_poorer());
+    drop(given(&mut ask(&queue, "c").places(40, 0)));
+    let mut waits = ask(&queue, "d").places(41, 0);
+    assert!(poll(&mut waits).is_pending());
+    assert!(poor.is_wanted_by_poorer());
+    drop(rich);
+    drop(given(&mut waits));
+    drop(given(&mut more));
 }

@@ -12,7 +12,7 @@ use query_server::{Pools, Settings};
 use query_server::language::{ANSWER_TIME_LIMIT, Owner};
 
 use crate::js::{Engine, Options};
-use crate::places::{Admission, Lane, Place, Places};
+use crate::places::{Admission, Cause, Lane, Place, Places, Share};
 use crate::times;
 use crate::{
     DesignDoc, Designs, Doc, Emits, Error, Indexes, Languages, ListIo, MapGroup, Mapper, ReduceRow,
@@ -85,6 +85,7 @@ impl Functions {
     fn turns(&self, database: &Arc<str>) -> Turns {
         Turns {
             places: self.places.clone(),
+            cause: Cause::current(),
             database: database.clone(),
         }
     }
@@ -168,8 +169,8 @@ impl Functions {
 // Texts of all errors are bounded here: callers keep them for each document of a request, for each
 // waiting request and for each index.
 impl Languages for Functions {
-    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
-        self.places.admission(lane, database)
+    fn admission(&self, lane: Lane, share: &Share) -> Admission {
+        self.places.admission(lane, share)
     }
 
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
@@ -190,7 +191,7 @@ impl Languages for Functions {
     }
 
     fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
-        let database: Arc<str> = place.database().unwrap_or_default().into();
+        let database = place.database().cloned().unwrap_or_default();
         let inner = self.new_designs(&database, language);
         let inner = inner.map_err(Error::bounded)?;
         Ok(Box::new(LabelledDesigns { database, inner }))
@@ -249,13 +250,15 @@ impl Languages for Functions {
 /// The source of places for functions of a database whose results are stored.
 struct Turns {
     places: Arc<Places>,
+    cause: Arc<Cause>,
     database: Arc<str>,
 }
 
 impl Turns {
     /// Waits on this thread: builds and pieces of answers are limited.
     fn next(&self) -> Result<Place, Error> {
-        Ok(self.places.admission(Lane::Work, &self.database).wait()?)
+        let share = self.cause.requester().share(&self.database);
+        Ok(self.places.admission(Lane::Work, &share).wait()?)
     }
 }
 

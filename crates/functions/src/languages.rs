@@ -3,17 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Admission, Designs, Error, Lane, MapGroup, Mapper, Place, Reducer};
+use crate::{Admission, Designs, Error, Lane, MapGroup, Mapper, Place, Reducer, Share};
 
 /// Finds the server of a language and creates its functions.
 pub trait Languages: Send + Sync + fmt::Debug {
     /// Requests permission to call functions of a database.
-    fn admission(&self, _lane: Lane, _database: &Arc<str>) -> Admission {
+    fn admission(&self, _lane: Lane, _share: &Share) -> Admission {
         Admission::free()
     }
 
     /// Creates a mapper, which waits for its places itself, on its caller's thread, as this call
-    /// does.
+    /// does. They count to the cause of this thread's work ([`Cause`](crate::Cause)).
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`], [`Error::Compile`], or that nothing can run the functions.

@@ -19,7 +19,7 @@ pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT, language_name};
 pub use languages::{Languages, NoLanguages};
-pub use places::{Admission, Lane, Place, Places, answer_limits};
+pub use places::{Admission, Cause, Lane, Place, Places, Requester, Share};
 pub use projection::{
     DesignFunction, Difference, Effect, Form, KINDS, Kind, Refusal, design_functions, differences,
 };

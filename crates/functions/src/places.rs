@@ -1,11 +1,11 @@
 //! Limits concurrent calls of users' functions: each kind of work has a queue of its own, so that
-//! shows do not delay writes or index builds. Each queue is fair to databases (see [`fair_queue`]),
-//! and one database never has all places.
+//! shows do not delay writes or index builds. Each queue is fair to users, and then to databases
+//! (see [`fair_queue`]): one user never has all places, nor has one database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use fair_queue::{Admission, Place};
+pub use fair_queue::{Admission, Cause, Place, Requester, Share};
 use fair_queue::{Limits, Queue};
 
 use crate::SLICE;
@@ -13,14 +13,14 @@ use crate::SLICE;
 /// Maximum number of answers in progress that call functions: each has a thread, and a list a
 /// process, while its client reads it.
 const ANSWERS_MAX: usize = 32;
-/// Maximum number of those of one database, or of one user.
+/// Maximum number of those of one user, and of those of one database.
 const ANSWERS_OF_ONE_MAX: usize = 10;
 /// Each has at most half as many answers in progress as there are free places: several with slow
 /// clients leave places to others.
 const ANSWERS_SHARE_PERCENT: usize = 50;
 
-/// A call of this duration is slow, and its database for a while after it: slow ones together
-/// leave a place to others.
+/// A call of this duration is slow, and its user and database for a while after it: slow ones
+/// together leave a place to others.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A kind of work that has places of its own.
@@ -47,8 +47,8 @@ pub struct Places {
     lanes: [Arc<Queue>; LANES],
 }
 
-/// Returns the limits of answers in progress, by database or by user.
-pub fn answer_limits(queue_max: usize) -> Limits {
+/// Returns the limits of answers in progress.
+fn answer_limits(queue_max: usize) -> Limits {
     Limits {
         of_one: ANSWERS_OF_ONE_MAX,
         share_percent: Some(ANSWERS_SHARE_PERCENT),
@@ -60,8 +60,8 @@ pub fn answer_limits(queue_max: usize) -> Limits {
 }
 
 impl Places {
-    /// `workers` is the number of places of one database in each lane of calls; there is one more
-    /// for others. `queue_max` is the maximum number of waiting calls in each lane.
+    /// `workers` is the number of places of one user, and of one database, in each lane of calls;
+    /// there is one more for others. `queue_max` is the maximum number of waiting calls in each lane.
     pub fn new(workers: usize, queue_max: usize) -> Arc<Places> {
         let workers = workers.max(2);
         let calls = Limits {
@@ -76,9 +76,9 @@ impl Places {
         })
     }
 
-    /// Requests a place for functions of the database `owner`.
-    pub fn admission(&self, lane: Lane, owner: &Arc<str>) -> Admission {
-        self.lanes[lane as usize].admission(owner)
+    /// Requests a place.
+    pub fn admission(&self, lane: Lane, share: &Share) -> Admission {
+        self.lanes[lane as usize].admission(share)
     }
 }
 
@@ -89,7 +89,11 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn ask(places: &Places, lane: Lane, owner: &str) -> Option<Place> {
-        let mut admission = places.admission(lane, &owner.into());
+        take(places, lane, &owner.into())
+    }
+
+    fn take(places: &Places, lane: Lane, share: &Share) -> Option<Place> {
+        let mut admission = places.admission(lane, share);
         match Pin::new(&mut admission).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(place)) => Some(place),
             _ => None,
@@ -116,5 +120,29 @@ mod tests {
             .into();
         assert!(held.iter().all(|of_one| !of_one.is_empty()));
         assert!(ask(&places, Lane::Lists, "other").is_some());
+    }
+
+    #[test]
+    fn a_user_with_many_databases_leaves_places_of_each_lane_to_others() {
+        let places = Places::new(2, 0);
+        let of =
+            |user: &str, database: usize| Requester::user(user).share(&database.to_string().into());
+        let lanes = [
+            Lane::Calls,
+            Lane::Writes,
+            Lane::Work,
+            Lane::Lists,
+            Lane::Answers,
+        ];
+        for lane in lanes {
+            let many = (0..50).map_while(|n| take(&places, lane, &of("many", n)));
+            let held: Vec<_> = many.collect();
+            let most = match lane {
+                Lane::Lists | Lane::Answers => ANSWERS_OF_ONE_MAX,
+                Lane::Calls | Lane::Writes | Lane::Work => 2,
+            };
+            assert_eq!(held.len(), most, "{lane:?}");
+            assert!(take(&places, lane, &of("other", 0)).is_some(), "{lane:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use auth::{Origin, RequestCredentials};
 use config::settings::SameSite;
-use database::RevisionCache;
+use database::{DatabaseUuid, RevisionCache};
 use hyper::header::COOKIE;
 use metrics::Stats;
 use node::Node;
@@ -24,7 +24,7 @@ use crate::reply::answers::Answers;
 use crate::request::Request;
 use crate::request::room::Bodies;
 use crate::settings::Settings;
-use crate::shares::{Feeds, Lists, OpenFeed};
+use crate::shares::{Feeds, OpenFeed};
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.2";
@@ -55,11 +55,9 @@ pub struct App {
     /// Memory that answers take until they end.
     pub answers: Answers,
     /// Rules of design documents, by database and id.
-    pub rewrite_rules: Mutex<RevisionCache<Rules>>,
+    pub rewrite_rules: Mutex<RevisionCache<Rules, (DatabaseUuid, String)>>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
-    /// Places of users for lists.
-    pub lists: Lists,
     /// Returns the bytes that the program's allocator has allocated.
     allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
@@ -109,7 +107,6 @@ impl App {
     ) -> Result<Arc<App>, config::ConfigError> {
         let settings = Settings::read(&node.config, dev)?;
         warn_of_cors(&settings, None);
-        let lists_waiting_max = settings.functions.queue_limit;
         let app = Arc::new_cyclic(|me| App {
             me: me.clone(),
             forwarding_token: auth::random_password(),
@@ -121,7 +118,6 @@ impl App {
             rewrite_rules: Mutex::new(RevisionCache::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
             settings: RwLock::new(Arc::new(settings)),
             feeds: Feeds::default(),
-            lists: Lists::new(lists_waiting_max),
             allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),

@@ -115,16 +115,14 @@ async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute
 }
 
 async fn database_here(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {
-    if is_unknown_path(name) {
+    if is_for_server_admins(name) {
         require_server_admin(&req.user)?;
     }
     if req.row.cluster == Cluster::Control {
+        // The first check, as in CouchDB: others do not learn here whether the database exists.
+        require_server_admin(&req.user)?;
         return match route {
-            DatabaseRoute::Create => {
-                require_server_admin(&req.user)?;
-                Box::pin(db::create(app, req, name)).await
-            }
-            // It checks who deletes: a database that does not exist is the first error.
+            DatabaseRoute::Create => Box::pin(db::create(app, req, name)).await,
             _ => Box::pin(db::delete(app, req, name)).await,
         };
     }
@@ -193,10 +191,11 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         }
         _ => Access::open(db, &req.user)?,
     };
-    let access = match &req.rewritten {
+    let mut access = match &req.rewritten {
         Some(rewritten) => rewritten.bound(access),
         None => access,
     };
+    access.db = access.db.for_requester(req.requester());
     match who {
         Who::DatabaseAdmin => access.require_admin()?,
         Who::DesignAdmin | Who::ListingAdmin => access.require_design_admin(&req.user)?,
@@ -205,12 +204,10 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     Ok(access)
 }
 
-const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
-
-/// Whether a name is neither that of a database nor of a path of the server. CouchDB answers only
-/// server admins then.
-fn is_unknown_path(name: &str) -> bool {
-    name.starts_with('_') && !SYSTEM_DATABASES.contains(&name)
+/// Returns whether only server admins get an answer, as in CouchDB: of `_global_changes`, and of
+/// names that are neither those of databases nor paths of the server.
+fn is_for_server_admins(name: &str) -> bool {
+    name.starts_with('_') && !["_users", "_replicator"].contains(&name)
 }
 
 /// Documents, and what queries return them.

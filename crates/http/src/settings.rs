@@ -4,7 +4,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use config::settings::ChttpdAuth;
 use config::{Config, ConfigError};
+use hyper::header::HeaderName;
 
 use crate::browsers::cors::Cors;
 use crate::browsers::dev::Dev;
@@ -24,6 +26,8 @@ pub struct Settings {
     pub frame_options: Option<FrameOptions>,
     /// The headers in which a proxy names the original host.
     pub proxy_headers: ProxyHeaders,
+    /// The headers in which a proxy names the user that it has authenticated.
+    pub login_headers: Vec<HeaderName>,
     /// The rules of a server without logins, if it is one.
     pub dev: Option<Arc<Dev>>,
 }
@@ -69,6 +73,7 @@ impl Settings {
             },
             dev,
             frame_options: FrameOptions::of(&sections),
+            login_headers: login_headers(&sections.chttpd_auth),
             proxy_headers,
             sections,
         }
@@ -87,6 +92,17 @@ impl Settings {
         csp.showlist_enable
             .then_some(csp.showlist_header_value.as_str())
     }
+}
+
+/// The headers of proxy authentication. Invalid names are left out.
+fn login_headers(settings: &ChttpdAuth) -> Vec<HeaderName> {
+    let names = [
+        &settings.x_auth_username,
+        &settings.x_auth_roles,
+        &settings.x_auth_token,
+    ];
+    let names = names.into_iter();
+    names.filter_map(|name| name.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -5,24 +5,69 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Origin, UserCtx};
-use fair_queue::{Admission, Limits, Place, Queue};
+use fair_queue::{Limits, Place, Queue, Requester, Share};
 
 /// A user has at most as many feeds as there are free places.
 const FEEDS_OF_USER_PERCENT: usize = 100;
 /// A database has at most 19 times as many feeds as there are free places: 95 % when no other has any.
 const FEEDS_OF_DATABASE_PERCENT: usize = 1900;
 
-/// The owner of a user's share: the name, or the address of a client without one. `None` for server
-/// admins, whose share is not limited.
-fn sharer(user: &UserCtx, peer: Option<IpAddr>) -> Option<Arc<str>> {
-    if user.is_admin() {
-        return None;
+/// The requester that a request counts to: a user, or the address of a client without a name. The share of server
+/// admins is not limited.
+pub fn requester(user: &UserCtx, peer: Option<IpAddr>) -> Requester {
+    match (&user.name, peer) {
+        (None, Some(peer)) if !user.is_admin() => {
+            Requester::address(&Origin::from(peer).to_string())
+        }
+        _ => node::requester(user),
     }
-    Some(match (&user.name, peer) {
-        (Some(name), _) => format!("user {name}").into(),
-        (None, Some(peer)) => format!("address {}", Origin::from(peer)).into(),
-        (None, None) => "".into(),
-    })
+}
+
+/// The owner of a share of memory, which server admins have too.
+#[derive(Clone, Debug)]
+pub struct Sharer {
+    share: Share,
+    is_admin: bool,
+}
+
+impl Sharer {
+    /// The owner of a request's memory.
+    pub fn of(user: &UserCtx, peer: Option<IpAddr>) -> Sharer {
+        match requester(user, peer) {
+            Requester::Client(key) => Sharer {
+                share: key.into(),
+                is_admin: false,
+            },
+            Requester::Admin | Requester::Background => Sharer::admin(),
+        }
+    }
+
+    /// All server admins together, whose share is not limited.
+    pub fn admin() -> Sharer {
+        Sharer {
+            share: "admins".into(),
+            is_admin: true,
+        }
+    }
+
+    /// A user of this name.
+    #[cfg(test)]
+    pub fn named(name: &str) -> Sharer {
+        Sharer {
+            share: format!("user {name}").into(),
+            is_admin: false,
+        }
+    }
+
+    /// Its share, which no other owner has.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Whether the share is not limited.
+    pub fn is_admin(&self) -> bool {
+        self.is_admin
+    }
 }
 
 /// Places of feeds that wait for changes.
@@ -88,11 +133,14 @@ impl Feeds {
     ) -> Result<OpenFeed, NoPlace> {
         self.by_user.set_places(max);
         self.by_database.set_places(max);
-        let of_user = match sharer(user, peer) {
-            None => None,
-            Some(name) => Some(self.by_user.try_place(&name).ok_or(NoPlace::User { max })?),
+        let of_user = match requester(user, peer) {
+            Requester::Admin | Requester::Background => None,
+            Requester::Client(key) => {
+                let place = self.by_user.try_place(&key.into());
+                Some(place.ok_or(NoPlace::User { max })?)
+            }
         };
-        let of_database = self.by_database.try_place(database);
+        let of_database = self.by_database.try_place(&database.clone().into());
         Ok(OpenFeed {
             _of_user: of_user,
             _of_database: of_database.ok_or(NoPlace::Database { max })?,
@@ -105,39 +153,8 @@ impl Feeds {
     }
 }
 
-/// Places of users for lists, each for as long as its client takes its output. How many lists run in all is for the places of
-/// databases to limit.
-#[derive(Debug)]
-pub struct Lists(Arc<Queue>);
-
-impl Lists {
-    /// `waiting_max`: how many may wait.
-    pub fn new(waiting_max: usize) -> Lists {
-        let limits = functions::answer_limits(waiting_max);
-        Lists(Queue::new(Limits {
-            waiting_max,
-            slice: limits.slice,
-            of_one: limits.of_one,
-            // All users together have as many places as all databases. A total here would let users who wait for one database hold up
-            // the lists of the others.
-            ..Limits::new(usize::MAX)
-        }))
-    }
-
-    /// Requests a place for a user. It is taken before that of the database, so that waiting for
-    /// the latter delays no other user.
-    pub fn admission(&self, user: &UserCtx, peer: Option<IpAddr>) -> Admission {
-        match sharer(user, peer) {
-            Some(name) => self.0.admission(&name),
-            None => Admission::free(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
     use super::*;
 
     const MAX: usize = 1000;
@@ -177,21 +194,10 @@ mod tests {
         assert_eq!(feeds.count(), 0);
     }
 
-    #[tokio::test]
-    async fn users_who_hold_list_places_leave_them_to_other_users() {
-        let lists = Lists::new(0);
-        let place = |name: String| lists.admission(&user(&name), None).now_or_never();
-        let held: Vec<_> = (0..100).map(|n| place(n.to_string())).collect();
-        assert!(held.iter().all(|place| matches!(place, Some(Ok(_)))));
-        let of_one: Vec<_> = (0..11).map(|_| place("one".into())).collect();
-        let given = of_one.iter().filter(|place| matches!(place, Some(Ok(_))));
-        assert_eq!(given.count(), 10);
-    }
-
     #[test]
     fn a_network_of_ipv6_is_one_client() {
         let nobody = UserCtx::anonymous();
-        let of = |address: &str| sharer(&nobody, address.parse().ok());
+        let of = |address: &str| requester(&nobody, address.parse().ok());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -7,6 +7,7 @@ use document::Collator;
 use document::collation::HIGHEST;
 
 use crate::json::Kind;
+use crate::work;
 
 /// The order of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,20 @@ impl Order {
             // Not JSON, which never occurs in stored texts: sorts after all JSON.
             out.extend_from_slice(HIGHEST);
             out.extend_from_slice(text);
+        }
+    }
+
+    /// Calls `take` with the bytes of [`Order::write`]. Those of a long value of a document that is
+    /// being judged are made once.
+    pub fn with_key<T>(self, text: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
+        let make = || {
+            let mut key = Vec::with_capacity(2 * text.len() + 16);
+            self.write(text, &mut key);
+            key
+        };
+        match self == Order::Collated && text.len() >= work::LONG_VALUE_BYTES {
+            true => work::with_key(text, make, take),
+            false => take(&make()),
         }
     }
 }
@@ -97,18 +112,14 @@ impl Operand {
         if *text == *self.text {
             return Ordering::Equal;
         }
-        let mut sort = Vec::with_capacity(2 * text.len() + 16);
-        Order::Collated.write(text, &mut sort);
-        sort.as_slice().cmp(&*self.sort)
+        order.with_key(text, |key| key.cmp(&*self.sort))
     }
 
     fn compare_raw(&self, text: &[u8]) -> Ordering {
         if *text == *self.text {
             return Ordering::Equal;
         }
-        let mut raw = Vec::with_capacity(text.len() + 16);
-        Order::Raw.write(text, &mut raw);
-        raw.as_slice().cmp(self.raw())
+        Order::Raw.with_key(text, |key| key.cmp(self.raw()))
     }
 }
 

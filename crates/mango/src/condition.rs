@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use crate::compare::{Operand, Order};
 use crate::json::{self, Elements, Kind, MemberIter, string};
 use crate::pcre::Pattern;
-use crate::selector::{SelectorNode, Subject};
+use crate::selector::ElementSelector;
 use crate::work;
 
 /// A condition on a value that is present.
@@ -24,9 +24,9 @@ pub(crate) enum Condition {
     BeginsWith(String),
     All(Literals),
     Size(u64),
-    ElemMatch(Box<SelectorNode>),
-    AllMatch(Box<SelectorNode>),
-    KeyMapMatch(Box<SelectorNode>),
+    ElemMatch(Box<ElementSelector>),
+    AllMatch(Box<ElementSelector>),
+    KeyMapMatch(Box<ElementSelector>),
     Not(Box<Condition>),
 }
 
@@ -63,11 +63,9 @@ impl Operands {
         if sorts.is_empty() {
             return false;
         }
-        let mut key = Vec::with_capacity(2 * text.len() + 16);
-        order.write(text, &mut key);
-        sorts
-            .binary_search_by(|s| (**s).cmp(key.as_slice()))
-            .is_ok()
+        order.with_key(text, |key| {
+            sorts.binary_search_by(|s| (**s).cmp(key)).is_ok()
+        })
     }
 }
 
@@ -214,18 +212,16 @@ impl Condition {
             Self::Size(length) => {
                 elements(value).is_some_and(|elements| elements.count() as u64 == *length)
             }
-            // Neither continues after the time is over: the result does not count then.
-            Self::ElemMatch(node) => elements(value).is_some_and(|mut all| {
-                all.any(|e| work::is_over(e.len()) || node.matches(Subject::Value(e), order))
-            }),
-            Self::AllMatch(node) => elements(value).is_some_and(|all| {
+            Self::ElemMatch(below) => {
+                elements(value).is_some_and(|all| below.any_matches(all, order))
+            }
+            Self::AllMatch(below) => elements(value).is_some_and(|all| {
                 let mut all = all.peekable();
-                all.peek().is_some()
-                    && all
-                        .all(|e| !work::is_over(e.len()) && node.matches(Subject::Value(e), order))
+                all.peek().is_some() && below.all_match(all, order)
             }),
-            Self::KeyMapMatch(node) => {
-                Kind::of(value) == Kind::Object && any_key(value, node, order)
+            Self::KeyMapMatch(below) => {
+                Kind::of(value) == Kind::Object
+                    && work::without_keys(|| any_key(value, below, order))
             }
             Self::Not(condition) => !condition.matches(value, order),
         }
@@ -246,15 +242,15 @@ fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     }
 }
 
-fn any_key(object: &[u8], node: &SelectorNode, order: Order) -> bool {
+fn any_key(object: &[u8], below: &ElementSelector, order: Order) -> bool {
     let mut members = MemberIter::of(object);
-    let mut quoted = vec![];
+    let (mut quoted, mut spans) = (vec![], vec![]);
     while let Some((name, value)) = members.name() {
         quoted.clear();
         quoted.push(b'"');
         quoted.extend_from_slice(name);
         quoted.push(b'"');
-        if work::is_over(quoted.len()) || node.matches(Subject::Value(&quoted), order) {
+        if work::is_over(quoted.len()) || below.matches(&quoted, order, &mut spans) {
             return true;
         }
         match document::json::skip::value(object, value) {

@@ -1,6 +1,7 @@
 //! Extracts the members that a query names from a document's text, in one pass that skips
 //! everything else.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use document::json::skip;
@@ -28,14 +29,14 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Calls `take` with the text of the whole document.
-    pub(crate) fn with_whole<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+    /// Returns the text of the whole document.
+    pub(crate) fn text(&self) -> Cow<'a, [u8]> {
         match self.body.strip_prefix(b"{") {
             Some(rest) if !self.members.is_empty() => {
                 let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
-                take(&[b"{", self.members, comma, rest].concat())
+                [b"{", self.members, comma, rest].concat().into()
             }
-            _ => take(self.body),
+            _ => self.body.into(),
         }
     }
 }
@@ -231,6 +232,19 @@ impl Lifter {
         span
     }
 
+    /// Returns a lifter for other values, whose paths count together with these.
+    pub fn of_elements(&self) -> Lifter {
+        Lifter {
+            parts: self.parts,
+            ..Lifter::default()
+        }
+    }
+
+    /// Counts the paths of a lifter that was made by [`Lifter::of_elements`].
+    pub fn count(&mut self, other: &Lifter) {
+        self.parts = other.parts;
+    }
+
     /// Returns the first names of the paths, in the order of addition.
     pub fn branches(&self) -> &[Branch] {
         &self.branches.all
@@ -264,6 +278,33 @@ impl Lifter {
                 spans,
             }
             .members(MemberIter::of(doc.body), &self.branches, body);
+        }
+    }
+}
+
+impl Lifter {
+    /// Fills `spans`, one for each path, with the spans of a value of any kind, which is the body of
+    /// a [`Doc`].
+    pub fn lift_value(&self, value: &[u8], spans: &mut Vec<FoundSpan>) {
+        spans.clear();
+        spans.resize(self.paths.len(), FoundSpan::Missing);
+        if self.paths.is_empty() {
+            return;
+        }
+        let all = &self.branches;
+        let mut pass = Pass {
+            text: value,
+            span: FoundSpan::Body,
+            spans,
+        };
+        match Kind::of(value) {
+            Kind::Object => {
+                pass.members(MemberIter::of(value), all, all.all.len());
+            }
+            Kind::Array => {
+                pass.array(all, 0);
+            }
+            _ => pass.no_way(&all.all),
         }
     }
 }
@@ -427,6 +468,38 @@ mod tests {
         for (name, expected) in names.iter().zip(expected) {
             assert_eq!(found(&[name], &doc), [expected], "{name}");
         }
+    }
+
+    #[test]
+    fn an_element_of_any_kind_has_fields_as_a_document_has() {
+        let found = |value: &str| {
+            let mut lifter = Lifter::default();
+            for name in ["k", "0", "1.k", "_id"] {
+                lifter.add(&FieldPath::parse(name).unwrap());
+            }
+            let mut spans = vec![];
+            lifter.lift_value(value.as_bytes(), &mut spans);
+            let doc = Doc::whole(value.as_bytes());
+            spans
+                .iter()
+                .map(|span| format!("{:?}", span.of(&doc)))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let value = |text: &str| format!("{:?}", LiftedValue::Value(text.as_bytes()));
+        assert_eq!(
+            found(r#"{"k":1,"_id":2}"#),
+            format!("{} Missing Missing {}", value("1"), value("2"))
+        );
+        assert_eq!(
+            found(r#"[5,{"k":6}]"#),
+            format!("NoWay {} {} NoWay", value("5"), value("6"))
+        );
+        assert_eq!(found("[[]]"), format!("NoWay {} NoWay NoWay", value("[]")));
+        for scalar in ["7", "\"x\"", "null", "[]"] {
+            assert_eq!(found(scalar), "NoWay NoWay NoWay NoWay", "{scalar}");
+        }
+        assert_eq!(found("{}"), "Missing Missing Missing Missing");
     }
 
     #[test]

@@ -18,8 +18,8 @@ impl Limits {
     /// reason.
     pub const OF_INDEXES: Limits = Limits {
         selector_depth_max: DEPTH_MAX,
-        selector_conditions_max: 1_000_000,
-        regexes_max: 10_000,
+        selector_conditions_max: 100_000,
+        regexes_max: 1_000,
         regex_bytes_max: 16 << 20,
     };
 }

@@ -10,7 +10,7 @@ use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
-use crate::selector::{Field, SelectorNode, TextHits, TextNode};
+use crate::selector::{ElementSelector, Field, SelectorNode, TextHits, TextNode};
 
 /// Parses the whole selector, a normalised object text.
 pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
@@ -36,7 +36,7 @@ struct Reader<'a> {
     limits: &'a Limits,
     conditions: usize,
     regexes: usize,
-    /// The fields of conditions on the document itself.
+    /// The fields of conditions on the document itself, or on an element of an array.
     lifter: Lifter,
     texts: usize,
     /// The field of the previous condition.
@@ -115,14 +115,10 @@ impl Reader<'_> {
             return Ok(SelectorNode::Here(condition));
         };
         let path = self.path(name)?;
-        let span = match place.negation {
-            Negation::Moved { .. } => Some(self.lifter.try_add(&path)?),
-            Negation::Kept => None,
-        };
         let field = Field {
             name: name.clone(),
+            span: self.lifter.try_add(&path)?,
             path,
-            span,
         };
         Ok(SelectorNode::Field(field, condition))
     }
@@ -275,11 +271,16 @@ impl Reader<'_> {
         operator: &'static str,
         value: &[u8],
         place: &Place,
-    ) -> Result<Box<SelectorNode>, SelectorError> {
+    ) -> Result<Box<ElementSelector>, SelectorError> {
         if Kind::of(value) != Kind::Object {
             return Err(bad_argument(operator, value));
         }
-        Ok(Box::new(self.node(value, &place.element(self.limits)?)?))
+        let lifter = self.lifter.of_elements();
+        let above = std::mem::replace(&mut self.lifter, lifter);
+        let node = self.node(value, &place.element(self.limits)?)?;
+        let lifter = std::mem::replace(&mut self.lifter, above);
+        self.lifter.count(&lifter);
+        Ok(Box::new(ElementSelector { node, lifter }))
     }
 
     fn regex(&mut self, pattern: &str) -> Result<Pattern, SelectorError> {

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
 use crate::error::SelectorError;
-use crate::json::{Elements, Kind, member};
-use crate::lift::LiftedValue;
 
 /// Maximum number of parts of a field's name.
 pub const PATH_PARTS_MAX: usize = 256;
@@ -71,24 +69,6 @@ impl FieldPath {
         &self.0.text[..self.0.ends[0] as usize]
     }
 
-    /// Returns the value at the end of the path. A part that is a number is also an array position,
-    /// from 0.
-    pub(crate) fn find<'a>(&self, text: &'a [u8]) -> LiftedValue<'a> {
-        let mut value = text;
-        for part in self.parts() {
-            let (next, otherwise) = match Kind::of(value) {
-                Kind::Object => (member(value, part), LiftedValue::Missing),
-                Kind::Array => (element(value, part), LiftedValue::NoWay),
-                _ => (None, LiftedValue::NoWay),
-            };
-            match next {
-                Some(next) => value = next,
-                None => return otherwise,
-            }
-        }
-        LiftedValue::Value(value)
-    }
-
     /// Returns whether this is the field of the document's id, whose values compare byte by byte.
     pub(crate) fn is_id(&self) -> bool {
         self.0.ends.len() == 1 && &*self.0.text == "_id"
@@ -102,10 +82,6 @@ pub(crate) fn check_length(bytes: usize) -> Result<(), SelectorError> {
         true => Err(SelectorError::LongFieldName(FIELD_NAME_BYTES_MAX)),
         false => Ok(()),
     }
-}
-
-fn element<'a>(array: &'a [u8], part: &str) -> Option<&'a [u8]> {
-    Elements::of(array).nth(part.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -136,17 +112,5 @@ mod tests {
                 Err(SelectorError::InvalidFieldName(name.to_owned()))
             );
         }
-    }
-
-    #[test]
-    fn a_way_through_a_scalar_is_not_a_missing_field() {
-        let document = br#"{"s":"x","list":[{"k":1}]}"#;
-        let find = |name: &str| FieldPath::parse(name).unwrap().find(document);
-        assert_eq!(find("list.0.k"), LiftedValue::Value(b"1"));
-        assert_eq!(find("list.0.z"), LiftedValue::Missing);
-        assert_eq!(find("list.1"), LiftedValue::NoWay);
-        assert_eq!(find("list.-1"), LiftedValue::NoWay);
-        assert_eq!(find("s.x"), LiftedValue::NoWay);
-        assert_eq!(find("zzz.x"), LiftedValue::Missing);
     }
 }

@@ -1,4 +1,5 @@
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use document::write_json_string;
@@ -22,6 +23,8 @@ pub struct Selector {
     pub(crate) lifter: Lifter,
     /// A condition concerns the document as a whole.
     needs_whole: bool,
+    /// How many conditions it has, if these are few and quick.
+    light_conditions: Option<usize>,
 }
 
 /// A node of a selector, evaluated for a document or, below `$elemMatch` and similar operators, for
@@ -80,26 +83,106 @@ pub(crate) struct Field {
     /// As written, dotted.
     pub name: Arc<str>,
     pub path: FieldPath,
-    /// The span of the document's value; `None` below `$elemMatch` and similar operators.
-    pub span: Option<usize>,
+    /// The span of its value in the document or element.
+    pub span: usize,
 }
 
-/// The subject of a node.
+/// The selector of `$elemMatch` and similar operators, for elements or for names of members.
+#[derive(Clone, Debug)]
+pub(crate) struct ElementSelector {
+    pub node: SelectorNode,
+    /// The fields of its conditions.
+    pub lifter: Lifter,
+}
+
+/// The subject of a node: a document, or an element of an array.
 #[derive(Clone, Copy)]
-pub(crate) enum Subject<'a> {
-    /// A document: its found fields by span, the document itself, and its `$text` hits.
-    Document(
-        &'a dyn Fn(usize) -> LiftedValue<'a>,
-        Option<&'a Doc<'a>>,
-        TextHits,
-    ),
-    /// A value.
-    Value(&'a [u8]),
+pub(crate) struct Subject<'a> {
+    /// Its fields, by span.
+    found: &'a dyn Fn(usize) -> LiftedValue<'a>,
+    /// `None` where only fields are known.
+    whole: Option<&'a Whole<'a>>,
+    /// The `$text` operators that it matches.
+    texts: TextHits,
+}
+
+/// The text of a document or element, whose parts are joined when a condition needs it.
+struct Whole<'a> {
+    doc: &'a Doc<'a>,
+    text: OnceCell<Cow<'a, [u8]>>,
+}
+
+impl<'a> Whole<'a> {
+    fn of(doc: &'a Doc<'a>) -> Whole<'a> {
+        Whole {
+            doc,
+            text: OnceCell::new(),
+        }
+    }
+
+    /// Returns the text; `None` when the time is over.
+    fn text(&self) -> Option<&[u8]> {
+        if self.doc.members.is_empty() {
+            return Some(self.doc.body);
+        }
+        if let Some(text) = self.text.get() {
+            return Some(text);
+        }
+        if work::is_over(self.doc.body.len()) {
+            return None;
+        }
+        Some(self.text.get_or_init(|| self.doc.text()))
+    }
 }
 
 thread_local! {
-    /// Reused for each document.
-    static SPANS: RefCell<Vec<FoundSpan>> = const { RefCell::new(Vec::new()) };
+    /// Reused for each document, and for the elements below it.
+    static SPANS: RefCell<Vec<Vec<FoundSpan>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `work` with a buffer that is reused.
+fn with_spans<T>(work: impl FnOnce(&mut Vec<FoundSpan>) -> T) -> T {
+    let mut spans = SPANS.with_borrow_mut(|free| free.pop()).unwrap_or_default();
+    let done = work(&mut spans);
+    SPANS.with_borrow_mut(|free| free.push(spans));
+    done
+}
+
+impl ElementSelector {
+    /// Returns whether an element matches, or the time is over.
+    pub fn any_matches<'a>(
+        &self,
+        mut elements: impl Iterator<Item = &'a [u8]>,
+        order: Order,
+    ) -> bool {
+        with_spans(|spans| {
+            elements.any(|e| work::is_over(e.len()) || self.matches(e, order, spans))
+        })
+    }
+
+    /// Returns whether all elements match; false when the time is over.
+    pub fn all_match<'a>(
+        &self,
+        mut elements: impl Iterator<Item = &'a [u8]>,
+        order: Order,
+    ) -> bool {
+        with_spans(|spans| {
+            elements.all(|e| !work::is_over(e.len()) && self.matches(e, order, spans))
+        })
+    }
+
+    /// Returns whether one element matches.
+    pub fn matches(&self, element: &[u8], order: Order, spans: &mut Vec<FoundSpan>) -> bool {
+        self.lifter.lift_value(element, spans);
+        let doc = Doc::whole(element);
+        let found = |span: usize| spans[span].of(&doc);
+        let at = Subject {
+            found: &found,
+            whole: Some(&Whole::of(&doc)),
+            texts: TextHits::ALL,
+        };
+        self.node.matches(at, order)
+    }
 }
 
 impl Selector {
@@ -138,8 +221,11 @@ impl Selector {
         if matches!(root, SelectorNode::Here(_)) {
             return Err(SelectorError::MissingFieldName);
         }
+        let mut left = LIGHT_CONDITIONS_MAX;
+        let is_light = root.is_light(&mut left);
         Ok(Self {
             needs_whole: root.needs_whole(),
+            light_conditions: is_light.then_some(LIGHT_CONDITIONS_MAX - left),
             root,
             lifter,
         })
@@ -175,10 +261,14 @@ impl Selector {
         match &self.root {
             SelectorNode::Everything => Ok(true),
             SelectorNode::Text(text) => Ok(texts.has(text.number)),
-            root => SPANS.with_borrow_mut(|spans| {
+            root => with_spans(|spans| {
                 self.lifter.lift(doc, spans);
                 let found = |span: usize| spans[span].of(doc);
-                let at = Subject::Document(&found, Some(doc), texts);
+                let at = Subject {
+                    found: &found,
+                    whole: Some(&Whole::of(doc)),
+                    texts,
+                };
                 work::bounded(|| root.matches(at, Order::Collated))
             }),
         }
@@ -193,7 +283,11 @@ impl Selector {
         &self,
         found: &'a dyn Fn(usize) -> LiftedValue<'a>,
     ) -> Result<bool, TookTooLong> {
-        let at = Subject::Document(found, None, TextHits::ALL);
+        let at = Subject {
+            found,
+            whole: None,
+            texts: TextHits::ALL,
+        };
         work::bounded(|| self.root.matches(at, Order::Collated))
     }
 
@@ -234,10 +328,18 @@ impl Selector {
         texts
     }
 
-    /// Returns whether evaluating a document takes no longer than reading it, roughly.
+    /// Returns whether evaluating a short document takes no longer than reading it, roughly.
     pub fn is_light(&self) -> bool {
-        let mut left = LIGHT_CONDITIONS_MAX;
-        self.root.is_light(&mut left)
+        self.light_conditions.is_some()
+    }
+
+    /// Returns whether evaluating a document of this length is quick enough for a thread that serves
+    /// requests.
+    pub fn is_light_for(&self, document_bytes: usize) -> bool {
+        let bytes = self
+            .light_conditions
+            .map(|n| n.saturating_mul(document_bytes));
+        bytes.is_some_and(|bytes| bytes <= LIGHT_BYTES_MAX)
     }
 
     /// Returns the fields of conditions, without those below `$elemMatch` and similar operators;
@@ -274,41 +376,34 @@ impl Selector {
 
 /// Number of conditions that take about as long as reading a document.
 const LIGHT_CONDITIONS_MAX: usize = 64;
+/// Bytes that conditions read together in a few milliseconds; each reads a document once at most.
+const LIGHT_BYTES_MAX: usize = 1 << 20;
 
 impl SelectorNode {
+    /// Returns whether the subject matches. The result does not count when the time is over.
     pub(crate) fn matches(&self, at: Subject<'_>, order: Order) -> bool {
+        if work::is_over(0) {
+            return false;
+        }
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
             Self::Any(nodes) => {
                 nodes.is_empty() || nodes.iter().any(|node| node.matches(at, order))
             }
             Self::Not(node) => !node.matches(at, order),
-            Self::Field(field, condition) => {
-                let found = match (at, field.span) {
-                    (Subject::Document(found, ..), Some(span)) => found(span),
-                    (Subject::Value(value), _) => field.path.find(value),
-                    (Subject::Document(..), None) => LiftedValue::NoWay,
-                };
-                match found {
-                    LiftedValue::Value(value) if field.path.is_id() => {
-                        condition.matches(value, Order::Raw)
-                    }
-                    LiftedValue::Value(value) => condition.matches(value, order),
-                    LiftedValue::Missing => condition.matches_missing(),
-                    LiftedValue::NoWay => false,
+            Self::Field(field, condition) => match (at.found)(field.span) {
+                LiftedValue::Value(value) if field.path.is_id() => {
+                    condition.matches(value, Order::Raw)
                 }
+                LiftedValue::Value(value) => condition.matches(value, order),
+                LiftedValue::Missing => condition.matches_missing(),
+                LiftedValue::NoWay => false,
+            },
+            Self::Here(condition) => {
+                let text = at.whole.and_then(Whole::text);
+                text.is_some_and(|text| condition.matches(text, order))
             }
-            Self::Here(condition) => match at {
-                Subject::Value(value) => condition.matches(value, order),
-                Subject::Document(_, Some(doc), _) => {
-                    doc.with_whole(|doc| condition.matches(doc, order))
-                }
-                Subject::Document(_, None, _) => false,
-            },
-            Self::Text(text) => match at {
-                Subject::Document(_, _, texts) => texts.has(text.number),
-                Subject::Value(_) => true,
-            },
+            Self::Text(text) => at.texts.has(text.number),
             Self::Everything => true,
         }
     }
@@ -376,9 +471,9 @@ impl Condition {
             Self::BeginsWith(prefix) => string("$beginsWith", prefix, out),
             Self::All(operands) => text("$all", &operands.text, out),
             Self::Size(length) => text("$size", length.to_string().as_bytes(), out),
-            Self::ElemMatch(below) => node("$elemMatch", below, out),
-            Self::AllMatch(below) => node("$allMatch", below, out),
-            Self::KeyMapMatch(below) => node("$keyMapMatch", below, out),
+            Self::ElemMatch(below) => node("$elemMatch", &below.node, out),
+            Self::AllMatch(below) => node("$allMatch", &below.node, out),
+            Self::KeyMapMatch(below) => node("$keyMapMatch", &below.node, out),
             Self::Not(condition) => write_object("$not", out, |out| condition.write_json(out)),
         }
     }

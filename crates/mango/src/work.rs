@@ -2,7 +2,8 @@
 //!
 //! Conditions are counted in steps, which are a flag's and a counter's cost; the clock of the thread is read after many of them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -14,6 +15,11 @@ pub const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Steps between two reads of the clock: about a millisecond.
 const STEPS: u32 = 20_000;
+
+/// The sort keys of longer values are kept until the document is judged, in bytes,
+pub(crate) const LONG_VALUE_BYTES: usize = 1 << 10;
+/// up to this many bytes of them.
+const KEYS_BYTES_MAX: usize = 32 << 20;
 
 /// A selector took longer than [`DOCUMENT_TIME_MAX`] for a document.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -29,6 +35,15 @@ struct Work {
     /// The thread's processor time at the first read of the clock.
     began: Cell<Option<Duration>>,
     is_over: Cell<bool>,
+    /// Whether a document is being judged.
+    is_judging: Cell<bool>,
+    keys: RefCell<Keys>,
+}
+
+/// The sort keys of values, by where these are in memory.
+struct Keys {
+    by_place: BTreeMap<(usize, usize), Vec<u8>>,
+    bytes: usize,
 }
 
 impl Work {
@@ -37,6 +52,11 @@ impl Work {
             steps_left: Cell::new(STEPS),
             began: Cell::new(None),
             is_over: Cell::new(false),
+            is_judging: Cell::new(false),
+            keys: RefCell::new(Keys {
+                by_place: BTreeMap::new(),
+                bytes: 0,
+            }),
         }
     }
 
@@ -62,12 +82,64 @@ pub(crate) fn bounded(judge: impl FnOnce() -> bool) -> Result<bool, TookTooLong>
         work.steps_left.set(STEPS);
         work.began.set(None);
         work.is_over.set(false);
+        work.is_judging.set(true);
     });
+    let judging = Judging;
     let matches = judge();
+    drop(judging);
     match WORK.with(|work| work.is_over.get()) {
         true => Err(TookTooLong),
         false => Ok(matches),
     }
+}
+
+/// A document is being judged: its values stay where they are in memory.
+struct Judging;
+
+impl Drop for Judging {
+    fn drop(&mut self) {
+        WORK.with(|work| {
+            work.is_judging.set(false);
+            let mut keys = work.keys.borrow_mut();
+            if keys.bytes > 0 {
+                keys.by_place.clear();
+                keys.bytes = 0;
+            }
+        });
+    }
+}
+
+/// Calls `take` with the sort key of a value, which `make` makes.
+pub(crate) fn with_key<T>(
+    value: &[u8],
+    make: impl FnOnce() -> Vec<u8>,
+    take: impl FnOnce(&[u8]) -> T,
+) -> T {
+    WORK.with(|work| {
+        if !work.is_judging.get() {
+            return take(&make());
+        }
+        let place = (value.as_ptr().addr(), value.len());
+        let mut keys = work.keys.borrow_mut();
+        if let Some(key) = keys.by_place.get(&place) {
+            return take(key);
+        }
+        let key = make();
+        let taken = take(&key);
+        if keys.bytes + key.capacity() <= KEYS_BYTES_MAX {
+            keys.bytes += key.capacity();
+            keys.by_place.insert(place, key);
+        }
+        taken
+    })
+}
+
+/// Keeps no sort keys meanwhile, for values that do not stay where they are in memory.
+pub(crate) fn without_keys<T>(judge: impl FnOnce() -> T) -> T {
+    let was_judging = WORK.with(|work| work.is_judging.replace(false));
+    let judged = judge();
+    WORK.with(|work| work.is_judging.set(was_judging));
+    judged
 }
 
 /// Ends the judging of this document.

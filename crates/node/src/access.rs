@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use auth::{Auth, Security, UserCtx};
 use database::{Caller, Database, DatabaseAs};
+use functions::Requester;
 
 use crate::error::{Error, Result};
 
 /// A database as the user sees it, and the user's rights in it.
+#[derive(Clone)]
 pub struct Access {
     /// The database, by whose rules its reads are.
     pub db: DatabaseAs,
@@ -27,7 +29,7 @@ impl Access {
         if user.is_admin() {
             return Ok(Access {
                 is_alone,
-                db: db.seen_by(|| caller(user)),
+                db: db.seen_by(|| caller(user)).for_requester(requester(user)),
                 is_admin: true,
             });
         }
@@ -41,7 +43,7 @@ impl Access {
         let is_admin = security.is_db_admin(user);
         Ok(Access {
             is_alone,
-            db: db.seen_by(|| caller(user)),
+            db: db.seen_by(|| caller(user)).for_requester(requester(user)),
             is_admin,
         })
     }
@@ -88,6 +90,17 @@ pub fn caller(user: &UserCtx) -> Caller {
     Caller {
         name: user.name.clone(),
         roles: user.roles.clone(),
+        requester: requester(user),
+    }
+}
+
+/// The requester that the work of a user counts to. Users without a name are one requester if their
+/// addresses are unknown.
+pub fn requester(user: &UserCtx) -> Requester {
+    match &user.name {
+        _ if user.is_admin() => Requester::Admin,
+        Some(name) => Requester::user(name),
+        None => Requester::address("unknown"),
     }
 }
 

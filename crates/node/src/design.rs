@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use database::DesignDoc;
 use document::DocId;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -32,8 +32,12 @@ pub fn require_function(ddoc: &DesignDoc, path: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The database's security object, for functions.
-pub fn security_json(access: &Access) -> Value {
-    // It was checked when it was written.
-    serde_json::from_str(&access.db.security()).unwrap_or(Value::Null)
+/// The JSON text of the database's security object, for functions.
+pub(crate) fn security_text(access: &Access) -> Arc<str> {
+    let text = access.db.security();
+    // It was checked when it was written, and is not parsed again: it may be long.
+    match serde_json::from_str::<IgnoredAny>(&text) {
+        Ok(_) => text,
+        Err(_) => "null".into(),
+    }
 }

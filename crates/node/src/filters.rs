@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use database::counters::FILTER_LEFT_OUT;
 use database::{BatchFilter, DesignDoc, Filter};
 use document::DocId;
-use functions::{Admission, Error as FunctionError, Lane, Languages, Place};
+use functions::{Admission, Error as FunctionError, Lane, Languages, Place, Share};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -88,17 +88,17 @@ impl FunctionPath<'_> {
         &self,
         access: &Access,
         ddoc: Option<Arc<DesignDoc>>,
-        request: impl FnOnce() -> Result<Value>,
+        request: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Filter> {
         let request = match self.takes_request {
-            true => Some(request()?.to_string()),
+            true => Some(request()?),
             false => None,
         };
         let ddoc = ddoc.ok_or(Error::Missing)?;
         require_function(&ddoc, &self.path)?;
         Ok(Filter::Batch(Arc::new(FunctionFilter {
             languages: access.db.languages().clone(),
-            database: access.db.name().clone(),
+            share: access.db.share(),
             ddoc,
             path: self.path.iter().map(|part| (*part).to_owned()).collect(),
             request,
@@ -115,11 +115,11 @@ fn words(name: &str) -> Vec<&str> {
 /// A function of a design document: a filter, or a view whose map emits something.
 struct FunctionFilter {
     languages: Arc<dyn Languages>,
-    database: Arc<str>,
+    share: Share,
     ddoc: Arc<DesignDoc>,
     path: Vec<String>,
     /// JSON text of the function's request argument.
-    request: Option<String>,
+    request: Option<Vec<u8>>,
     /// When it was logged last that documents are left out, and how many were since.
     left_out: Mutex<(Option<Instant>, u64)>,
 }
@@ -132,7 +132,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl BatchFilter for FunctionFilter {
     fn admission(&self) -> Admission {
-        self.languages.admission(Lane::Calls, &self.database)
+        self.languages.admission(Lane::Calls, &self.share)
     }
 
     /// A document that cannot be passed to the function does not pass the filter: one document must not end a feed for all
@@ -184,7 +184,7 @@ impl FunctionFilter {
         args.push(b']');
         if let Some(request) = &self.request {
             args.push(b',');
-            args.extend_from_slice(request.as_bytes());
+            args.extend_from_slice(request);
         }
         args.push(b']');
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
@@ -209,7 +209,7 @@ impl FunctionFilter {
         let id = document::json::members(doc).find(|(name, _)| name == "_id");
         let id = id.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
         tracing::warn!(
-            db = %self.database,
+            db = %self.share.database(),
             design = %self.ddoc.id,
             function = self.path.join("/"),
             id = id.unwrap_or_default(),

@@ -77,11 +77,15 @@ fn is_under_rules(auth: &Auth, db: &str) -> bool {
 /// admin's rights.
 pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller) {
     let mut updater = caller(user);
+    updater.requester = access.db.requester().clone();
     if is_under_rules(auth, access.db.name()) {
         updater.roles.retain(|role| role != "_admin");
     }
     let access = Access {
-        db: access.db.seen_by(|| updater.clone()),
+        db: access
+            .db
+            .seen_by(|| updater.clone())
+            .for_requester(updater.requester.clone()),
         is_admin: access.is_admin,
         is_alone: access.is_alone,
     };

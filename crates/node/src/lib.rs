@@ -23,12 +23,12 @@ mod settings;
 pub mod setup;
 mod value;
 
-pub use access::{Access, caller, require_login, require_server_admin};
+pub use access::{Access, caller, requester, require_login, require_server_admin};
 pub use auto_purge::{AutoPurge, counters as auto_purge_counters};
 pub use backups::counters as backup_counters;
 pub use backups::{BackupFigures, BackupHistory, Backups, FinishedBackup, Phase, RunningBackup};
 pub use descriptors::DescriptorPlan;
-pub use design::{design_doc, require_function, security_json};
+pub use design::{design_doc, require_function};
 pub use documents::{check_document, parse_id};
 pub use error::Error;
 pub use expirer::{Expirer, ExpiryFacts, counters as expiry_counters};
@@ -37,10 +37,10 @@ pub use internal::{RewrittenRequest, design_doc_of_list, open_for_replication, u
 pub use memory::{LimitSource, MemoryPlan};
 pub use node::Node;
 pub use query::{
-    Query, decode, encode_into, is_utf8_decoded, is_well_encoded, parse_json, segments,
-    segments_with,
+    Query, count_pairs, decode, encode_into, is_utf8_decoded, is_well_encoded, parse_json,
+    segments, segments_with,
 };
-pub use request_object::{RequestPart, body_given, for_rewrite, info_json, request_json};
+pub use request_object::{RequestPart, body_given, for_rewrite, info_json, is_form, request_json};
 pub use settings::{
     is_shared, ken, may_be_taken_over, new_database, reduce_limit, shared_settings,
 };

@@ -81,6 +81,20 @@ pub fn segments_with(path: &str, plus_is_space: bool) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The names and values of a query or a form, decoded.
+pub(crate) fn pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    let written = text.split(['&', ';']).filter(|pair| !pair.is_empty());
+    written.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode_text(name), decode_text(value))
+    })
+}
+
+/// Returns how many pairs a form has at most.
+pub fn count_pairs(form: &[u8]) -> u64 {
+    memchr::memchr2_iter(b'&', b';', form).count() as u64 + 1
+}
+
 /// Parameters in their order. `;` separates them as `&` does.
 #[derive(Clone, Debug, Default)]
 pub struct Query(pub Vec<(String, String)>);
@@ -91,15 +105,7 @@ impl Query {
         let Some(text) = text.filter(|t| !t.is_empty()) else {
             return Query::default();
         };
-        Query(
-            text.split(['&', ';'])
-                .filter(|p| !p.is_empty())
-                .map(|p| {
-                    let (k, v) = p.split_once('=').unwrap_or((p, ""));
-                    (decode_text(k), decode_text(v))
-                })
-                .collect(),
-        )
+        Query(pairs(text).collect())
     }
 
     /// The first value of a parameter.

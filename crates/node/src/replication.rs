@@ -174,6 +174,10 @@ impl Environment for Surroundings {
             let descriptors = DescriptorPlan::new(node.member().is_some());
             Settings {
                 selection_bytes_max,
+                row_bytes_max: replicator::row_bytes_max(
+                    selection_bytes_max,
+                    current.couchdb.max_document_size,
+                ),
                 ..settings(&current.replicator, &descriptors)
             }
         })
@@ -310,6 +314,7 @@ fn filter(
                 segments: &segments,
                 query: &query,
                 headers: &headers,
+                credentials: &[],
                 client_address: None,
                 user,
                 body: None,
@@ -350,6 +355,7 @@ fn settings(section: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         max_jobs_per_user: section.max_jobs_per_user,
         max_churn: section.max_churn,
         selection_bytes_max: Settings::default().selection_bytes_max,
+        row_bytes_max: Settings::default().row_bytes_max,
         max_history: section.max_history,
         interval: section.interval,
         startup_jitter: section.startup_jitter,

@@ -3,15 +3,19 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use auth::UserCtx;
 use database::Info;
+use document::write_json_string;
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, TRANSFER_ENCODING};
+use http::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use serde_json::{Map, Value, json};
 
 use crate::access::Access;
-use crate::design::security_json;
+use crate::design::security_text;
 use crate::error::Result;
 use crate::node::Node;
 use crate::query::{self, Query};
@@ -35,6 +39,8 @@ pub struct RequestPart<'a> {
     pub query: &'a Query,
     /// All headers.
     pub headers: &'a HeaderMap,
+    /// The configured names of headers that authenticate the user.
+    pub credentials: &'a [HeaderName],
     /// Address of the connected client.
     pub client_address: Option<IpAddr>,
     /// The user.
@@ -50,8 +56,8 @@ pub struct DatabasePart<'a> {
     pub db: &'a str,
     /// The database's information, as `GET /{db}` answers it.
     pub info: Value,
-    /// The security object.
-    pub security: Value,
+    /// JSON text of the security object.
+    pub security: Arc<str>,
     /// Id of the document in the path.
     pub id: Option<&'a str>,
     /// A fresh uuid for the function to use.
@@ -92,7 +98,14 @@ pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
         || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// The request object of all functions but rewrites: [`request_object`] with the node's data.
+/// Whether a content type is that of a form whose fields functions see.
+pub fn is_form(content_type: Option<&HeaderValue>) -> bool {
+    let form = b"application/x-www-form-urlencoded";
+    content_type.is_some_and(|t| t.as_bytes().starts_with(form))
+}
+
+/// The request object of all functions but rewrites, as JSON text: [`request_object`] with the
+/// node's data.
 ///
 /// # Errors
 /// As [`request_object`], and errors of the database.
@@ -101,35 +114,56 @@ pub fn request_json(
     request: &RequestPart<'_>,
     access: &Access,
     id: Option<&str>,
-) -> Result<Value> {
+) -> Result<Vec<u8>> {
     let database = DatabasePart {
         db: access.db.name(),
         info: info_json(&access.db.info()?),
-        security: security_json(access),
+        security: security_text(access),
         id,
         uuid: node.new_uuid(),
     };
     request_object(request, database)
 }
 
-/// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey`
-/// or `descending` that is not JSON.
-pub fn request_object(request: &RequestPart<'_>, database: DatabasePart<'_>) -> Result<Value> {
+/// The request object of shows, lists, updates and filters, as JSON text. Refuses a `key`,
+/// `startkey`, `endkey` or `descending` that is not JSON.
+pub fn request_object(request: &RequestPart<'_>, database: DatabasePart<'_>) -> Result<Vec<u8>> {
     let mut object = Map::new();
     object.insert("info".into(), database.info);
     object.insert("uuid".into(), database.uuid.into());
     object.insert("id".into(), database.id.map_or(Value::Null, Value::from));
     object.extend(common(request, database.db)?);
-    object.insert("form".into(), form(request));
-    object.insert("secObj".into(), database.security);
-    Ok(Value::Object(object))
+    let mut text = with_texts(request, object, &database.security);
+    text.extend_from_slice(b",\"form\":{");
+    write_form(request, &mut text);
+    text.extend_from_slice(b"}}");
+    Ok(text)
 }
 
-/// The request object of rewrite functions, which has no `info`, `uuid`, `id` and `form`.
-pub fn for_rewrite(request: &RequestPart<'_>, db: &str, security: Value) -> Result<Value> {
-    let mut object = common(request, db)?;
-    object.insert("secObj".into(), security);
-    Ok(Value::Object(object))
+/// The request object of rewrite functions, as JSON text. It has no `info`, `uuid`, `id` and `form`.
+///
+/// # Errors
+/// As [`request_object`].
+pub fn for_rewrite(request: &RequestPart<'_>, access: &Access) -> Result<Vec<u8>> {
+    let object = common(request, access.db.name())?;
+    let mut text = with_texts(request, object, &security_text(access));
+    text.push(b'}');
+    Ok(text)
+}
+
+/// The text of an object with the members `secObj` and `body`, and without the bracket at its end.
+/// These may be long: they are not made values first.
+fn with_texts(request: &RequestPart<'_>, object: Map<String, Value>, security: &str) -> Vec<u8> {
+    let mut text = Value::Object(object).to_string().into_bytes();
+    text.pop();
+    text.extend_from_slice(b",\"secObj\":");
+    text.extend_from_slice(security.as_bytes());
+    text.extend_from_slice(b",\"body\":");
+    match request.body {
+        Some(body) => write_json_string(&String::from_utf8_lossy(body), &mut text),
+        None => write_json_string("undefined", &mut text),
+    }
+    text
 }
 
 fn common(request: &RequestPart<'_>, db: &str) -> Result<Map<String, Value>> {
@@ -142,9 +176,6 @@ fn common(request: &RequestPart<'_>, db: &str) -> Result<Map<String, Value>> {
         Some(query) => format!("{}?{query}", request.path),
         None => request.path.to_owned(),
     };
-    let body = request
-        .body
-        .map_or("undefined".into(), String::from_utf8_lossy);
     let members = json!({
         // To CouchDB's functions HEAD is GET.
         "method": if request.method == "HEAD" { "GET" } else { request.method },
@@ -152,8 +183,7 @@ fn common(request: &RequestPart<'_>, db: &str) -> Result<Map<String, Value>> {
         "path": path,
         "raw_path": raw_path,
         "query": query_object(request.query)?,
-        "headers": headers(request.headers),
-        "body": body,
+        "headers": headers(request),
         "peer": client_address(request),
         "cookie": cookies(request.headers),
         "userCtx": {"db": db, "name": request.user.name, "roles": request.user.roles},
@@ -188,29 +218,31 @@ const SESSION: &str = "AuthSession";
 
 /// Whether a header authenticates the user. CouchDB shows these too; but the function's author
 /// could then act as its caller.
-fn is_credential(name: &str) -> bool {
-    matches!(name, "authorization" | "proxy-authorization")
-        || name.starts_with("x-auth-")
-        || name.starts_with("x-settee-")
+fn is_credential(request: &RequestPart<'_>, name: &HeaderName) -> bool {
+    let text = name.as_str();
+    matches!(text, "authorization" | "proxy-authorization")
+        || text.starts_with("x-auth-")
+        || text.starts_with("x-settee-")
+        || request.credentials.contains(name)
 }
 
 /// Names as CouchDB writes them (`Content-Type`), in the order of names; a repeated header's values are joined. Without
 /// credentials.
-fn headers(headers: &HeaderMap) -> Value {
-    let mut names: Vec<&str> = headers.keys().map(|n| n.as_str()).collect();
-    names.sort_unstable();
+fn headers(request: &RequestPart<'_>) -> Value {
+    let mut names: Vec<&HeaderName> = request.headers.keys().collect();
+    names.sort_unstable_by_key(|name| name.as_str());
     names
         .into_iter()
-        .filter(|name| !is_credential(name))
+        .filter(|name| !is_credential(request, name))
         .filter_map(|name| {
-            let values = headers.get_all(name).iter();
+            let values = request.headers.get_all(name).iter();
             let texts = values.map(|v| String::from_utf8_lossy(v.as_bytes()));
-            let texts: Vec<Cow<'_, str>> = match name {
-                "cookie" => texts.filter_map(|text| without_session(&text)).collect(),
-                _ => texts.collect(),
+            let texts: Vec<Cow<'_, str>> = match *name == COOKIE {
+                true => texts.filter_map(|text| without_session(&text)).collect(),
+                false => texts.collect(),
             };
             let shown = !texts.is_empty();
-            shown.then(|| (title_case(name), Value::from(texts.join(", "))))
+            shown.then(|| (title_case(name.as_str()), Value::from(texts.join(", "))))
         })
         .collect::<Map<_, _>>()
         .into()
@@ -263,23 +295,24 @@ fn client_address(request: &RequestPart<'_>) -> String {
     }
 }
 
-fn form(request: &RequestPart<'_>) -> Value {
-    let encoded = request.headers.get(CONTENT_TYPE).is_some_and(|t| {
-        t.as_bytes()
-            .starts_with(b"application/x-www-form-urlencoded")
-    });
+/// Appends the fields of a form, in their order as in CouchDB: of several with one name, JavaScript
+/// sees the last. A form may have more fields than there is memory for their values.
+fn write_form(request: &RequestPart<'_>, out: &mut Vec<u8>) {
+    let is_form = is_form(request.headers.get(CONTENT_TYPE));
     let Some(body) = request
         .body
-        .filter(|_| encoded && matches!(request.method, "POST" | "PUT"))
+        .filter(|_| is_form && matches!(request.method, "POST" | "PUT"))
     else {
-        return json!({});
+        return;
     };
-    let pairs = Query::parse(Some(&String::from_utf8_lossy(body))).0;
-    pairs
-        .into_iter()
-        .map(|(name, value)| (name, Value::from(value)))
-        .collect::<Map<_, _>>()
-        .into()
+    for (i, (name, value)) in query::pairs(&String::from_utf8_lossy(body)).enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_json_string(&name, out);
+        out.push(b':');
+        write_json_string(&value, out);
+    }
 }
 
 fn cookies(headers: &HeaderMap) -> Value {
@@ -302,13 +335,13 @@ fn cookies(headers: &HeaderMap) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::header::{HeaderName, HeaderValue};
 
     struct Example {
         method: &'static str,
         path: &'static str,
         raw_query: Option<&'static str>,
         headers: HeaderMap,
+        credentials: Vec<HeaderName>,
         peer: &'static str,
         body: Option<&'static [u8]>,
     }
@@ -320,6 +353,7 @@ mod tests {
                 path,
                 raw_query,
                 headers: HeaderMap::new(),
+                credentials: vec![],
                 peer: "192.0.2.1",
                 body: None,
             }
@@ -344,6 +378,7 @@ mod tests {
                 segments: &segments,
                 query: &query,
                 headers: &self.headers,
+                credentials: &self.credentials,
                 client_address: self.peer.parse().ok(),
                 user: &UserCtx::admin("joe"),
                 body: self.body,
@@ -351,11 +386,12 @@ mod tests {
             let database = DatabasePart {
                 db: "db",
                 info: json!({"doc_count": 1}),
-                security: json!({"admins": {}}),
+                security: "{\"admins\": {}}".into(),
                 id: None,
                 uuid: "u".to_owned(),
             };
-            request_object(&request, database)
+            let text = request_object(&request, database)?;
+            Ok(serde_json::from_slice(&text).unwrap())
         }
     }
 
@@ -456,6 +492,20 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_a_form_stay_in_their_order_and_the_last_of_a_name_counts() {
+        let mut example =
+            Example::get("/db", None).with("content-type", "application/x-www-form-urlencoded");
+        example.method = "POST";
+        example.body = Some(b"z=1&a=%22%5C%0A&z=\xff;b");
+        let object = example.object().unwrap();
+        assert_eq!(
+            object["form"].to_string(),
+            "{\"z\":\"\u{fffd}\",\"a\":\"\\\"\\\\\\n\",\"b\":\"\"}"
+        );
+        assert_eq!(object["body"], "z=1&a=%22%5C%0A&z=\u{fffd};b");
+    }
+
+    #[test]
     fn cookies_are_taken_apart() {
         let object = Example::get("/db", None)
             .with("cookie", "a=b; c=\"x=y\"; odd")
@@ -480,6 +530,16 @@ mod tests {
             json!({"Accept": "*/*", "Cookie": "a=b; c=d"})
         );
         assert_eq!(object["cookie"], json!({"a": "b", "c": "d", "e": "f"}));
+    }
+
+    #[test]
+    fn a_function_sees_no_header_that_is_configured_to_name_the_user() {
+        let mut example = Example::get("/db", None)
+            .with("x-remote-token", "secret")
+            .with("x-remote", "shown");
+        example.credentials = vec![HeaderName::from_static("x-remote-token")];
+        let object = example.object().unwrap();
+        assert_eq!(object["headers"], json!({"X-Remote": "shown"}));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fair_queue::{Limits, Queue};
+use fair_queue::{Limits, Queue, Share};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -170,7 +170,7 @@ fn shared_by_addresses(places: usize, of_one: usize) -> Arc<Queue> {
 
 /// The owner of a connection's share: of IPv6 a network, since one host can have many addresses of
 /// it.
-fn sharer(address: IpAddr) -> Arc<str> {
+fn sharer(address: IpAddr) -> Share {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string().into(),
         IpAddr::V6(address) => {

@@ -203,6 +203,17 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     }
 }
 
+/// Returns an address of code without its signature. ARM processors sign return addresses, in the
+/// bits that no address of a process has (pointer authentication). Many distributions compile
+/// their C libraries for that.
+const fn without_signature(address: u64) -> u64 {
+    const ADDRESS_BITS: u32 = 48;
+    match cfg!(target_arch = "aarch64") {
+        true => address & ((1 << ADDRESS_BITS) - 1),
+        false => address,
+    }
+}
+
 /// The fields of a timer's signal, by the kernel's layout: `si_overrun` and `si_value`.
 #[repr(C)]
 struct TimerInfo {
@@ -281,7 +292,7 @@ fn words(sample: &mut Sample, registers: &Registers, probe: &mut Probe) {
     sample.words_len = 0;
     let mut at = registers.stack & !7;
     if let (Some(link), Some(first)) = (registers.link, sample.words.first_mut()) {
-        *first = link as u64;
+        *first = without_signature(link as u64);
         sample.words_len = 1;
         return;
     }
@@ -321,7 +332,7 @@ fn walk(sample: &mut Sample, registers: &Registers, label_since: usize, probe: &
         if address == 0 {
             return;
         }
-        sample.frames[sample.depth] = address;
+        sample.frames[sample.depth] = without_signature(address);
         sample.depth += 1;
         (last, frame) = (frame, next as usize);
     }
@@ -484,6 +495,14 @@ mod tests {
                 assert_eq!(probe.word(nowhere), None, "{nowhere:x}");
             }
         }
+    }
+
+    #[test]
+    fn a_signature_is_no_part_of_an_address() {
+        let address = 0x0000_aaaa_bbbb_cccc;
+        assert_eq!(without_signature(address), address);
+        let is_removed = without_signature(address | 0x0055 << 48) == address;
+        assert_eq!(is_removed, cfg!(target_arch = "aarch64"));
     }
 
     #[test]

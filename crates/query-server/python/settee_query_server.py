@@ -169,11 +169,20 @@ def _trace():
     return traceback.format_exc()
 
 
+# Levels of nested JSON that Settee stores, and some of Python's own.
+RECURSION_MAX = 5000
+
+
 def main():
+    sys.setrecursionlimit(RECURSION_MAX)
     lines = Lines()
     server = Server(lines)
     for line in lines:
-        command, *arguments = json.loads(line.decode("utf-8"))
+        try:
+            command, *arguments = json.loads(line.decode("utf-8"))
+        except RecursionError:
+            lines.write(encode(["error", "too_deep", "a value nests too deeply for Python"]))
+            continue
         method = {
             "map_doc": server.map_doc,
             "reset": server.reset,

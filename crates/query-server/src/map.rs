@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use document::DocError;
+
 use super::{add_fun, add_lib, prepare};
 use crate::answer::{Answer, Unreadable, add_emits};
 use crate::language::{Doc, Emits, Error, MapFailure, MapGroup, Mapper, SLICE, one_line};
@@ -79,8 +81,19 @@ impl ExternalMapper {
             Ok(
                 answer @ (Answer::Failed { .. } | Answer::Forbidden(_) | Answer::Unauthorized(_)),
             ) => process.error_of(answer),
+            Err(Unreadable::Unusable(error @ DocError::TooDeep)) => {
+                Error::BadArgument(error.to_string())
+            }
             Err(Unreadable::Unusable(error)) => Error::Process(error.to_string()),
         };
+        if self.group.leaves_out && !self.group.tells && problem.is_of_document() {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            for view in 0..self.group.maps.len() {
+                let failure = MapFailure::new(index, view as u32, problem.clone(), None);
+                out.thrown.push(failure);
+            }
+            return Ok(());
+        }
         if self.group.tells {
             // Which of the functions it was, the protocol does not say.
             let index = u32::try_from(index).unwrap_or(u32::MAX);

@@ -457,6 +457,8 @@ pub(crate) fn error_of(name: String, reason: String) -> Error {
         "reduce_overflow_error" => Error::ReduceOverflow(reason),
         "forbidden" => Error::Forbidden(reason),
         "unauthorized" => Error::Unauthorized(reason),
+        // Our query servers answer so.
+        "too_deep" => Error::BadArgument(reason),
         _ => Error::Thrown { name, reason },
     }
 }

@@ -16,8 +16,11 @@ use crate::limits::Limit;
 const ARENA: usize = 4096;
 /// Number of spare blocks, so that a document's worth of them is not freed and allocated again.
 const SPARE_ARENAS: usize = 512;
-/// Blocks between two readings of the clock.
-const LOOK_AT_CLOCK: u32 = 64;
+/// Bytes between two readings of the clock. A smaller block counts as an arena.
+const CLOCK_BYTES: usize = 64 * ARENA;
+
+/// Memory for the error that ends a function, in bytes.
+const ERROR_BYTES: usize = 16 * ARENA;
 
 /// In front of each block that QuickJS was given: blocks form a ring, so that all can be freed
 /// without QuickJS's help.
@@ -39,9 +42,11 @@ pub(crate) struct Blocks {
     /// Bytes in use.
     pub used: Cell<usize>,
     spare: RefCell<Vec<*mut Block>>,
-    /// Counts blocks, to read the clock periodically: long-running built-in functions do not call
-    /// the interrupt handler, but most of them allocate.
-    allocations: Cell<u32>,
+    /// Bytes until the clock is read: long-running built-in functions do not call the interrupt
+    /// handler, but most of them allocate.
+    clock_bytes_left: Cell<usize>,
+    /// Bytes left for the error that ends the function.
+    error_bytes_left: Cell<usize>,
 }
 
 impl Blocks {
@@ -55,7 +60,8 @@ impl Blocks {
             }),
             used: Cell::new(0),
             spare: RefCell::default(),
-            allocations: Cell::new(0),
+            clock_bytes_left: Cell::new(CLOCK_BYTES),
+            error_bytes_left: Cell::new(0),
         }
     }
 
@@ -189,18 +195,42 @@ impl Blocks {
 }
 
 impl Control {
+    /// Provides memory for the error with which QuickJS ends the function: JavaScript cannot catch
+    /// it, but without memory QuickJS throws an error that it can.
+    pub(crate) fn provide_error(&self) {
+        self.blocks.error_bytes_left.set(ERROR_BYTES);
+    }
+
+    /// Whether this much memory may be allocated. After a limit was hit, every attempt of
+    /// JavaScript fails: it may catch the exception and try again.
+    fn may_allocate(&self, size: usize, more: usize) -> bool {
+        let blocks = &self.blocks;
+        if self.over().is_some() {
+            let left = blocks.error_bytes_left.get().checked_sub(size);
+            blocks.error_bytes_left.set(left.unwrap_or(0));
+            return left.is_some();
+        }
+        if more > self.limits.memory_bytes.saturating_sub(blocks.used.get()) {
+            self.set_over(Limit::Memory);
+            return false;
+        }
+        let cost = size.max(ARENA);
+        match blocks.clock_bytes_left.get().checked_sub(cost) {
+            Some(left) => blocks.clock_bytes_left.set(left),
+            None => {
+                blocks.clock_bytes_left.set(CLOCK_BYTES);
+                return !self.must_stop();
+            }
+        }
+        true
+    }
+
     fn allocate(&self, size: usize, zeroed: bool) -> *mut c_void {
         let blocks = &self.blocks;
         // Arenas differ by some bytes by size class; made equal, each can serve any class.
         let arena = size > ARENA - 1024 && size <= ARENA;
         let size = if arena { ARENA } else { size };
-        if size > self.limits.memory_bytes.saturating_sub(blocks.used.get()) {
-            self.set_over(Limit::Memory);
-            return ptr::null_mut();
-        }
-        let count = blocks.allocations.get().wrapping_add(1);
-        blocks.allocations.set(count);
-        if count.is_multiple_of(LOOK_AT_CLOCK) && self.must_stop() {
+        if !self.may_allocate(size, size) {
             return ptr::null_mut();
         }
         let Some(layout) = Blocks::layout(size) else {
@@ -258,9 +288,7 @@ impl Control {
     /// `block` is in the ring, its size is `old`.
     unsafe fn resize(&self, block: *mut Block, old: usize, size: usize) -> *mut c_void {
         let blocks = &self.blocks;
-        let room = self.limits.memory_bytes.saturating_sub(blocks.used.get());
-        if size.saturating_sub(old) > room {
-            self.set_over(Limit::Memory);
+        if !self.may_allocate(size, size.saturating_sub(old)) {
             return ptr::null_mut();
         }
         let (Some(layout), Some(wanted)) = (Blocks::layout(old), Blocks::layout(size)) else {

@@ -31,6 +31,8 @@ pub(crate) struct Control {
     pub emitting: Cell<bool>,
     /// There while the heap is entered.
     host: Cell<Option<NonNull<dyn Host>>>,
+    /// Whether a part of a document that nests too deeply was accessed.
+    pub too_deep: Cell<bool>,
     /// State of `Math.random` of heaps that are rewound.
     pub random: Cell<u64>,
 }
@@ -48,6 +50,7 @@ impl Control {
             lazy_class: Cell::new(0),
             emitting: Cell::new(false),
             host: Cell::new(None),
+            too_deep: Cell::new(false),
             random: Cell::new(RandomState::new().hash_one(()) | 1),
         }
     }

@@ -405,7 +405,10 @@ unsafe fn throw(ctx: *mut qjs::JSContext, error: BuildError) -> PendingException
         BuildError::Depth => c"the document nests too deeply",
     };
     // SAFETY: the context is live, the format has no arguments.
-    unsafe { qjs::JS_ThrowTypeError(ctx, message.as_ptr()) };
+    unsafe {
+        control(ctx).too_deep.set(error == BuildError::Depth);
+        qjs::JS_ThrowTypeError(ctx, message.as_ptr());
+    }
     PendingException
 }
 

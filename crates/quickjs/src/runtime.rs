@@ -18,7 +18,12 @@ const OWN_STACK: usize = 768 << 10;
 
 unsafe extern "C" fn interrupt(_: *mut qjs::JSRuntime, opaque: *mut c_void) -> c_int {
     // SAFETY: `opaque` is the runtime's `Control`.
-    c_int::from(unsafe { &*opaque.cast::<Control>() }.must_stop())
+    let control = unsafe { &*opaque.cast::<Control>() };
+    let must_stop = control.must_stop();
+    if must_stop {
+        control.provide_error();
+    }
+    c_int::from(must_stop)
 }
 
 /// A QuickJS runtime, which one thread uses at a time.

@@ -78,6 +78,12 @@ impl<'js> Scope<'js> {
         self.realm.control().start_clock();
     }
 
+    /// Returns whether a part of a document that nests too deeply was accessed since the last call of
+    /// this: an access throws.
+    pub fn was_too_deep(&self) -> bool {
+        self.realm.control().too_deep.take()
+    }
+
     /// See [`Heap::raise_gc_threshold`](crate::Heap::raise_gc_threshold).
     pub fn raise_gc_threshold(&self) {
         self.runtime.raise_gc_threshold();

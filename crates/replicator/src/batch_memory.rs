@@ -29,8 +29,9 @@ use crate::selections::Selections;
 const FREE_BYTES: u64 = 4 << 10;
 /// Selections leave batches at least this part of the budget.
 const PART_MIN: u64 = 4;
-/// A grant is at most this part of a pool. A longer document counts as this.
-const GRANT_PART: u64 = 4;
+/// A grant is at most this part of a pool. A longer document, which only a small pool has none for,
+/// counts as this.
+const GRANT_PART: u64 = 2;
 
 /// The memory of all jobs.
 pub struct BatchMemory {
@@ -231,7 +232,7 @@ impl Account {
         }
     }
 
-    /// Waits for memory, at most a quarter of the pool. The caller must hold no grant of the pool.
+    /// Waits for memory, at most half of the pool. The caller must hold no grant of the pool.
     pub async fn take(&self, bytes: u64) -> Grant {
         if bytes <= FREE_BYTES {
             return self.empty();
@@ -280,6 +281,12 @@ impl Grant {
         self.pool.add(&mut state, &self.owner, more);
         self.bytes += more;
         true
+    }
+
+    /// Returns whether another task waits for memory of the pool.
+    pub fn is_waited_for(&self) -> bool {
+        let state = self.pool.state.lock();
+        state.owners.values().any(|owner| !owner.waiting.is_empty())
     }
 
     /// Frees the bytes beyond `bytes`.
@@ -397,9 +404,13 @@ mod tests {
     fn a_grant_larger_than_the_pool_waits_for_a_part_of_it() {
         let (_memory, [a, b]) = accounts(["a", "b"]);
         let large = take(&a, 1 << 30).expect("it is alone");
-        assert_eq!(large.bytes, 256 * KIB);
-        assert!(take(&b, 1 << 30).is_some());
+        assert_eq!(large.bytes, 512 * KIB);
+        assert!(take(&b, 200 * KIB).is_some());
+        assert!(!large.is_waited_for());
+        let mut other = pin!(b.take(1 << 30));
+        assert!(poll(&mut other).is_none() && large.is_waited_for());
         drop(large);
+        assert_eq!(poll(&mut other).map(|grant| grant.bytes), Some(512 * KIB));
     }
 
     #[test]

@@ -142,8 +142,16 @@ impl Docs {
         loop {
             let dirty = std::mem::take(&mut *self.dirty.lock());
             for db in dirty {
-                self.follow(&db, &mut read, jitter);
-                tokio::task::yield_now().await;
+                // Documents are parsed, and their selectors compiled.
+                let (docs, mut known) = (self.clone(), std::mem::take(&mut read));
+                let follow = move || {
+                    docs.follow(&db, &mut known, jitter);
+                    known
+                };
+                match tokio::task::spawn_blocking(follow).await {
+                    Ok(known) => read = known,
+                    Err(_) => return,
+                }
             }
             jitter = Duration::ZERO;
             tokio::select! {

@@ -58,6 +58,9 @@ pub enum Error {
     /// Another owner already runs the replication: its id, then the owner.
     #[error("Replication `{0}` was already started by {1}")]
     Duplicate(String, String),
+    /// A row of the changes of the source is longer than this number of bytes.
+    #[error("_changes: a row is longer than {0} bytes ([memory] replications)")]
+    LongRow(usize),
     /// A database on this server failed.
     #[error("{0}")]
     Database(#[from] database::Error),
@@ -78,7 +81,7 @@ impl Error {
             Error::NoAccess(_) | Error::Forbidden(_) => "forbidden",
             Error::FilterFetch(_) => "filter_fetch_error",
             Error::CheckpointCommitFailure(_) => "checkpoint_commit_failure",
-            Error::Request(_) => "replication_error",
+            Error::Request(_) | Error::LongRow(_) => "replication_error",
             Error::NoJob => "not_found",
             Error::TooManyJobs(_) | Error::NoRoom => "service_unavailable",
             Error::LargeSelection(_) => "too_large",

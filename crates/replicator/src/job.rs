@@ -225,6 +225,10 @@ impl Reader {
         loop {
             match self.read_feed(&mut failures).await {
                 Ok(()) => return Ok(()),
+                // Without documents rows are short: those are read one by one then.
+                Err(Error::LongRow(_)) if self.query.include_docs => {
+                    self.query.include_docs = false;
+                }
                 Err(e @ (Error::Request(_) | Error::Database(_))) => {
                     // The source disconnected: continue where the feed broke off.
                     if failures >= self.job.replication.retries_per_request {

@@ -42,6 +42,7 @@ pub use error::Error;
 pub use options::{DocRef, Replication, Request, Selection, User};
 pub use placement::Placement;
 pub use replicator::{ReplicateResult, Replicator};
+pub use rows::row_bytes_max;
 pub use rules::is_replicator_db;
 pub use scheduler::{JobCounts, local_id_json};
 pub use settings::Settings;

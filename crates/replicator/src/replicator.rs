@@ -91,8 +91,7 @@ impl Replicator {
         body: Map<String, Value>,
         user: User,
     ) -> Result<ReplicateResult, Error> {
-        let request = Request::parse(&body, user.clone(), &self.environment.settings())?;
-        drop(body);
+        let request = self.parse_request(body, user.clone()).await?;
         match request {
             Request::CancelId(id) => self.cancel(id, &user).await,
             Request::Cancel(replication) => {
@@ -101,6 +100,22 @@ impl Replicator {
                 self.cancel(id, &user).await
             }
             Request::Start(replication) => self.begin(*replication, &user).await,
+        }
+    }
+
+    /// Parses a request. One that may be slow is parsed on a thread for blocking work: a selector is
+    /// compiled, ids are sorted.
+    async fn parse_request(&self, body: Map<String, Value>, user: User) -> Result<Request, Error> {
+        let is_slow = ["selector", "doc_ids"]
+            .iter()
+            .any(|name| body.contains_key(*name));
+        let settings = self.environment.settings();
+        let parse = move || Request::parse(&body, user, &settings);
+        match is_slow {
+            true => tokio::task::spawn_blocking(parse)
+                .await
+                .map_err(|_| Error::Stopped)?,
+            false => parse(),
         }
     }
 

@@ -5,8 +5,23 @@
 use bytes::{Bytes, BytesMut};
 use document::json::skip::StringEnd;
 
-/// Longest row, in bytes. Documents are shorter, and their attachments are read separately.
+/// Longest row, in bytes, whatever the settings are. Documents are shorter, and their attachments are
+/// read separately.
 pub const ROW_BYTES_MAX: usize = 64 << 20;
+/// A row has at most this part of the budget of replications,
+const BUDGET_PART: u64 = 8;
+/// unless documents may be longer. A row is longer than its document by this, besides a quarter.
+const MARGIN_BYTES: u64 = 1 << 20;
+
+/// Returns the length of the longest row that other servers may send, in bytes: `budget_bytes` is
+/// the memory of all replications, `document_bytes_max` the limit of a document's text.
+pub fn row_bytes_max(budget_bytes: u64, document_bytes_max: u64) -> usize {
+    let of_document = document_bytes_max
+        .saturating_add(document_bytes_max / 4)
+        .saturating_add(MARGIN_BYTES);
+    let bytes = (budget_bytes / BUDGET_PART).max(of_document);
+    usize::try_from(bytes).map_or(ROW_BYTES_MAX, |bytes| bytes.min(ROW_BYTES_MAX))
+}
 /// Longest text around the rows, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 
@@ -23,6 +38,16 @@ pub enum Form {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadStream(pub String);
+
+/// The error of a row that is longer than rows may be.
+const TOO_LONG: &str = "a row is too long";
+
+impl BadStream {
+    /// Returns whether a row is too long.
+    pub fn is_too_long(&self) -> bool {
+        self.0 == TOO_LONG
+    }
+}
 
 /// Splits a stream into rows.
 pub struct Rows {
@@ -57,6 +82,11 @@ impl Rows {
             string: None,
             envelope: vec![],
         }
+    }
+
+    /// Returns the length of the longest row, in bytes.
+    pub fn row_bytes_max(&self) -> usize {
+        self.row_bytes_max
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -124,7 +154,7 @@ impl Rows {
             }
         }
         if self.buffer.len() > self.row_bytes_max {
-            return Err(BadStream("a row is too long".into()));
+            return Err(BadStream(TOO_LONG.into()));
         }
         if self.row_start.is_none() {
             self.buffer.clear();
@@ -205,6 +235,16 @@ mod tests {
             }
         }
         Ok((found, String::from_utf8(rows.finish()?).unwrap()))
+    }
+
+    #[test]
+    fn rows_are_shorter_where_there_is_less_memory_but_not_than_documents() {
+        let mib = |n: u64| n << 20;
+        assert_eq!(row_bytes_max(mib(21), mib(8)), 11 << 20);
+        assert_eq!(row_bytes_max(mib(21), 0), mib(21) as usize / 8);
+        assert_eq!(row_bytes_max(mib(128), mib(8)), 16 << 20);
+        assert_eq!(row_bytes_max(mib(4096), mib(8)), ROW_BYTES_MAX);
+        assert_eq!(row_bytes_max(0, u64::MAX), ROW_BYTES_MAX);
     }
 
     const FEED: &str = "{\"results\":[\n{\"a\":\"}]\\\"{\"},\n {\"b\":[{\"c\":[]}]}\n],\n\"last_seq\":\"5-{[\",\"pending\":0}\n";

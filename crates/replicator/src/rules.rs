@@ -1,10 +1,12 @@
 //! The rules of replicator databases, as in CouchDB: validation of documents, their ownership, and
 //! the visibility of credentials.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use database::{CallerContext, PriorDocument, Refusal, SystemRules, Visibility};
+use database::{Caller, CallerContext, PriorDocument, Refusal, SystemRules, Visibility};
 use document::{EditDoc, normalise};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -224,22 +226,36 @@ fn is_admin(context: &CallerContext<'_>) -> bool {
     if has_role(context, "_admin") {
         return true;
     }
-    let security: Value = serde_json::from_str(context.security).unwrap_or_default();
-    let list = |name: &str| {
-        let list = security.get("admins").and_then(|a| a.get(name)?.as_array());
-        list.map_or(&[] as &[Value], Vec::as_slice)
-    };
-    let named = |list: &[Value], text: &str| list.iter().any(|v| v.as_str() == Some(text));
-    context
-        .caller
-        .name
-        .as_deref()
-        .is_some_and(|name| named(list("names"), name))
-        || context
-            .caller
-            .roles
-            .iter()
-            .any(|role| named(list("roles"), role))
+    let admins = context.security.parsed(Admins::parse);
+    admins.is_ok_and(|admins| admins.has(context.caller))
+}
+
+/// The admins of a database, by its security object.
+#[derive(Default)]
+struct Admins {
+    names: HashSet<String>,
+    roles: HashSet<String>,
+}
+
+impl Admins {
+    fn parse(security: &str) -> Result<Admins, Infallible> {
+        let security: Value = serde_json::from_str(security).unwrap_or_default();
+        let list = |name: &str| {
+            let list = security.get("admins").and_then(|a| a.get(name)?.as_array());
+            let texts = list.into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
+        Ok(Admins {
+            names: list("names"),
+            roles: list("roles"),
+        })
+    }
+
+    fn has(&self, caller: &Caller) -> bool {
+        let name = caller.name.as_ref();
+        name.is_some_and(|name| self.names.contains(name))
+            || caller.roles.iter().any(|role| self.roles.contains(role))
+    }
 }
 
 #[cfg(test)]

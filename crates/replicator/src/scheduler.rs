@@ -169,7 +169,7 @@ impl Scheduler {
         Ok(match endpoint {
             Endpoint::Local(name) => {
                 let opened = self.environment.open(name, &replication.user, selection);
-                Db::Local(opened.await?)
+                Db::Local(Box::new(opened.await?))
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();

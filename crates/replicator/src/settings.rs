@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::db::{AllowedAddresses, ConnectTo};
+use crate::rows::ROW_BYTES_MAX;
 
 /// The settings of `[replicator]`, under CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,9 @@ pub struct Settings {
     pub max_jobs_per_user: usize,
     /// Memory for the ids and selectors of all jobs, in bytes.
     pub selection_bytes_max: u64,
+    /// Length of the longest row that other servers may send, in bytes
+    /// ([`row_bytes_max`](crate::row_bytes_max)).
+    pub row_bytes_max: usize,
     /// Most jobs that are stopped for waiting ones at one `interval`.
     pub max_churn: usize,
     /// Maximum number of events kept of a job.
@@ -73,6 +77,7 @@ impl Default for Settings {
             max_jobs: 500,
             max_jobs_per_user: 100,
             selection_bytes_max: 32 << 20,
+            row_bytes_max: ROW_BYTES_MAX,
             max_churn: 20,
             max_history: 20,
             interval: Duration::from_secs(60),

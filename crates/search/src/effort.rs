@@ -18,7 +18,7 @@ const OWN_BYTES_MAX: usize = 2 << 20;
 /// Shared memory is reserved in pieces of this size, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Memory of all searches of a server. Each search has some for itself; the rest is shared by the databases.
+/// Memory of all searches of a server. Each search has some for itself; the rest is shared by their users.
 #[derive(Debug)]
 pub struct SharedMemory {
     own_bytes: usize,
@@ -31,7 +31,7 @@ struct State {
     /// Bytes that searches have for themselves and of the shared memory together.
     used: usize,
     peak: usize,
-    /// Bytes of the shared memory that a database has.
+    /// Bytes of the shared memory that a user has.
     reserved: HashMap<Arc<str>, usize>,
 }
 
@@ -64,27 +64,27 @@ impl SharedMemory {
         self.own_bytes + self.shared_bytes / 2
     }
 
-    /// Takes shared memory for a database, which gets at most as much as stays free.
-    fn reserve(&self, database: &Arc<str>, bytes: usize) -> bool {
+    /// Takes shared memory for a user, who gets at most as much as stays free.
+    fn reserve(&self, user: &Arc<str>, bytes: usize) -> bool {
         let mut state = self.state.lock();
         let total: usize = state.reserved.values().sum();
-        let own = state.reserved.get(database).copied().unwrap_or(0);
+        let own = state.reserved.get(user).copied().unwrap_or(0);
         let free = self.shared_bytes.saturating_sub(total);
         if bytes > free || own + bytes > free - bytes {
             return false;
         }
-        *state.reserved.entry(database.clone()).or_default() += bytes;
+        *state.reserved.entry(user.clone()).or_default() += bytes;
         state.add(bytes);
         true
     }
 
-    fn release(&self, database: &Arc<str>, bytes: usize) {
+    fn release(&self, user: &Arc<str>, bytes: usize) {
         let mut state = self.state.lock();
         state.used -= bytes;
-        if let Some(own) = state.reserved.get_mut(database) {
+        if let Some(own) = state.reserved.get_mut(user) {
             *own -= bytes;
             if *own == 0 {
-                state.reserved.remove(database);
+                state.reserved.remove(user);
             }
         }
     }
@@ -94,13 +94,13 @@ impl SharedMemory {
 #[derive(Debug)]
 struct Share {
     memory: Arc<SharedMemory>,
-    database: Arc<str>,
+    user: Arc<str>,
 }
 
 impl Share {
-    fn new(memory: Arc<SharedMemory>, database: Arc<str>) -> Share {
+    fn new(memory: Arc<SharedMemory>, user: Arc<str>) -> Share {
         memory.state.lock().add(memory.own_bytes);
-        Share { memory, database }
+        Share { memory, user }
     }
 }
 
@@ -140,7 +140,7 @@ struct Reserved {
 impl Reserved {
     /// Grows to `bytes` bytes, besides each search's own memory.
     fn grow(&self, bytes: usize) -> Result<(), Refusal> {
-        let Some(Share { memory, database }) = &self.share else {
+        let Some(Share { memory, user }) = &self.share else {
             return Ok(());
         };
         let beyond = bytes.saturating_sub(memory.own_bytes);
@@ -150,7 +150,7 @@ impl Reserved {
         }
         let pieces = (beyond - reserved).div_ceil(PIECE_BYTES);
         let more = pieces.saturating_mul(PIECE_BYTES);
-        if !memory.reserve(database, more) {
+        if !memory.reserve(user, more) {
             return Err(Refusal::Busy);
         }
         self.bytes.set(reserved + more);
@@ -161,7 +161,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(share) = &self.share {
-            share.memory.release(&share.database, self.bytes.get());
+            share.memory.release(&share.user, self.bytes.get());
         }
     }
 }
@@ -213,11 +213,11 @@ impl Effort {
         }
     }
 
-    /// Charges the shared memory, for a search of a database.
+    /// Charges the shared memory, for a search of a user.
     #[must_use]
-    pub fn with_memory(mut self, memory: Arc<SharedMemory>, database: &Arc<str>) -> Effort {
+    pub fn with_memory(mut self, memory: Arc<SharedMemory>, user: &Arc<str>) -> Effort {
         self.bytes_max = self.bytes_max.min(memory.of_one_max());
-        self.reserved.share = Some(Share::new(memory, database.clone()));
+        self.reserved.share = Some(Share::new(memory, user.clone()));
         self
     }
 

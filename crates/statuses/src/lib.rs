@@ -47,6 +47,7 @@ impl Status for DatabaseError {
             E::NoDatabase | E::Missing(_) | E::NoTextIndex(_) => 404,
             E::DatabaseExists | E::DirectoryExists(_) | E::MissingStub(_) => 412,
             E::AttachmentTooLarge
+            | E::RowTooLong(_)
             | E::TextAnswerTooLong
             | E::Text(search::Error::TooMuch { .. }) => 413,
             E::Text(e) if e.is_of_request() => 400,

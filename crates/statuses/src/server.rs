@@ -46,7 +46,8 @@ impl Status for ReplicatorError {
             | E::NoDatabase(_)
             | E::FilterFetch(_)
             | E::CheckpointCommitFailure(_)
-            | E::Request(_) => 500,
+            | E::Request(_)
+            | E::LongRow(_) => 500,
             E::LargeSelection(_) => 413,
             E::TooManyJobs(_) | E::NoRoom | E::Stopped => 503,
             E::Database(e) => e.status(),

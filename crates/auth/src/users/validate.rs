@@ -153,6 +153,7 @@ mod tests {
         Caller {
             name: name.map(str::to_owned),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            ..Caller::default()
         }
     }
 

@@ -193,8 +193,9 @@ section! {
         /// Memory that the server may use; 0 for the limit of its control group, or the memory of
         /// the machine.
         limit: Count = "0" [start],
-        /// Bodies of running requests; others wait, and finally get a 503. 0: a tenth of the limit,
-        /// at most 384 MiB.
+        /// Bodies of running requests; others wait, and finally get a 503. One user gets at most as
+        /// much as stays free. A body longer than a quarter of it, for server admins half, is a 413.
+        /// 0: a tenth of the limit, at most 384 MiB.
         bodies: Count = "0" [start],
         /// Cache of recently read documents. 0: a twenty-fourth of the limit, at most 128 MiB.
         documents: Count = "0" [start],
@@ -209,8 +210,9 @@ section! {
         /// Worker processes for JavaScript, together; beyond it idle ones are ended, then the
         /// largest busy one. 0: a twelfth, at most 1 GiB.
         workers: Count = "0" [start],
-        /// Parameters of running responses (selectors, ids, keys), and long responses that clients
-        /// have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
+        /// Parameters of running responses (selectors, ids, keys), long responses that clients have not
+        /// read, and stored documents that are written again. Beyond it requests get a 503. 0: a
+        /// twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
         /// Groups of running aggregates. From three quarters of it on, all growing aggregates but the
         /// oldest get a 503. One user gets at most as much as stays free. 0: a thirty-second, at most

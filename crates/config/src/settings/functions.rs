@@ -7,7 +7,7 @@ section! {
     /// opened.
     pub struct Functions in "functions" {
         /// Maximum time of a function for one document, or of one call, in milliseconds of processor
-        /// time: on a busy machine a call may take up to ten times as long.
+        /// time: on a busy machine a call may take up to four times as long.
         time_limit_ms: Milliseconds = "5000" [start],
         /// Maximum memory of one JavaScript heap, in bytes; at most 1073741824.
         memory_limit_bytes: Count = "67108864" [start],
@@ -25,13 +25,13 @@ section! {
         /// else UTC. Indexes whose functions use dates are rebuilt when it changes. With isolation =
         /// thread, the time zone of the server's process counts.
         time_zone: Option<Text> [start],
-        /// Maximum number of running functions per database, in any language. It applies separately
+        /// Maximum number of running functions per user and per database, in any language. It applies separately
         /// to functions of requests and feeds (shows, updates, rewrites, filters), to validations
         /// of writes, and to functions of indexes (maps, reduces). One more of each kind may run
-        /// for other databases. 0 means one per core, at least 2.
+        /// for others. 0 means one per core, at least 2.
         workers_limit: Count = "0" [start],
         /// Maximum number of requests that wait to run a function of one kind. Beyond it, the
-        /// newest request of the database with the most waiting requests gets a 503.
+        /// newest request of the user with the most waiting requests gets a 503.
         queue_limit: Count = "2048" [start],
         /// Maximum time that a show, list, update or rewrite waits to run, in milliseconds; then
         /// the request gets a 503.

@@ -5,6 +5,7 @@
 //! [`Database::attachment_reader`] returns the bytes, whole or a range.
 
 mod homes;
+mod placement;
 mod reader;
 mod resolve;
 mod sink;
@@ -12,11 +13,13 @@ mod sink;
 use std::ops::Range;
 use std::sync::Arc;
 
-use document::{Attachment, AttachmentForm, DocId, StoredBody};
+use document::{Attachment, DocId, StoredBody};
 use storage::Contents;
 
 pub(crate) use homes::Homes;
-pub use reader::AttachmentReader;
+pub(crate) use placement::write_attachments;
+pub use placement::{ContentPlacement, LateContents};
+pub use reader::{AttachmentReader, Base64Reader};
 pub(crate) use resolve::{HeldContents, MISSING_STUB, ResolvedEdits};
 pub use sink::{AttachmentSink, SinkOptions, UploadedContent};
 
@@ -118,25 +121,17 @@ impl Database {
         Ok(AttachmentReader::new(attachment, content, range, decode))
     }
 
-    /// Reads all bytes of an attachment of the document `id`, decoded, in Base64. For small ones: they are held in memory. Blocks.
+    /// Reads the bytes of an attachment of the document `id`, decoded, in Base64.
     ///
     /// # Errors
-    /// Corruption, when the content is missing or does not decode.
-    pub fn attachment_base64(&self, id: &DocId, attachment: &Attachment) -> Result<String, Error> {
-        base64_of(self.contents_of(id.as_str()), attachment)
+    /// Corruption, when the content is missing.
+    pub fn base64_reader(
+        &self,
+        id: &DocId,
+        attachment: &Attachment,
+    ) -> Result<Base64Reader, Error> {
+        Base64Reader::open(self.contents_of(id.as_str()), attachment)
     }
-}
-
-fn base64_of(contents: &Arc<Contents>, attachment: &Attachment) -> Result<String, Error> {
-    use base64::Engine as _;
-    let content = contents.hold(&attachment.content)?;
-    let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
-    let mut reader = AttachmentReader::new(attachment, content, None, true);
-    let mut bytes = Vec::new();
-    while let Some(piece) = reader.next_piece()? {
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 
 /// How listings show the attachments of their documents.
@@ -149,31 +144,20 @@ pub struct ShownAttachments {
 }
 
 impl ShownAttachments {
-    /// Appends the member `_attachments` of a stored body, if it has any. `contents`: those of its document's shard.
+    /// Appends the member `_attachments` of a stored body, if it has any. `contents`: those of its
+    /// document's shard.
     pub(crate) fn write(
         self,
-        contents: &Arc<Contents>,
+        (contents, placement): (&Arc<Contents>, &ContentPlacement),
         stored: StoredBody<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let attachments = stored.attachments();
         let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
-        for (i, attachment) in attachments.iter().enumerate() {
-            out.extend_from_slice(match i {
-                0 => b",\"_attachments\":{".as_slice(),
-                _ => b",",
-            });
-            if self.bytes {
-                let bytes = base64_of(contents, attachment)?;
-                attachment.write_json(AttachmentForm::Data(&bytes), self.encoding_info, out);
-            } else {
-                attachment.write_json(AttachmentForm::Stub, self.encoding_info, out);
-            }
-        }
-        if !attachments.is_empty() {
-            out.push(b'}');
-        }
-        Ok(())
+        let shown = attachments
+            .iter()
+            .map(|attachment| (attachment, self.bytes));
+        write_attachments(shown, self.encoding_info, (contents, placement), out)
     }
 }
 

@@ -1,12 +1,15 @@
-//! Reading an attachment's content.
+//! Reading an attachment's content: its bytes, and the same in Base64.
 
 use std::io::{BufRead, ErrorKind, Read};
 use std::ops::Range;
+use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use document::{Attachment, Encoding};
 use flate2::bufread::MultiGzDecoder;
-use storage::Content;
+use storage::{Content, Contents};
 
 use crate::Error;
 
@@ -98,6 +101,62 @@ impl AttachmentReader {
             return Ok(None);
         }
         Ok(Some(piece.into()))
+    }
+}
+
+/// The decoded bytes of an attachment in Base64, piece by piece.
+pub struct Base64Reader {
+    reader: AttachmentReader,
+    /// Up to two bytes that are left of the piece before.
+    left: Vec<u8>,
+}
+
+impl Base64Reader {
+    /// Opens an attachment whose content is among these.
+    pub(super) fn open(
+        contents: &Arc<Contents>,
+        attachment: &Attachment,
+    ) -> Result<Base64Reader, Error> {
+        let content = contents.hold(&attachment.content)?;
+        let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
+        Ok(Base64Reader {
+            reader: AttachmentReader::new(attachment, content, None, true),
+            left: Vec::new(),
+        })
+    }
+
+    /// Returns the next piece, not empty; `None` at the end. Blocks.
+    ///
+    /// # Errors
+    /// Errors of [`AttachmentReader::next_piece`].
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let Some(piece) = self.reader.next_piece()? else {
+                let last = STANDARD.encode(std::mem::take(&mut self.left));
+                return Ok((!last.is_empty()).then(|| last.into()));
+            };
+            self.left.extend_from_slice(&piece);
+            let rest = self.left.split_off(self.left.len() / 3 * 3);
+            let whole = std::mem::replace(&mut self.left, rest);
+            if !whole.is_empty() {
+                return Ok(Some(STANDARD.encode(whole).into()));
+            }
+        }
+    }
+
+    /// Returns all of it, which is held in memory; `None` if it is longer than `bytes_max`. Blocks.
+    ///
+    /// # Errors
+    /// Errors of [`AttachmentReader::next_piece`].
+    pub fn read_whole(mut self, bytes_max: u64) -> Result<Option<String>, Error> {
+        let mut whole = String::new();
+        while let Some(piece) = self.next_piece()? {
+            if (whole.len() + piece.len()) as u64 > bytes_max {
+                return Ok(None);
+            }
+            whole.push_str(&String::from_utf8_lossy(&piece));
+        }
+        Ok(Some(whole))
     }
 }
 

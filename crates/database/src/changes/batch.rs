@@ -57,10 +57,13 @@ impl Changes {
                 None => filter.admission().wait()?,
             };
             let passed = match &batch.wide {
-                None => filter.matches(&place, &batch.docs)?,
-                Some(record) => self.match_wide(filter, &place, &shard, record, &batch)?,
+                None => {
+                    let passed = filter.matches(&place, &batch.docs)?;
+                    drop(place);
+                    passed
+                }
+                Some(record) => self.match_wide(filter, place, &shard, record, &batch)?,
             };
-            drop(place);
             let mut passed = passed.into_iter();
             for change in batch.changes {
                 if self.limit_reached() {
@@ -136,11 +139,12 @@ impl Changes {
         Ok(batch)
     }
 
-    /// Shows the revisions of a wide change to the filter, some at a time.
+    /// Shows the revisions of a wide change to the filter, some at a time. Others get the place
+    /// between two calls.
     fn match_wide(
         &self,
         filter: &dyn BatchFilter,
-        place: &Place,
+        mut place: Place,
         shard: &Arc<Shard>,
         record: &Record,
         batch: &Batch,
@@ -158,14 +162,18 @@ impl Changes {
                 bytes += doc.len();
                 docs.push(doc);
                 if bytes >= BATCH_BYTES_MAX {
-                    passed.extend(filter.matches(place, &docs)?);
+                    passed.extend(filter.matches(&place, &docs)?);
                     docs.clear();
                     bytes = 0;
+                    if place.is_wanted() {
+                        drop(place);
+                        place = filter.admission().wait()?;
+                    }
                 }
             }
         }
         if !docs.is_empty() {
-            passed.extend(filter.matches(place, &docs)?);
+            passed.extend(filter.matches(&place, &docs)?);
         }
         Ok(passed)
     }

@@ -16,6 +16,8 @@ impl Changes {
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Result<bool, Error> {
+        // These feeds judge no documents.
+        let mut pace = self.begin_piece();
         while !self.limit_reached() {
             if out.len() >= enough {
                 return Ok(true);
@@ -29,7 +31,7 @@ impl Changes {
             if let Some((found, value)) = it.entry().filter(|(found, _)| *found == seq) {
                 self.at.at[i] = seq;
                 self.shard = i;
-                self.write_row(&shard, found, value, framing, out)?;
+                self.write_row(&shard, (found, value), framing, out, &mut pace)?;
             }
             it.status()?;
         }

@@ -13,14 +13,15 @@ mod selector;
 
 use std::sync::Arc;
 
-use functions::{Admission, Place};
+use functions::{Admission, Place, Requester, Share};
 use storage::{ChangeIter, Shard, Snapshot, View};
 
 pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since, Style};
 
 use crate::Error;
+use crate::attachments::ContentPlacement;
 use crate::database::Database;
-use crate::find::ScanTurns;
+use crate::find::{ScanTurns, Working};
 use crate::rules::Watch;
 use crate::seq::Seqs;
 use crate::time_text::time_of;
@@ -33,6 +34,8 @@ const KEPT_BYTES: usize = 4 << 10;
 /// A change feed over one snapshot; `refresh` takes a new one.
 pub struct Changes {
     db: Arc<Database>,
+    /// The requester that its scans count to.
+    pub(crate) requester: Requester,
     query: ChangesQuery,
     /// Empty while the feed waits: a snapshot held keeps the space of deleted rows, of all databases.
     views: Vec<View>,
@@ -52,6 +55,12 @@ pub struct Changes {
     rows_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
+    /// How contents of attachments get into the rows.
+    placement: ContentPlacement,
+    /// The row of which only some leaves were judged.
+    partial: Option<PartialRow>,
+    /// Whether the next piece is too slow to make on a thread that serves requests.
+    is_long: bool,
     /// For the next call of the filter.
     place: Option<Place>,
     /// Rules that hide documents from the caller.
@@ -94,6 +103,7 @@ impl Database {
         };
         let mut feed = Changes {
             db: self.clone(),
+            requester: Requester::Background,
             views,
             ends,
             at,
@@ -105,6 +115,9 @@ impl Database {
             rows_at_start: 0,
             json: vec![],
             revs: vec![],
+            placement: ContentPlacement::default(),
+            partial: None,
+            is_long: false,
             place: None,
             watch: None,
             query,
@@ -119,6 +132,11 @@ impl Database {
 }
 
 impl Changes {
+    /// Places contents of attachments in this way; the default is whole.
+    pub fn place_contents(&mut self, placement: ContentPlacement) {
+        self.placement = placement;
+    }
+
     /// Appends rows until about `soft_bytes` were added; false when the snapshot or the limit is exhausted.
     pub fn next_chunk(
         &mut self,
@@ -129,6 +147,7 @@ impl Changes {
         // Whatever happens, it is not kept while the feed waits.
         let place = self.place.take();
         self.db.live()?;
+        self.placement.begin_piece();
         let enough = out.len() + soft_bytes;
         if self.lookups.is_some() {
             return self.next_lookups(framing, out, enough);
@@ -139,11 +158,8 @@ impl Changes {
         }
         // A filter may skip many rows: release the thread periodically.
         let mut passed = 0;
-        let mut turn = Turn::begin();
-        let is_heavy = self.query.filter.is_heavy();
-        let with_document = self.query.include_docs || is_heavy;
-        // As for scans of queries: a processor's place, which others get between two documents.
-        let mut working = is_heavy.then(|| self.scan_turns().begin(self.db.name()));
+        let mut pace = self.begin_piece();
+        let with_document = self.query.include_docs || self.query.filter.needs_doc();
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
@@ -152,22 +168,39 @@ impl Changes {
                 if self.limit_reached() {
                     return Ok(false);
                 }
-                if out.len() >= enough || passed >= 10_000 || turn.is_over(with_document) {
+                if out.len() >= enough || passed >= 10_000 || pace.is_over(with_document) {
                     return Ok(true);
                 }
+                match self.write_row(&shard, (seq, value), framing, out, &mut pace)? {
+                    Wrote::Row => {}
+                    Wrote::Nothing => passed += 1,
+                    Wrote::Part => return Ok(true),
+                }
                 self.note_read(seq);
-                if self.write_row(&shard, seq, value, framing, out)? == Wrote::Nothing {
-                    passed += 1;
-                }
-                if let Some(working) = &mut working {
-                    working.pause();
-                }
+                pace.pause();
                 it.next();
             }
             it.status()?;
             self.end_shard();
         }
         Ok(false)
+    }
+
+    /// Begins a piece. It judges the document that the last one left to another thread.
+    fn begin_piece(&mut self) -> Pace {
+        let is_heavy = self.query.filter.is_heavy();
+        Pace {
+            turn: Turn::begin(),
+            is_apart: std::mem::take(&mut self.is_long) || is_heavy,
+            // As for scans of queries: a processor's place, which others get between two documents.
+            working: is_heavy.then(|| self.scan_turns().begin(self.share())),
+        }
+    }
+
+    /// Whether the next [`Changes::next_chunk`] judges a document that is too long for the thread
+    /// of the last one.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// The rows of the current shard that were not read yet.
@@ -204,9 +237,13 @@ impl Changes {
     pub fn admission(&self) -> Admission {
         match &self.query.filter {
             Filter::Batch(filter) => filter.admission(),
-            filter if filter.is_heavy() => self.scan_turns().of(self.db.name())(),
+            filter if self.is_long || filter.is_heavy() => self.scan_turns().of(self.share())(),
             _ => Admission::free(),
         }
+    }
+
+    fn share(&self) -> Share {
+        self.requester.share(self.db.name())
     }
 
     fn scan_turns(&self) -> &ScanTurns {
@@ -220,7 +257,7 @@ impl Changes {
 
     /// Whether [`Changes::next_chunk`] may block for longer than reads take.
     pub fn may_block(&self) -> bool {
-        self.query.filter.may_block() || self.query.attachments.bytes
+        self.is_long || self.query.filter.may_block() || self.query.attachments.bytes
     }
 
     /// Whether no change may follow the end of [`Changes::next_chunk`]: later changes are newer
@@ -284,11 +321,43 @@ impl Changes {
             .collect::<Result<_, _>>()?;
         self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
         self.shard = 0;
+        self.partial = None;
         if self.counts_down() {
             self.pending_at_start = self.count_after()?;
             self.rows_at_start = self.rows;
         }
         self.plan_lookups()
+    }
+}
+
+/// A row of which only some leaves were judged.
+struct PartialRow {
+    seq: u64,
+    /// How many were judged.
+    judged: usize,
+    /// Those that the filter shows.
+    revs: Vec<u8>,
+}
+
+/// How long a piece may take, and what it may do.
+struct Pace {
+    turn: Turn,
+    /// Whether it is made on a thread for slow work.
+    is_apart: bool,
+    working: Option<Working>,
+}
+
+impl Pace {
+    /// Returns whether the time of the piece is over.
+    fn is_over(&mut self, with_document: bool) -> bool {
+        self.turn.is_over(with_document)
+    }
+
+    /// Lets others run.
+    fn pause(&mut self) {
+        if let Some(working) = &mut self.working {
+            working.pause();
+        }
     }
 }
 

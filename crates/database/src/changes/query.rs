@@ -16,6 +16,11 @@ pub trait ChangeFilter: Send + Sync {
     fn is_heavy(&self) -> bool {
         false
     }
+    /// Whether `matches` may need too much time for a thread that serves requests, for a document
+    /// of this length.
+    fn is_heavy_for(&self, _doc_bytes: usize) -> bool {
+        self.is_heavy()
+    }
     /// `doc`: the whole JSON of the revision (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
     fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
     /// With `include_docs`: the text that replaces the document (`fields` of `_selector`).
@@ -79,6 +84,11 @@ impl Filter {
     /// Whether reading the feed may block for longer than reads take.
     pub fn may_block(&self) -> bool {
         matches!(self, Filter::Batch(_)) || self.is_heavy()
+    }
+
+    /// Whether the feed reads documents to judge them, one by one.
+    pub(super) fn needs_doc(&self) -> bool {
+        matches!(self, Filter::Custom(filter) if filter.needs_doc())
     }
 
     /// Whether the feed judges documents itself, and needs more time for that than for reading them.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use document::{Rev, RevRef, StoredBody, write_json_string};
+use document::{Leaf, Rev, RevRef, StoredBody, write_json_string};
 use storage::{Body, Row, Shard};
 
-use super::{ChangeFilter, Changes, Filter, Framing, KEPT_BYTES, Style};
+use super::{ChangeFilter, Changes, Filter, Framing, KEPT_BYTES, Pace, PartialRow, Style};
 use crate::Error;
 use crate::attachments::ShownAttachments;
 use crate::read::write_leaves;
@@ -15,24 +15,27 @@ use crate::rows::write_members;
 #[derive(PartialEq, Eq)]
 pub(super) enum Wrote {
     Row,
+    /// The filter leaves it out.
     Nothing,
+    /// It is for the next piece: this one takes too long.
+    Part,
 }
 
 impl Changes {
     pub(super) fn write_row(
         &mut self,
         shard: &Arc<Shard>,
-        seq: u64,
-        value: &[u8],
+        (seq, value): (u64, &[u8]),
         framing: Framing,
         out: &mut Vec<u8>,
+        pace: &mut Pace,
     ) -> Result<Wrote, Error> {
         let row = Row::decode(seq, value)?;
-        if !self.pick_revs(shard, seq, &row)? {
-            return Ok(Wrote::Nothing);
+        let picked = self.pick_revs(shard, seq, &row, pace)?;
+        if picked == Wrote::Row {
+            self.emit_row(shard, seq, &row, framing, out)?;
         }
-        self.emit_row(shard, seq, &row, framing, out)?;
-        Ok(Wrote::Row)
+        Ok(picked)
     }
 
     /// Writes a row with the revisions in `revs`.
@@ -105,68 +108,108 @@ impl Changes {
         self.shard.min(self.at.at.len() - 1)
     }
 
-    /// Fills `revs` with the revisions that the row shows; false when the filter leaves it out.
-    fn pick_revs(&mut self, shard: &Arc<Shard>, seq: u64, row: &Row<'_>) -> Result<bool, Error> {
-        let mut revs = std::mem::take(&mut self.revs);
-        revs.clear();
+    /// Fills `revs` with the revisions that the row shows.
+    fn pick_revs(
+        &mut self,
+        shard: &Arc<Shard>,
+        seq: u64,
+        row: &Row<'_>,
+        pace: &mut Pace,
+    ) -> Result<Wrote, Error> {
+        self.revs.clear();
         let all = self.query.style == Style::AllDocs;
         let shown = match &self.query.filter {
             // Batches have their own way.
             Filter::None | Filter::Batch(_) => true,
             Filter::Design => row.id.starts_with("_design/"),
             Filter::DocIds(ids) => ids.contains(row.id.as_bytes()),
-            Filter::Custom(filter) if !(all && row.has_other_leaves()) => {
-                let doc = if filter.needs_doc() {
-                    Some(self.doc_json(shard, seq, row)?)
-                } else {
-                    None
+            Filter::Custom(filter) => {
+                let filter = filter.clone();
+                if all && row.has_other_leaves() {
+                    return self.pick_filtered_leaves(shard, seq, row, filter.as_ref(), pace);
+                }
+                let doc = match filter.needs_doc() {
+                    true => Some(self.doc_json(shard, seq, row)?),
+                    false => None,
                 };
+                let doc_bytes = doc.as_ref().map_or(0, Vec::len);
+                if !self.may_judge(filter.as_ref(), doc_bytes, pace) {
+                    return Ok(Wrote::Part);
+                }
                 filter.matches(row.id, row.deleted, doc.as_deref())
             }
-            Filter::Custom(filter) => {
-                self.pick_filtered_leaves(shard, row, filter.as_ref(), &mut revs)?;
-                let shown = !revs.is_empty();
-                self.revs = revs;
-                return Ok(shown);
-            }
         };
-        if shown {
-            push_rev(row.winner.to_rev().as_ref(), &mut revs);
-            if all && row.has_other_leaves() {
-                for (rev, _) in row.other_leaves()? {
-                    push_rev(rev.to_rev().as_ref(), &mut revs);
-                }
+        if !shown {
+            return Ok(Wrote::Nothing);
+        }
+        push_rev(row.winner.to_rev().as_ref(), &mut self.revs);
+        if all && row.has_other_leaves() {
+            for (rev, _) in row.other_leaves()? {
+                push_rev(rev.to_rev().as_ref(), &mut self.revs);
             }
         }
-        self.revs = revs;
-        Ok(shown)
+        Ok(Wrote::Row)
     }
 
-    /// With several leaves shown, the filter sees each.
+    /// Returns whether the filter may judge a document of this length in this piece.
+    fn may_judge(&mut self, filter: &dyn ChangeFilter, doc_bytes: usize, pace: &Pace) -> bool {
+        if filter.is_heavy() || !filter.is_heavy_for(doc_bytes) {
+            return true;
+        }
+        // Others of its length may follow.
+        self.is_long = true;
+        pace.is_apart
+    }
+
+    /// With several leaves shown, the filter sees each. There may be many: they are judged in
+    /// several pieces.
     fn pick_filtered_leaves(
-        &self,
+        &mut self,
         shard: &Arc<Shard>,
+        seq: u64,
         row: &Row<'_>,
         filter: &dyn ChangeFilter,
-        revs: &mut Vec<u8>,
-    ) -> Result<(), Error> {
-        let view = &self.views[self.shard_of_seq()];
-        let Some(record) = view.record(shard, row.id)? else {
-            return Ok(());
-        };
-        for leaf in record.tree.leaves() {
-            let deleted = leaf.revision.deleted;
-            let mut doc = vec![];
-            view.with_body(shard, leaf.revision.seq, |body| {
-                write_members(row.id, &leaf.rev.to_rev(), deleted, body, &mut doc);
-                doc.push(b'}');
-            })?;
-            self.censor_for_filter(row.id, &mut doc);
-            if filter.matches(row.id, deleted, Some(&doc)) {
-                push_rev(leaf.rev, revs);
+        pace: &mut Pace,
+    ) -> Result<Wrote, Error> {
+        let partial = self.partial.take().filter(|partial| partial.seq == seq);
+        let (first, mut revs) = partial.map_or((0, vec![]), |p| (p.judged, p.revs));
+        let record = self.views[self.shard_of_seq()].record(shard, row.id)?;
+        let record = record.unwrap_or_default();
+        for (n, leaf) in record.tree.leaves().into_iter().enumerate().skip(first) {
+            let is_over = n > first && pace.is_over(true);
+            let doc = match is_over {
+                true => None,
+                false => Some(self.leaf_json(shard, row.id, &leaf)?),
+            };
+            let doc = doc.filter(|doc| self.may_judge(filter, doc.len(), pace));
+            let Some(doc) = doc else {
+                let judged = n;
+                self.partial = Some(PartialRow { seq, judged, revs });
+                return Ok(Wrote::Part);
+            };
+            if filter.matches(row.id, leaf.revision.deleted, Some(&doc)) {
+                push_rev(leaf.rev, &mut revs);
             }
+            pace.pause();
         }
-        Ok(())
+        self.revs = revs;
+        Ok(match self.revs.is_empty() {
+            true => Wrote::Nothing,
+            false => Wrote::Row,
+        })
+    }
+
+    /// A leaf's JSON.
+    fn leaf_json(&self, shard: &Arc<Shard>, id: &str, leaf: &Leaf<'_>) -> Result<Vec<u8>, Error> {
+        let view = &self.views[self.shard_of_seq()];
+        let mut doc = vec![];
+        view.with_body(shard, leaf.revision.seq, |body| {
+            let deleted = leaf.revision.deleted;
+            write_members(id, &leaf.rev.to_rev(), deleted, body, &mut doc);
+            doc.push(b'}');
+        })?;
+        self.censor_for_filter(id, &mut doc);
+        Ok(doc)
     }
 
     /// The winning revision's JSON.
@@ -196,7 +239,8 @@ impl Changes {
         let write = |body: &[u8], out: &mut Vec<u8>| {
             let stored = StoredBody::split(body);
             write_members(row.id, &rev, row.deleted, stored.json, out);
-            attachments.write(self.db.homes().of_shard(self.shard_of_seq()), stored, out)
+            let contents = self.db.homes().of_shard(self.shard_of_seq());
+            attachments.write((contents, &self.placement), stored, out)
         };
         match row.body {
             Body::Inline(body) if row.winner_seq == seq => write(body, out),
@@ -215,7 +259,7 @@ impl Changes {
         row: &Row<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let start = out.len();
+        let (start, first) = (out.len(), self.placement.next_number());
         self.write_winner(shard, seq, row, self.query.attachments, out)?;
         if self.query.conflicts && row.has_other_leaves() {
             let view = &self.views[self.shard_of_seq()];
@@ -224,14 +268,20 @@ impl Changes {
             }
         }
         out.push(b'}');
+        let mut is_changed = false;
         if let Some(watch) = &self.watch {
             watch.censor(row.id, start, out);
+            is_changed = true;
         }
         if let Filter::Custom(filter) = &self.query.filter
             && let Some(shown) = filter.project(&out[start..])
         {
             out.truncate(start);
             out.extend_from_slice(&shown);
+            is_changed = true;
+        }
+        if is_changed {
+            self.placement.forget_absent(first, &out[start..]);
         }
         Ok(())
     }

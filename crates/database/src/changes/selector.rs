@@ -25,6 +25,10 @@ impl ChangeFilter for SelectorFilter {
         !self.selector.is_light()
     }
 
+    fn is_heavy_for(&self, doc_bytes: usize) -> bool {
+        !self.selector.is_light_for(doc_bytes)
+    }
+
     /// A document that takes too long is left out: one document must not end a feed for all others.
     fn matches(&self, id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
         let Some(doc) = doc else {

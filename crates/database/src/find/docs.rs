@@ -149,7 +149,7 @@ impl Documents {
     ) -> Scan<'a> {
         Scan {
             scans: &answer.db.shared_views().scans,
-            database: answer.db.name(),
+            share: answer.db.share(),
             views: &self.views,
             find: &answer.find,
             ids: &self.ids,

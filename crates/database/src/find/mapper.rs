@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use functions::{
     Admission, Designs, Doc, Emits, Error, Indexes, Lane, Languages, MapGroup, Mapper, Place,
-    Reducer,
+    Reducer, Share,
 };
 use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
@@ -17,8 +17,8 @@ use crate::expiry::{self, ExpiryMapper};
 pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
 
 impl Languages for WithIndexes {
-    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
-        self.0.admission(lane, database)
+    fn admission(&self, lane: Lane, share: &Share) -> Admission {
+        self.0.admission(lane, share)
     }
 
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {

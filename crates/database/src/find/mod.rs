@@ -14,13 +14,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use document::DocId;
+use mango::plan::Explanation;
 use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan, TextKind};
 use parking_lot::Mutex;
 
 pub(crate) use mapper::WithIndexes;
 pub use rows::FindAnswer;
 pub(crate) use scan::Scans;
-pub(crate) use turns::ScanTurns;
+pub(crate) use turns::{ScanTurns, Working};
 pub(crate) use uses::FindUses;
 pub use uses::{FindUse, IndexKey};
 
@@ -29,6 +30,23 @@ use crate::database::Database;
 use crate::text::{TextFlavour, TextSpec};
 use crate::views::{Design, ViewAt};
 use crate::{DatabaseAs, Error, Read, ReadOptions};
+
+/// The response of `_explain`, which is read in pieces.
+pub struct FindExplanation {
+    explanation: Explanation,
+    indexes: Arc<FindIndexes>,
+}
+
+impl FindExplanation {
+    /// Appends JSON text until about `soft_bytes` were added; false when that was the end.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        let indexes = self.indexes.definitions();
+        Ok(self.explanation.write_some(&indexes, out, soft_bytes)?)
+    }
+}
 
 /// Limits of a query (`[mango]` in the configuration).
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +90,15 @@ impl FindIndexes {
     fn sorted(mut all: Vec<FindIndex>, bytes: usize) -> FindIndexes {
         all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
         FindIndexes { all, bytes }
+    }
+
+    fn definitions(&self) -> Vec<&Index> {
+        self.all.iter().map(|index| &*index.index).collect()
+    }
+
+    /// About how much memory they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns whether a choice among them takes longer than a serving thread may be held.
@@ -243,21 +270,22 @@ impl Database {
         }
     }
 
-    /// The response of `_explain`: JSON text.
+    /// The response of `_explain`.
     ///
     /// # Errors
     /// Those of the query.
-    pub fn explain(&self, find: &Find, indexes: &FindIndexes) -> Result<Vec<u8>, Error> {
-        self.check_partition_of(find)?;
-        let indexes: Vec<&Index> = indexes.iter().map(|i| &*i.index).collect();
-        let choice = mango::plan::choose_of(find, indexes.iter().copied())?;
-        Ok(mango::plan::explain(
-            self.name(),
-            self.is_partitioned(),
-            find,
-            &indexes,
-            &choice,
-        )?)
+    pub fn explain(
+        &self,
+        find: Find,
+        indexes: &Arc<FindIndexes>,
+    ) -> Result<FindExplanation, Error> {
+        self.check_partition_of(&find)?;
+        let choice = mango::plan::choose_of(&find, indexes.iter().map(|i| &*i.index))?;
+        let database = (&**self.name(), self.is_partitioned());
+        Ok(FindExplanation {
+            explanation: Explanation::new(database, find, choice, &indexes.definitions())?,
+            indexes: indexes.clone(),
+        })
     }
 
     fn check_partition_of(&self, find: &Find) -> Result<(), Error> {

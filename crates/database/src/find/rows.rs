@@ -74,6 +74,10 @@ pub struct FindAnswer {
     text: Vec<u8>,
     /// The client has gone.
     is_idle: Arc<AtomicBool>,
+    /// A document of the last piece was too long for a thread that serves requests.
+    is_long: bool,
+    /// Whether the current piece is made on a thread for slow work.
+    is_apart: bool,
 }
 
 impl Drop for FindAnswer {
@@ -266,6 +270,8 @@ impl FindAnswer {
             text: vec![],
             stats: Stats::default(),
             is_idle: Arc::default(),
+            is_long: false,
+            is_apart: false,
             limits,
             find,
             index,
@@ -287,7 +293,7 @@ impl FindAnswer {
                 Some((Box::new(turns), threads))
             }
             _ if self.may_block() => {
-                let turns = self.db.shared_views().scans.turns.of(self.db.name());
+                let turns = self.db.shared_views().scans.turns.of(self.db.share());
                 Some((Box::new(turns), AnswerThreads::Blocking))
             }
             Source::Nothing | Source::Index(_) | Source::Documents(_) => None,
@@ -309,6 +315,12 @@ impl FindAnswer {
         matches!(self.source, Source::Text(_))
     }
 
+    /// Whether the next [`FindAnswer::next_chunk`] judges a document that is too long for a thread
+    /// that serves requests.
+    pub fn is_long(&self) -> bool {
+        self.is_long
+    }
+
     /// Whether making a piece can be slow.
     fn may_block(&self) -> bool {
         match &self.source {
@@ -328,6 +340,7 @@ impl FindAnswer {
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         self.is_wanted()?;
         let enough = out.len() + soft_bytes.max(1);
+        self.is_apart = std::mem::take(&mut self.is_long) || self.may_block();
         let mut source = std::mem::replace(&mut self.source, Source::Nothing);
         let more = match &mut source {
             Source::Nothing => false,
@@ -387,6 +400,11 @@ impl FindAnswer {
             }
             if self.take_row(&row, rows.covering.as_ref(), out)? {
                 self.given(row.place);
+            }
+            if self.is_long && !self.is_apart {
+                resume = Some(Resume::At(row.place.to_vec()));
+                more = true;
+                break;
             }
             taken += 1;
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
@@ -479,6 +497,12 @@ impl FindAnswer {
         texts: TextHits,
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
+        if !self.find.selector.is_light_for(text.len()) {
+            self.is_long = true;
+            if !self.is_apart {
+                return Ok(false);
+            }
+        }
         self.stats.docs_examined += 1;
         let doc = Doc::whole(text);
         if !self.find.selector.matches_hit(&doc, texts)? {

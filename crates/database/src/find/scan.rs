@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use document::StoredBody;
+use fair_queue::Share;
 use mango::{Doc, Find, Groups, Intervals};
 use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row};
@@ -105,7 +106,7 @@ impl Scans {
 /// The matches that a scan searches for.
 pub(crate) struct Scan<'a> {
     pub scans: &'a Scans,
-    pub database: &'a Arc<str>,
+    pub share: Share,
     pub views: &'a Views,
     pub find: &'a Find,
     /// Which ids.
@@ -205,13 +206,13 @@ impl Scan<'_> {
     ) -> Result<u64, Error> {
         let pieces = self.pieces();
         let total = pieces.iter().map(|p| p.to - p.after).sum();
-        let progress = self.scans.begin(self.database, total);
+        let progress = self.scans.begin(self.share.database(), total);
         let (next, examined) = (AtomicUsize::new(0), AtomicU64::new(0));
         let failed = AtomicBool::new(false);
         let work = || -> Result<(), Error> {
             let mut own = new();
             let mut reader = Reader::default();
-            let working = RefCell::new(self.scans.turns.begin(self.database));
+            let working = RefCell::new(self.scans.turns.begin(self.share.clone()));
             while let Some(piece) = pieces.get(next.fetch_add(1, Relaxed)) {
                 if failed.load(Relaxed) || (self.is_over)() {
                     break;

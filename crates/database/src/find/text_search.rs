@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use fair_queue::Admission;
 use mango::text::{Cover, HitCondition, SortField, default_query, sort_fields, text_nodes_in_or};
-use mango::{Find, FindError, TextHits};
+use mango::{Find, FindError, TextHits, TextKind};
 use search::{Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
 use super::{FindIndex, FindLimits, FindPlan};
-use crate::database::Database;
 use crate::text::bookmark::{self, Place};
 use crate::text::{AnswerThreads, TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
@@ -24,8 +23,9 @@ const HITS_A_PAGE: usize = 200;
 const HITS_A_PAGE_MAX: usize = 12_800;
 /// The hits of an index in its state at the start of the query.
 pub(crate) struct Hits {
-    db: Arc<Database>,
+    db: DatabaseAs,
     index: Arc<TextIndex>,
+    kind: TextKind,
     readers: Vec<Arc<Reader>>,
     types: Types,
     request: Request,
@@ -81,7 +81,7 @@ impl DatabaseAs {
 impl Hits {
     /// `place`: where to continue, from a bookmark.
     pub fn open(
-        db: &Arc<Database>,
+        db: &DatabaseAs,
         index: &Arc<TextIndex>,
         find: &Find,
         definition: &mango::TextDefinition,
@@ -119,6 +119,7 @@ impl Hits {
         Ok(Hits {
             db: db.clone(),
             index: index.clone(),
+            kind: definition.kind,
             request: Request {
                 query,
                 filters: partition.collect(),
@@ -278,7 +279,13 @@ impl FindAnswer {
             let Some((hit, texts)) = hits.next()? else {
                 return Ok(false);
             };
-            if self.take_hit(&hit.id, texts, out)? {
+            let examined = self.stats.docs_examined;
+            let matches = self.take_hit(&hit.id, texts, out)?;
+            // As in CouchDB, where searches by Nouveau count no keys.
+            if hits.kind == TextKind::Text {
+                self.stats.keys_examined += self.stats.docs_examined - examined;
+            }
+            if matches {
                 self.given(hits.behind(&hit).as_bytes());
             }
             if out.len() >= enough || began.elapsed() >= super::rows::PIECE_TIME {

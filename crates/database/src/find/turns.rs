@@ -1,16 +1,16 @@
-//! Which scans run now, fairly among databases.
+//! Which scans run now, fairly among users and their databases.
 //!
 //! A query that may examine many documents has a turn for as long as it has a thread. While it
 //! examines documents each of its threads also has the place of a processor, for a slice of time.
-//! Then the place goes to the database that has the fewest, so what a scan costs another database
-//! is one slice, however much it reads.
+//! Then the place goes to the user that has the fewest, and of the user's databases to the one that
+//! has the fewest. So what a scan costs another user is one slice, however much it reads.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair_queue::{Admission, Limits, Place, Queue};
+use fair_queue::{Admission, Limits, Place, Queue, Share};
 
-/// Turns at a time. A database has at most half as many as are free.
+/// Turns at a time. A user has at most half as many as are free, and so has a database.
 const TURNS: usize = 32;
 const SHARE_PERCENT: usize = 50;
 /// Queries that wait for a turn.
@@ -48,17 +48,17 @@ impl Default for ScanTurns {
 
 impl ScanTurns {
     /// Requests turns, one after another, for the pieces of an answer.
-    pub fn of(&self, database: &Arc<str>) -> impl Fn() -> Admission + Send + 'static + use<> {
-        let (turns, database) = (self.turns.clone(), database.clone());
-        move || turns.admission(&database)
+    pub fn of(&self, share: Share) -> impl Fn() -> Admission + Send + 'static + use<> {
+        let turns = self.turns.clone();
+        move || turns.admission(&share)
     }
 
     /// Waits for the place of a thread. The caller has a turn, or is a thread of a query that has
     /// one, which limits the number of waiting callers.
-    pub fn begin(&self, database: &Arc<str>) -> Working {
+    pub fn begin(&self, share: Share) -> Working {
         let mut working = Working {
             places: self.places.clone(),
-            database: database.clone(),
+            share,
             place: None,
         };
         working.begin();
@@ -69,14 +69,14 @@ impl ScanTurns {
 /// The place of a thread while it examines documents.
 pub(crate) struct Working {
     places: Arc<Queue>,
-    database: Arc<str>,
+    share: Share,
     place: Option<Place>,
 }
 
 impl Working {
     fn begin(&mut self) {
         // Waiting is patient, and is never refused.
-        self.place = self.places.admission(&self.database).wait().ok();
+        self.place = self.places.admission(&self.share).wait().ok();
     }
 
     /// Lets others run when the slice is over and others wait.
@@ -90,6 +90,8 @@ impl Working {
 
 #[cfg(test)]
 mod tests {
+    use fair_queue::Requester;
+
     use super::*;
 
     #[test]
@@ -97,11 +99,11 @@ mod tests {
         let turns = ScanTurns::default();
         let held: Vec<Place> =
             std::iter::from_fn(|| turns.places.try_place(&"other".into())).collect();
-        let mut own = turns.begin(&"own".into());
+        let mut own = turns.begin("own".into());
         own.pause();
         assert!(own.place.is_some());
         std::thread::scope(|scope| {
-            let third = scope.spawn(|| turns.begin(&"third".into()).place.is_some());
+            let third = scope.spawn(|| turns.begin("third".into()).place.is_some());
             // The slice is over at some time, and the third database is served.
             while !third.is_finished() {
                 own.pause();
@@ -110,6 +112,18 @@ mod tests {
             assert!(third.join().expect("no panic"));
         });
         drop(held);
+    }
+
+    #[test]
+    fn a_user_with_many_databases_leaves_turns_to_others() {
+        let turns = ScanTurns::default();
+        let take = |user: &str, database: usize| {
+            let share = Requester::user(user).share(&database.to_string().into());
+            turns.turns.try_place(&share)
+        };
+        let many: Vec<Place> = (0..TURNS).map_while(|n| take("many", n)).collect();
+        assert!(many.len() <= TURNS / 2, "{} turns", many.len());
+        assert!(take("other", 0).is_some());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use query::KeyRef;
 pub use query::{Bound, Key, Keys, Listing, RowsQuery};
 pub(crate) use write::write_members;
 
-use crate::attachments::ShownAttachments;
+use crate::attachments::{ContentPlacement, ShownAttachments};
 use crate::database::Database;
 use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
@@ -42,6 +42,7 @@ pub struct Rows {
     include_docs: bool,
     conflicts: bool,
     attachments: ShownAttachments,
+    placement: ContentPlacement,
     /// Contents of the shards of `views`, in their order.
     contents: Vec<Arc<Contents>>,
     first: bool,
@@ -122,6 +123,7 @@ impl Database {
             include_docs: query.include_docs,
             conflicts: query.conflicts,
             attachments: query.attachments,
+            placement: ContentPlacement::default(),
             contents,
             first: true,
             watch: None,
@@ -171,6 +173,11 @@ impl Database {
 }
 
 impl Rows {
+    /// Places contents of attachments in this way; the default is whole.
+    pub fn place_contents(&mut self, placement: ContentPlacement) {
+        self.placement = placement;
+    }
+
     /// Documents that the listing could show; not known of local ones.
     fn count(&self, query: &RowsQuery, blocks: &[Arc<IdBlocks>]) -> Result<Option<u64>, Error> {
         let (from, to) = match (&query.listing, &query.keys) {
@@ -187,6 +194,7 @@ impl Rows {
     /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;
+        self.placement.begin_piece();
         let mut turn = Turn::begin();
         match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Done => Ok(false),

@@ -64,12 +64,13 @@ impl Rows {
     ) -> Result<(), Error> {
         let seq = head.body_seq()?;
         let rev = head.winner.to_rev();
-        let start = out.len();
+        let (start, first) = (out.len(), self.placement.next_number());
         let written =
             self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
                 let stored = StoredBody::split(body);
                 write_members(id, &rev, head.deleted, stored.json, out);
-                self.attachments.write(&self.contents[shard], stored, out)
+                let contents = (&self.contents[shard], &self.placement);
+                self.attachments.write(contents, stored, out)
             })?;
         written.ok_or_else(|| storage::Error::Corrupt("document body"))??;
         if self.conflicts
@@ -78,7 +79,10 @@ impl Rows {
             write_leaves("_conflicts", &tree, &rev, false, out);
         }
         out.push(b'}');
-        self.censor(id, start, out);
+        if self.watch.is_some() {
+            self.censor(id, start, out);
+            self.placement.forget_absent(first, &out[start..]);
+        }
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::query::{EngineQuery, TextHighlight, TextQuery};
 use super::translate::translate;
 use super::{TextIndex, bookmark};
-use crate::database::Database;
+use crate::rules::DatabaseAs;
 use crate::{Error, counters};
 
 /// Longest hits of a response, with their stored fields or documents, since a response is held in
@@ -79,8 +79,8 @@ pub struct TextAnswer {
     pub ranges: Option<TextCounts>,
 }
 
-impl Database {
-    /// Searches a text index in its current state. The caller has a turn ([`Database::text_turn`]).
+impl DatabaseAs {
+    /// Searches a text index in its current state. The caller has a turn ([`DatabaseAs::text_turn`]).
     /// Blocks.
     ///
     /// # Errors

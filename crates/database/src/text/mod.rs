@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use analysis::Flavour;
-use functions::Owner;
+use functions::{Owner, Requester};
 use index::Progress;
 use parking_lot::Mutex;
 use storage::{ShardNumber, Signature};
@@ -206,6 +206,11 @@ impl TextIndex {
     /// Number of documents that it leaves out: it cannot hold the results of its function for them.
     pub(crate) fn left_out(&self) -> u64 {
         self.shards.iter().map(TextShard::left_out).sum()
+    }
+
+    /// Returns whether no part of it is built yet: the change that defined it would be the first.
+    pub fn is_unbuilt(&self) -> bool {
+        self.seqs().all(|(seq, _)| seq == 0)
     }
 
     /// The seqs that it has applied, by shard.
@@ -424,11 +429,16 @@ impl Database {
         numbers.into_iter().map(created).collect()
     }
 
-    /// Waits until the index holds everything that the database held at the call.
+    /// Waits until the index holds everything that the database held at the call. Places of functions
+    /// count to the requester.
     ///
     /// # Errors
     /// The update failed.
-    pub async fn update_text(self: &Arc<Self>, index: &Arc<TextIndex>) -> Result<(), Error> {
+    pub async fn update_text(
+        self: &Arc<Self>,
+        index: &Arc<TextIndex>,
+        requester: &Requester,
+    ) -> Result<(), Error> {
         let wanted: Vec<(u64, u64)> = self
             .all_shards()
             .iter()
@@ -445,7 +455,8 @@ impl Database {
             return Ok(());
         }
         let _wait = Wait(Instant::now());
-        self.wait_for_update(index.clone(), reached).await
+        self.wait_for_update(index.clone(), requester, reached)
+            .await
     }
 
     /// Notes a query of an index.
@@ -498,11 +509,6 @@ impl Database {
             open: open.map(|index| index.facts(is_update_due)).transpose()?,
             ..facts
         })
-    }
-
-    /// Updates the index in the background.
-    pub fn update_text_later(&self, index: &Arc<TextIndex>) {
-        self.shared_views().indexer.request(index.clone());
     }
 
     /// Sizes and counts of the index.

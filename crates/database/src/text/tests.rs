@@ -1,5 +1,7 @@
 //! Updates of text indexes.
 
+use functions::Requester;
+
 use crate::{CreateOptions, Databases, Durability, EditMode, Options, Outcome};
 
 const DOCS: u64 = 20;
@@ -32,7 +34,9 @@ async fn purges_that_are_not_remembered_are_found_without_mapping_documents_agai
     let design = db.all_designs().unwrap().remove(0);
     let (flavour, name) = design.text_names().next().unwrap();
     let index = db.text_index(&design, flavour, name).unwrap();
-    db.update_text(&index).await.unwrap();
+    db.update_text(&index, &Requester::Background)
+        .await
+        .unwrap();
     assert_eq!(db.text_info(&index).unwrap().docs, DOCS);
     let mapped = || index.shards[0].map_counts.mapped();
     let before = mapped();
@@ -47,7 +51,9 @@ async fn purges_that_are_not_remembered_are_found_without_mapping_documents_agai
         db.purge(vec![(id, vec![rev])]).await.unwrap();
     }
     write(vec![doc(3), doc(DOCS)]).await;
-    db.update_text(&index).await.unwrap();
+    db.update_text(&index, &Requester::Background)
+        .await
+        .unwrap();
     assert_eq!(db.text_info(&index).unwrap().docs, DOCS - 10 + 2);
     assert!(mapped() <= before + 2);
     databases.close();

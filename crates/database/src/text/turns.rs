@@ -1,9 +1,10 @@
-//! Which searches of text indexes run now, fairly among databases.
+//! Which searches of text indexes run now, fairly among users and their databases.
 //!
 //! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that
-//! heavy searches of a database do not delay its light ones. While it works it also has the place
-//! of a processor, for a slice of time. Then the place goes to the database that has the fewest, so
-//! what a search costs another database is one slice, however expensive it is. Heavy searches work
+//! heavy searches of a user do not delay light ones. While it works it also has the place
+//! of a processor, for a slice of time. Then the place goes to the user that has the fewest, and of
+//! the user's databases to the one that has the fewest. So what a search costs another user is one
+//! slice, however expensive it is. Heavy searches work
 //! on threads with a lower priority: a flood of them leaves the processors to light searches and to
 //! other requests.
 
@@ -11,15 +12,15 @@ use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use fair_queue::{Admission, Busy, Limits, Place, Queue};
+use fair_queue::{Admission, Busy, Limits, Place, Queue, Share};
 use search::{Effort, SharedMemory};
 use telemetry::lower_priority;
 
 use super::TEXT_ANSWER_BYTES_MAX;
-use crate::database::Database;
 use crate::low_priority::{Threads, WorkOwner};
+use crate::rules::DatabaseAs;
 
-/// Turns at a time. A database has at most half as many as are free.
+/// Turns at a time. A user has at most half as many as are free, and so has a database.
 const LIGHT_TURNS: usize = 32;
 const HEAVY_TURNS: usize = 16;
 const SHARE_PERCENT: usize = 50;
@@ -180,7 +181,7 @@ impl TextTurns {
 /// The place of a search while it works.
 struct Working {
     places: Arc<Queue>,
-    database: Arc<str>,
+    share: Share,
     place: RefCell<Option<Place>>,
 }
 
@@ -188,7 +189,7 @@ impl Working {
     /// Waits for a place, on this thread: turns bound how many do.
     fn begin(&self) {
         // Waiting is patient, and is never refused.
-        *self.place.borrow_mut() = self.places.admission(&self.database).wait().ok();
+        *self.place.borrow_mut() = self.places.admission(&self.share).wait().ok();
     }
 
     /// Lets others run when the slice is over; returns how long that took.
@@ -204,7 +205,7 @@ impl Working {
     }
 }
 
-impl Database {
+impl DatabaseAs {
     /// Waits for a turn to search a text index of `docs` documents.
     ///
     /// # Errors
@@ -230,23 +231,23 @@ impl Database {
             true => (turns.heavy.clone(), AnswerThreads::Heavy),
             false => (turns.light.clone(), AnswerThreads::Blocking),
         };
-        let database = self.name().clone();
-        (move || queue.admission(&database), threads)
+        let share = self.share();
+        (move || queue.admission(&share), threads)
     }
 
-    /// Waits until a search of this database may work, and returns its allowed effort. The caller
+    /// Waits until a search of the caller may work, and returns its allowed effort. The caller
     /// has a turn. Blocks.
     pub(crate) fn text_effort(&self) -> Effort {
         let turns = &self.shared_views().text_turns;
         let working = Working {
             places: turns.places.clone(),
-            database: self.name().clone(),
+            share: self.share(),
             place: RefCell::default(),
         };
         working.begin();
-        Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX)
-            .with_memory(turns.memory.clone(), self.name())
-            .with_pauses(move || working.pause())
+        let effort = Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX)
+            .with_memory(turns.memory.clone(), working.share.user());
+        effort.with_pauses(move || working.pause())
     }
 }
 
@@ -317,7 +318,7 @@ mod tests {
         let held: Vec<Place> = std::iter::from_fn(|| places.try_place(&"other".into())).collect();
         let working = |database: &str| Working {
             places: places.clone(),
-            database: database.into(),
+            share: database.into(),
             place: RefCell::default(),
         };
         let own = working("own");

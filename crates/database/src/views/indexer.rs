@@ -10,6 +10,7 @@ use telemetry::trace::{Value, export_background};
 
 use parking_lot::{Condvar, Mutex};
 
+use functions::{Cause, Requester};
 use index::Progress;
 use tokio::sync::watch;
 
@@ -22,7 +23,8 @@ use crate::{Error, Task, unix_seconds};
 
 /// Most concurrent builds; others wait.
 const RUNNING_MAX: usize = 64;
-/// Most concurrent builds of one database: its slow functions do not delay the builds of others.
+/// Most concurrent builds of one user, and of one database: slow functions do not delay the builds of
+/// others.
 const RUNNING_OF_ONE_MAX: usize = 24;
 /// Delay after a write until the background checks a database's indexes; more writes may come until
 /// then.
@@ -83,20 +85,52 @@ impl Default for KenOptions {
 /// Builds of one database that the background begins before it is another's turn.
 const BUILDS_IN_TURN: usize = 4;
 
+/// An update of an index, and its cause.
+#[derive(Clone)]
+struct Build {
+    index: Arc<dyn DatabaseIndex>,
+    cause: Arc<Cause>,
+}
+
+impl Build {
+    fn is_of(&self, index: &Arc<dyn DatabaseIndex>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.index), Arc::as_ptr(index))
+    }
+}
+
 #[derive(Default)]
 struct Work {
     /// Builds that wait for a place.
-    waiting: VecDeque<Arc<dyn DatabaseIndex>>,
-    running: Vec<Arc<dyn DatabaseIndex>>,
+    waiting: VecDeque<Build>,
+    running: Vec<Build>,
     /// Databases whose indexes are to be checked, and when they were written.
     written: VecDeque<(Instant, Arc<str>)>,
     stopping: bool,
 }
 
 impl Work {
-    fn may_run(&self, index: &dyn DatabaseIndex) -> bool {
-        let same = |other: &&Arc<dyn DatabaseIndex>| other.database() == index.database();
-        self.running.iter().filter(same).count() < RUNNING_OF_ONE_MAX
+    fn may_run(&self, build: &Build) -> bool {
+        let database = build.index.database();
+        let requester = build.cause.requester();
+        let user = requester.share(database);
+        let is_of_database = |other: &&Build| other.index.database() == database;
+        let is_of_user = |other: &&Build| {
+            let of_other = other.cause.requester().share(other.index.database());
+            of_other.user() == user.user()
+        };
+        // The background has a limit of its own.
+        let is_in_background = requester == Requester::Background;
+        self.running.iter().filter(is_of_database).count() < RUNNING_OF_ONE_MAX
+            && (is_in_background
+                || self.running.iter().filter(is_of_user).count() < RUNNING_OF_ONE_MAX)
+    }
+
+    /// The number of builds in the background.
+    fn background(&self) -> usize {
+        let running = self.running.iter();
+        running
+            .filter(|build| build.cause.requester() == Requester::Background)
+            .count()
     }
 }
 
@@ -143,8 +177,9 @@ impl Indexer {
         let _ = self.0.databases.set(databases);
     }
 
-    /// Updates an index; does nothing if a future update will see all changes.
-    pub fn request(&self, index: Arc<dyn DatabaseIndex>) {
+    /// Updates an index for a requester; starts nothing if a future update will see all changes. A
+    /// build in the background is the requester's from now on.
+    pub fn request(&self, index: Arc<dyn DatabaseIndex>, requester: &Requester) {
         let mut start = false;
         index.updates().send_if_modified(|u| {
             if u.running {
@@ -155,8 +190,9 @@ impl Indexer {
             }
             false
         });
-        if start {
-            self.0.start(index);
+        match start {
+            true => self.0.start(index, requester),
+            false => self.0.join(&index, requester),
         }
     }
 
@@ -199,7 +235,7 @@ impl Indexer {
         let now = unix_seconds();
         running
             .iter()
-            .flat_map(|index| {
+            .flat_map(|Build { index, .. }| {
                 let all = index.progress().into_iter();
                 let running = all.filter(|p| p.running.load(Relaxed));
                 running.map(|p| Task {
@@ -223,8 +259,8 @@ impl Indexer {
         let mut work = self.0.work.lock();
         work.stopping = true;
         work.waiting.clear();
-        for index in &work.running {
-            index.ask_to_stop();
+        for build in &work.running {
+            build.index.ask_to_stop();
         }
         self.0.wake.notify_all();
         while !work.running.is_empty() {
@@ -270,34 +306,47 @@ fn note_tidying(index: &dyn DatabaseIndex, change: impl FnOnce(usize) -> usize) 
 }
 
 impl Shared {
-    fn start(self: &Arc<Self>, index: Arc<dyn DatabaseIndex>) {
+    /// Lets a build that has started be for a requester, unless it is for one already.
+    fn join(&self, index: &Arc<dyn DatabaseIndex>, requester: &Requester) {
+        let work = self.work.lock();
+        let mut builds = work.running.iter().chain(&work.waiting);
+        if let Some(build) = builds.find(|build| build.is_of(index)) {
+            build.cause.join(requester);
+        }
+    }
+
+    fn start(self: &Arc<Self>, index: Arc<dyn DatabaseIndex>, requester: &Requester) {
         let mut work = self.work.lock();
         if work.stopping {
             drop(work);
             finish(&*index, Some(Error::ShuttingDown));
             return;
         }
-        if work.running.len() >= RUNNING_MAX || !work.may_run(&*index) {
-            work.waiting.push_back(index);
+        let cause = Arc::new(Cause::from(requester.clone()));
+        let build = Build { index, cause };
+        if work.running.len() >= RUNNING_MAX || !work.may_run(&build) {
+            work.waiting.push_back(build);
             return;
         }
-        work.running.push(index.clone());
+        work.running.push(build.clone());
         drop(work);
         let shared = self.clone();
         let builder = std::thread::Builder::new().name("index".into());
-        let for_thread = index.clone();
+        let for_thread = build.clone();
         if let Err(e) = builder.spawn(move || shared.run(for_thread)) {
             tracing::error!(error = %e, "no thread for an index build");
             let failure = Error::Internal(format!("no thread for the index build: {e}"));
-            finish(&*index, Some(failure));
-            self.done(index);
+            finish(&*build.index, Some(failure));
+            self.done(build);
         }
     }
 
-    fn run(self: Arc<Self>, first: Arc<dyn DatabaseIndex>) {
+    fn run(self: Arc<Self>, first: Build) {
         telemetry::give_way(telemetry::BACKGROUND_NICE);
         let mut next = Some(first);
-        while let Some(index) = next {
+        while let Some(build) = next {
+            let index = &build.index;
+            let _cause = build.cause.clone().enter();
             let _indexes = telemetry::enter(State::Index);
             // Limits stop user code; a panic in this program must not leave waiting clients behind.
             let began = Instant::now();
@@ -314,21 +363,21 @@ impl Shared {
                 tracing::warn!(db = %index.database(), design = %index.design(), reason = %e, "an index build failed");
             }
             let reason = failure.as_ref().map(|e| name_of(e).to_owned());
-            export_background("index update", began, || about(&*index), reason);
-            note_tidying(&*index, |n| n + 1);
-            let again = finish(&*index, failure);
+            export_background("index update", began, || about(&**index), reason);
+            note_tidying(&**index, |n| n + 1);
+            let again = finish(&**index, failure);
             // Readers have what they waited for; what they would compute on demand is kept for the next ones.
             if !again || index.must_tidy() {
-                tidy(&*index);
+                tidy(&**index);
             }
-            note_tidying(&*index, |n| n - 1);
+            note_tidying(&**index, |n| n - 1);
             if again {
-                next = Some(index);
+                next = Some(build);
                 continue;
             }
-            self.done(index);
+            self.done(build);
             let mut work = self.work.lock();
-            let may_run = work.waiting.iter().position(|index| work.may_run(&**index));
+            let may_run = work.waiting.iter().position(|build| work.may_run(build));
             next = may_run.and_then(|at| work.waiting.remove(at));
             work.running.extend(next.clone());
         }
@@ -336,14 +385,14 @@ impl Shared {
 
     /// Ends a build. The index is released before it is removed from the list: if the list is
     /// empty, no build holds the store.
-    fn done(&self, index: Arc<dyn DatabaseIndex>) {
-        let at = Arc::as_ptr(&index).cast::<()>();
-        drop(index);
+    fn done(&self, build: Build) {
+        let at = Arc::as_ptr(&build.index).cast::<()>();
+        drop(build);
         let mut work = self.work.lock();
         if let Some(i) = work
             .running
             .iter()
-            .position(|r| Arc::as_ptr(r).cast::<()>() == at)
+            .position(|r| Arc::as_ptr(&r.index).cast::<()>() == at)
         {
             work.running.swap_remove(i);
         }
@@ -385,7 +434,7 @@ impl Shared {
             if work.stopping {
                 return None;
             }
-            let may_run = work.running.len() < self.limit.load(Relaxed).max(1);
+            let may_run = work.background() < self.limit.load(Relaxed).max(1);
             match work
                 .written
                 .front()
@@ -420,12 +469,12 @@ impl Shared {
                     continue;
                 }
                 if begun == BUILDS_IN_TURN
-                    || self.work.lock().running.len() >= self.limit.load(Relaxed)
+                    || self.work.lock().background() >= self.limit.load(Relaxed)
                 {
                     return Ok(false);
                 }
                 begun += usize::from(!index.updates().borrow().running);
-                Indexer(self.clone()).request(index);
+                Indexer(self.clone()).request(index, &Requester::Background);
             }
         }
         Ok(true)
@@ -456,7 +505,9 @@ impl Database {
             };
             // The second update from here on begins after this.
             let reached = || index.is_current(self) || index.updates().borrow().ended > before + 1;
-            if let Err(e) = self.wait_for_update(index.clone(), reached).await {
+            let background = &Requester::Background;
+            let updated = self.wait_for_update(index.clone(), background, reached);
+            if let Err(e) = updated.await {
                 tracing::debug!(db = %self.name(), design = %index.design(), error = %e, "an index is not current");
             }
         }
@@ -520,4 +571,80 @@ fn finish(index: &dyn DatabaseIndex, failure: Option<Error>) -> bool {
         u.failure = failure;
     });
     again
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct IdleIndex {
+        database: Arc<str>,
+        updates: watch::Sender<Updates>,
+    }
+
+    impl DatabaseIndex for IdleIndex {
+        fn database(&self) -> &Arc<str> {
+            &self.database
+        }
+
+        fn design(&self) -> &str {
+            "_design/d"
+        }
+
+        fn kind(&self) -> &'static str {
+            "indexer"
+        }
+
+        fn updates(&self) -> &watch::Sender<Updates> {
+            &self.updates
+        }
+
+        fn update(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn tidy(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn ask_to_stop(&self) {}
+
+        fn progress(&self) -> Vec<&Progress> {
+            vec![]
+        }
+
+        fn is_current(&self, _: &Database) -> bool {
+            true
+        }
+    }
+
+    fn build(requester: Requester, database: usize) -> Build {
+        let index = Arc::new(IdleIndex {
+            database: database.to_string().into(),
+            updates: watch::Sender::new(Updates::default()),
+        });
+        let cause = Arc::new(Cause::from(requester));
+        Build { index, cause }
+    }
+
+    #[test]
+    fn a_user_with_many_databases_leaves_builds_to_others() {
+        let mut work = Work::default();
+        for database in 0..RUNNING_MAX {
+            let of_many = build(Requester::user("many"), database);
+            if work.may_run(&of_many) {
+                work.running.push(of_many);
+            }
+        }
+        assert_eq!(work.running.len(), RUNNING_OF_ONE_MAX);
+        for other in [
+            Requester::user("other"),
+            Requester::Admin,
+            Requester::Background,
+        ] {
+            assert!(work.may_run(&build(other.clone(), 0)), "{other:?}");
+        }
+        // Nor do they keep the background from its own.
+        assert_eq!(work.background(), 0);
+    }
 }

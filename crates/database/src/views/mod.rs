@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use document::DocId;
-use functions::{Languages, Owner};
+use functions::{Languages, Owner, Requester};
 use index::{BuildMemory, Index, IndexInfo, RowCache, SharedReduceLimit};
 use parking_lot::Mutex;
 use storage::Signature;
@@ -301,7 +301,7 @@ impl Database {
         ));
         let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
         let mut views = self.design_cache.views.lock();
-        views.insert(id, rev, design.clone(), bytes);
+        views.insert(id.to_owned(), rev, design.clone(), bytes);
         Ok(design)
     }
 
@@ -438,11 +438,17 @@ impl Database {
         }
     }
 
-    /// Waits until the index holds everything that the database held at the call.
-    pub async fn update_view(self: &Arc<Self>, index: &Arc<ViewIndex>) -> Result<(), Error> {
+    /// Waits until the index holds everything that the database held at the call. Places of functions
+    /// count to the requester.
+    pub async fn update_view(
+        self: &Arc<Self>,
+        index: &Arc<ViewIndex>,
+        requester: &Requester,
+    ) -> Result<(), Error> {
         index.waiting.fetch_add(1, Relaxed);
         let reached = self.reaches_present(index.clone());
-        let waited = self.wait_for_update(index.clone(), reached).await;
+        let waited = self.wait_for_update(index.clone(), requester, reached);
+        let waited = waited.await;
         index.waiting.fetch_sub(1, Relaxed);
         waited?;
         self.check_that_functions_end(index).await
@@ -452,13 +458,15 @@ impl Database {
     pub(crate) async fn wait_for_update(
         self: &Arc<Self>,
         index: Arc<dyn DatabaseIndex>,
+        requester: &Requester,
         reached: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let mut seen = index.updates().subscribe();
         while !reached() {
             self.live()?;
             let before = seen.borrow_and_update().ended;
-            self.shared_views().indexer.request(index.clone());
+            let indexer = &self.shared_views().indexer;
+            indexer.request(index.clone(), requester);
             let ended = seen.wait_for(|u| u.ended > before).await;
             let failure = ended.map_err(|_| Error::ShuttingDown)?.failure.clone();
             if let Some(e) = failure
@@ -480,7 +488,8 @@ impl Database {
         index: &Arc<ViewIndex>,
     ) -> Result<(), Error> {
         let reached = self.reaches_present(index.clone());
-        self.wait_for_update(index.clone(), reached).await
+        self.wait_for_update(index.clone(), &Requester::Background, reached)
+            .await
     }
 
     /// Returns a function that returns whether the index holds everything that the database holds now.
@@ -498,9 +507,10 @@ impl Database {
         index.is_current(self)
     }
 
-    /// Updates the index in the background.
-    pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
-        self.shared_views().indexer.request(index.clone());
+    /// Updates the index in the background, for a requester.
+    pub fn update_view_later(&self, index: &Arc<ViewIndex>, requester: &Requester) {
+        let indexer = &self.shared_views().indexer;
+        indexer.request(index.clone(), requester);
     }
 
     /// Sizes and counts of the index. Blocks.

@@ -14,6 +14,7 @@ use super::design::{Design, ViewAt};
 use super::query::{Grouping, Ranges, ViewQuery};
 use super::row_output::{Link, RowOutput, SameKeyRows, StopPoint, best};
 use super::{Update, ViewIndex};
+use crate::attachments::ContentPlacement;
 use crate::database::Database;
 use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
@@ -39,6 +40,8 @@ pub struct ViewRows {
     views: Vec<IndexView>,
     at: ViewAt,
     query: ViewQuery,
+    /// How contents of attachments get into the rows.
+    placement: ContentPlacement,
     /// The remaining ranges, in order.
     ranges: Ranges,
     plan: Plan,
@@ -121,6 +124,7 @@ impl Database {
             given: 0,
             first: true,
             same_key: None,
+            placement: ContentPlacement::default(),
             query,
         };
         if matches!(rows.plan, Plan::Rows) {
@@ -136,6 +140,11 @@ impl Database {
 }
 
 impl ViewRows {
+    /// Places contents of attachments in this way; the default is whole.
+    pub fn place_contents(&mut self, placement: ContentPlacement) {
+        self.placement = placement;
+    }
+
     /// Whether the rows are reductions.
     pub fn is_reduced(&self) -> bool {
         !matches!(self.plan, Plan::Rows)
@@ -313,6 +322,10 @@ impl ViewRows {
     /// returns false or the rows end; returns whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
         self.seen.live()?;
+        // Reduce functions may be called.
+        let reduces = !matches!(self.plan, Plan::Rows);
+        let _cause = reduces.then(|| self.seen.requester().enter());
+        self.placement.begin_piece();
         while self.left > 0 && !self.ranges.is_empty() {
             let more = match self.plan {
                 Plan::Rows => self.rows_of_range(take)?,
@@ -495,7 +508,8 @@ impl ViewRows {
         match found {
             Read::Found(doc) if self.query.attachments.bytes => {
                 let encoding_info = self.query.attachments.encoding_info;
-                out.extend(self.seen.json_with_bytes(&doc, encoding_info)?);
+                let placement = &self.placement;
+                (self.seen).write_with_bytes(&doc, encoding_info, placement, out)?;
             }
             Read::Found(doc) => out.extend_from_slice(&doc.json),
             Read::Missing | Read::Deleted => out.extend_from_slice(b"null"),

@@ -309,9 +309,9 @@ fn documents_are_read_with_the_bytes_that_are_asked_for() {
         assert_eq!((&stubs["a"]["stub"], &stubs["a"]["encoding"], &stubs["a"]["length"]), (&true.into(), &"gzip".into(), &5.into()));
         let all = json(AttachmentSelection::All, false);
         assert_eq!((&all["a"]["data"], &all["b"]["data"]), (&"aGVsbG8=".into(), &"eA==".into()));
-        let since = json(AttachmentSelection::Since(vec![document::Rev::parse(&rev).unwrap()]), false);
+        let since = json(AttachmentSelection::Since(Arc::new([document::Rev::parse(&rev).unwrap()].into())), false);
         assert_eq!((&since["a"]["stub"], &since["b"]["data"]), (&true.into(), &"eA==".into()));
-        let unknown = AttachmentSelection::Since(vec![document::Rev::parse("7-abc").unwrap()]);
+        let unknown = AttachmentSelection::Since(Arc::new([document::Rev::parse("7-abc").unwrap()].into()));
         assert_eq!(json(unknown, false), all);
     });
 }

@@ -54,7 +54,9 @@ struct Model {
 async fn query(db: &Arc<Database>) -> (u64, u64) {
     let design = db.design("_design/d").unwrap();
     let index = db.view_index(&design).unwrap();
-    db.update_view(&index).await.unwrap();
+    db.update_view(&index, &database::Requester::Background)
+        .await
+        .unwrap();
     let info = db.view_info(&design, &index).unwrap();
     (info.update_seq, info.updates_pending)
 }

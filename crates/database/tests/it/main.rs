@@ -7,6 +7,7 @@ mod closing;
 mod concurrency;
 mod designs;
 mod expiry;
+mod filtered_feeds;
 mod golden;
 mod homes;
 mod large;

@@ -16,7 +16,9 @@ fn after_a_refusal_all_is_as_before_and_who_held_the_database_tries_again() {
         let held = databases.create("a", with_shards(3)).await.unwrap();
         write(&held, vec![doc(DESIGN), doc(r#"{"_id":"x","n":1}"#)]).await;
         let index = held.view_index(&held.design("_design/d").unwrap()).unwrap();
-        held.update_view(&index).await.unwrap();
+        held.update_view(&index, &database::Requester::Background)
+            .await
+            .unwrap();
         let before = rows_of(&mut held.rows(all_docs()).unwrap(), 1 << 20);
         let new = |name: Option<&str>| NewShards {
             name: name.map(Into::into),
@@ -41,7 +43,9 @@ fn after_a_refusal_all_is_as_before_and_who_held_the_database_tries_again() {
         assert_eq!(rows_of(&mut db.rows(all_docs()).unwrap(), 1 << 20), before);
         write(&db, vec![doc(r#"{"_id":"y","n":2}"#)]).await;
         let index = db.view_index(&db.design("_design/d").unwrap()).unwrap();
-        db.update_view(&index).await.unwrap();
+        db.update_view(&index, &database::Requester::Background)
+            .await
+            .unwrap();
         let limit = Property::RevsLimit(9);
         let changed = databases.change_sequenced("a", held.uuid(), limit).await;
         changed.unwrap();

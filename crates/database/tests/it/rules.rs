@@ -96,6 +96,7 @@ fn caller(name: Option<&str>, roles: &[&str]) -> Caller {
     Caller {
         name: name.map(str::to_owned),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        ..Caller::default()
     }
 }
 

@@ -46,6 +46,7 @@ impl Scene {
         let caller = Caller {
             name: Some("bob".to_owned()),
             roles: vec!["writer".to_owned()],
+            ..Caller::default()
         };
         let done = self.db.update_as(caller, docs, mode, Durability::Delayed);
         let (outcomes, _) = done.await.expect("outcomes");

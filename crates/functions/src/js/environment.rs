@@ -14,6 +14,10 @@ use quickjs::{
 use super::{host, thrown};
 use crate::spidermonkey::{names_last_match, reads_dates};
 
+/// The reason for refusing what QuickJS cannot be passed.
+pub(super) const TOO_DEEP: &str =
+    "the document nests too deeply: functions in JavaScript get at most 1,000 levels";
+
 /// The prelude's byte code, by [`script`].
 static SCRIPT: OnceLock<Script> = OnceLock::new();
 
@@ -227,13 +231,10 @@ impl<'js> Entered<'_, 'js> {
 
     /// Parses a JSON text.
     pub fn value(&self, json: &[u8]) -> Result<Value<'js>, Error> {
-        self.scope.value(json).map_err(|error| {
-            let reason = match error {
-                BuildError::Exception => return failure(self.scope),
-                BuildError::Syntax => "a value is not JSON",
-                BuildError::Depth => "a value nests too deeply",
-            };
-            Error::BadArgument(reason.into())
+        self.scope.value(json).map_err(|error| match error {
+            BuildError::Exception => failure(self.scope),
+            BuildError::Syntax => Error::Process("a value is not JSON".into()),
+            BuildError::Depth => Error::BadArgument(TOO_DEEP.into()),
         })
     }
 

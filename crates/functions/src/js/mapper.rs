@@ -15,7 +15,7 @@ use query_server::language::{
 use quickjs::{BuildError, CallTimer, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
-use super::environment::{Entered, failure, limit_error};
+use super::environment::{Entered, TOO_DEEP, failure, limit_error};
 use super::host::Console;
 use super::idle::Idle;
 use super::sandbox::Sandbox;
@@ -321,7 +321,7 @@ impl ThreadMapper {
         let count = functions.len();
         let is_rewound = leave_nothing.contains(&false);
         let form = self.form(count);
-        let (text, tells, indexes) = (&mut self.text, self.group.tells, self.group.indexes);
+        let (text, group) = (&mut self.text, &self.group);
         let limits = &self.compilations.limits;
         let (heap, environment, console) = sandbox.parts();
         environment.enter(heap, console, |entered| {
@@ -348,9 +348,10 @@ impl ThreadMapper {
                     doc,
                     labels,
                     leave_nothing,
-                    indexes,
+                    indexes: group.indexes,
                     index: at.doc as u32,
-                    tells,
+                    tells: group.tells,
+                    leaves_out: group.leaves_out,
                     end: at.end,
                 };
                 pass.run(&functions, &mut at.view, out)?;
@@ -404,6 +405,7 @@ struct Pass<'a, 'js> {
     indexes: Indexes,
     index: u32,
     tells: bool,
+    leaves_out: bool,
     end: usize,
 }
 
@@ -426,7 +428,7 @@ impl<'js> Pass<'_, 'js> {
                 empty => match self.scope.document(self.text, self.form) {
                     Ok(document) => empty.insert(document),
                     Err(error) => {
-                        self.unbuilt(error, out)?;
+                        self.unbuilt(error, view..functions.len(), out)?;
                         *next = functions.len();
                         return Ok(());
                     }
@@ -464,6 +466,8 @@ impl<'js> Pass<'_, 'js> {
                 value: span(value),
             });
         };
+        // Of this call only.
+        self.scope.was_too_deep();
         let emitted = self
             .scope
             .call_emitting(function, document, bytes, self.end, row);
@@ -492,6 +496,14 @@ impl<'js> Pass<'_, 'js> {
             .push(MapFailure::new(self.index, view as u32, error, line));
     }
 
+    /// Leaves a document that nests too deeply out of views.
+    fn leave_out(&self, views: Range<usize>, out: &mut Emits) {
+        for view in views {
+            let error = Error::BadArgument(TOO_DEEP.to_owned());
+            self.tell(view, error, None, out);
+        }
+    }
+
     /// Handles a function that threw, which is logged, or hit a limit, which ends the call.
     #[cold]
     fn threw(&self, view: usize, out: &mut Emits) -> Result<(), Error> {
@@ -503,6 +515,9 @@ impl<'js> Pass<'_, 'js> {
                 let place = thrown::place(self.scope, &exception);
                 let error = thrown::error(self.scope, &exception);
                 self.tell(view, error, place, out);
+            }
+            (false, false) if self.leaves_out && self.scope.was_too_deep() => {
+                self.leave_out(view..view + 1, out);
             }
             (false, false) => {
                 let line = thrown::line(self.scope, &exception);
@@ -517,7 +532,16 @@ impl<'js> Pass<'_, 'js> {
     }
 
     #[cold]
-    fn unbuilt(&self, error: BuildError, out: &mut Emits) -> Result<(), Error> {
+    fn unbuilt(
+        &self,
+        error: BuildError,
+        views: Range<usize>,
+        out: &mut Emits,
+    ) -> Result<(), Error> {
+        if error == BuildError::Depth && self.leaves_out && !self.tells {
+            self.leave_out(views, out);
+            return Ok(());
+        }
         let what = match error {
             BuildError::Exception => {
                 let error = failure(self.scope);
@@ -526,12 +550,12 @@ impl<'js> Pass<'_, 'js> {
                 }
                 error.to_string()
             }
-            BuildError::Depth => "the document nests too deeply".to_owned(),
+            BuildError::Depth => TOO_DEEP.to_owned(),
             BuildError::Syntax => "the document is not JSON".to_owned(),
         };
         if self.tells {
             let error = Error::Thrown {
-                name: "badarg".into(),
+                name: "bad_request".into(),
                 reason: what,
             };
             self.tell(0, error, None, out);

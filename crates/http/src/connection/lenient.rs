@@ -2,6 +2,9 @@
 //! hyper answers an empty 400 to `"`, `<` and `>` in a query, to a backquote, `<` and `>` in a path, and to bytes that
 //! are not UTF-8. Here such bytes are percent-encoded before hyper reads them; every other byte passes untouched.
 //!
+//! A request with both lengths, a `Content-Length` and a `Transfer-Encoding`, is refused, but hyper hides the former. So
+//! here such a request gets another `Transfer-Encoding`, which [`crate::request::framing`] refuses.
+//!
 //! To find request lines, the framing of HTTP/1 is parsed exactly as hyper parses it.
 //! Where hyper refuses a request, or HTTP/2 begins, what follows passes untouched for ever.
 //! (Nothing else begins on a connection: no request is answered with an upgrade, and hyper
@@ -16,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Longest request line or header that is parsed. hyper's own limit on a whole head is lower.
 const LINE_BYTES_MAX: usize = 1 << 20;
+/// The mark of a request with both lengths.
+const BOTH_LENGTHS: &[u8] = b"Transfer-Encoding: chunked\r\n";
 
 pub struct Lenient<S> {
     stream: S,
@@ -126,6 +131,8 @@ enum State {
     Version(usize),
     VersionLf,
     Header,
+    /// A header, before which the request is marked.
+    BothLengths,
     Body(u64),
     ChunkStart,
     ChunkSize(u64),
@@ -148,10 +155,13 @@ struct Framing {
     state: State,
     /// How much of the request line was read.
     line_len: usize,
-    /// The request's `Content-Length`.
+    /// Whether the request has a `Content-Length`, and its value.
+    has_length: bool,
     length: Option<u64>,
     /// Whether the request has a `Transfer-Encoding`, and so a chunked body.
     transfer: Option<Chunked>,
+    /// Whether it is marked.
+    is_marked: bool,
     /// The beginning of a header whose end was not read yet.
     header: Vec<u8>,
     /// How many heads were read to their ends.
@@ -169,19 +179,21 @@ impl Framing {
             | State::Target
             | State::Version(_)
             | State::VersionLf
-            | State::Header => Some(self.heads),
+            | State::Header
+            | State::BothLengths => Some(self.heads),
             _ => None,
         }
     }
 
-    /// Parses `bytes` up to the first that is to be encoded, and returns the number of bytes before
-    /// it, or all of them. A byte to be encoded counts as parsed.
+    /// Parses `bytes` up to the first that is to be encoded, or before which the request is marked.
+    /// Returns the number of bytes before it, or all of them. A byte to be encoded counts as parsed.
     fn scan(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(&b) = bytes.get(at) {
             let rest = &bytes[at..];
             match self.state {
                 State::Through => return bytes.len(),
+                State::BothLengths => return at,
                 State::Body(left) => at += self.skip(rest, left, State::Body, State::Start),
                 State::Chunk(left) => at += self.skip(rest, left, State::Chunk, State::ChunkCr),
                 State::Target => {
@@ -264,6 +276,7 @@ impl Framing {
             State::TrailersLf => expect(b == b'\n', State::Start),
             State::Target
             | State::Header
+            | State::BothLengths
             | State::Body(_)
             | State::Chunk(_)
             | State::ChunkExtension(_)
@@ -338,13 +351,18 @@ impl Framing {
             }
             _ => true,
         };
+        let has_both = self.has_length && self.transfer == Some(Chunked(true));
         if !is_valid {
             self.state = State::Through;
+        } else if has_both && !self.is_marked {
+            self.is_marked = true;
+            self.state = State::BothLengths;
         }
     }
 
     /// Whether hyper takes it: a `Transfer-Encoding` before it makes it void.
     fn content_length(&mut self, value: &[u8]) -> bool {
+        self.has_length = true;
         if self.transfer.is_some() {
             return true;
         }
@@ -360,6 +378,7 @@ impl Framing {
 
     fn after_head(&mut self) -> State {
         let (length, transfer) = (self.length.take(), self.transfer.take());
+        (self.has_length, self.is_marked) = (false, false);
         self.heads += 1;
         match transfer {
             Some(Chunked(is_chunked)) => expect(is_chunked, State::ChunkStart),
@@ -370,13 +389,19 @@ impl Framing {
         }
     }
 
-    /// Encodes `bytes`, whose first byte has to be encoded.
+    /// Encodes `bytes`, whose first byte has to be encoded, or comes after the mark.
     fn encode(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         let mut out = Vec::with_capacity(bytes.len() + 64);
-        while let Some((&b, rest)) = bytes.split_first() {
-            let (high, low) = (usize::from(b >> 4), usize::from(b & 15));
-            out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
+        while let Some((&b, mut rest)) = bytes.split_first() {
+            if self.state == State::BothLengths {
+                out.extend_from_slice(BOTH_LENGTHS);
+                self.state = State::Header;
+                rest = bytes;
+            } else {
+                let (high, low) = (usize::from(b >> 4), usize::from(b & 15));
+                out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
+            }
             let (passed, rest) = rest.split_at(self.scan(rest));
             out.extend_from_slice(passed);
             bytes = rest;

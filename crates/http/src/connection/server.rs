@@ -48,7 +48,7 @@ use crate::reply::ahead::Ahead;
 use crate::reply::jsonp;
 use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
-use crate::request::host;
+use crate::request::{framing, host};
 use crate::router;
 use crate::server_routes::session;
 use crate::settings::Settings;
@@ -390,7 +390,8 @@ fn host_error(
     settings: &Settings,
     client: &Client,
 ) -> Option<ApiError> {
-    host::check(parts).err().or_else(|| {
+    let ambiguous = framing::check(parts).and_then(|()| host::check(parts));
+    ambiguous.err().or_else(|| {
         let is_secured = client.spoken != Spoken::Unknown;
         let request = DevRequest::of(parts, client.peer.ip(), is_secured);
         settings.dev.as_ref()?.check(request).err()

@@ -16,7 +16,7 @@ use crate::load::others_came;
 use crate::reply::Reply;
 use crate::reply::answers::Answers;
 use crate::request::Request;
-use node::{Access, caller};
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -118,7 +118,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
         }
     };
     let write_mode = WriteMode::of(req, access.is_alone, bulk.w)?.of_edits(mode);
-    let caller = caller(&req.user);
+    let caller = req.caller();
     let (db, durability) = (access.db.clone(), write_mode.durability);
     let update = async move { db.update_bulk_as(caller, docs, mode, durability).await };
     let (outcomes, timing) = updated(app, update, gives_way).await?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
 };
-use crate::document_routes::documents::{parse_revs_or, read_options};
+use crate::document_routes::documents::{parse_revs_or, read_options, since_revs};
 use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
 use crate::errors::ApiError;
 use crate::load::others_came;
@@ -67,13 +67,13 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
         form,
         current: None,
     };
-    match (multipart, gives_way) {
-        (Some(_), _) => Parts::reply_as_made(&req.answers, &content_type, maker).await,
-        (None, _) if reads_attachments => {
-            Parts::reply_made_apart(&req.answers, &content_type, maker).await
-        }
-        (None, true) => pull_apart(&req.answers, "application/json", TextOf(maker)).await,
-        (None, false) => pull(&req.answers, "application/json", TextOf(maker)).await,
+    // Multipart responses always have the attachments.
+    if reads_attachments || multipart.is_some() {
+        return Parts::reply_made_apart(&req.answers, &content_type, maker).await;
+    }
+    match gives_way {
+        true => pull_apart(&req.answers, "application/json", TextOf(maker)).await,
+        false => pull(&req.answers, "application/json", TextOf(maker)).await,
     }
 }
 
@@ -442,7 +442,7 @@ impl BulkGet {
         if let Some(since) = doc.get("atts_since") {
             let revs = parse_revs_or(since, "att_since value must be array of revs.")?;
             if !revs.is_empty() {
-                options.attachments = AttachmentSelection::Since(revs);
+                options.attachments = since_revs(revs);
             }
         }
         if let (Form::Multipart { .. }, AttachmentSelection::None) =

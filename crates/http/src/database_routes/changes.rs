@@ -12,13 +12,14 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::database_routes::find::{apart_if_long, selector_limits};
-use crate::design_routes::calls;
+use crate::design_routes::function_call::FunctionRequest;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
+use crate::reply::late::Late;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
 use crate::reply::permission::Permission;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_admitted};
 use crate::request::Request;
 use node::Access;
 use node::body_given;
@@ -39,12 +40,15 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     let bytes;
     (query.filter, bytes) = filter(app, req, access, body, raw).await?;
     req.keep(bytes).await?;
-    match kind {
-        FeedKind::Normal => normal(req, access, query).await,
+    let late = Late::of(query.attachments.bytes)?;
+    let reply = match kind {
+        FeedKind::Normal => normal(req, access, query, &late).await?,
         _ => {
             let (place, changed) = (app.open_feed(req, access.db.name())?, access.db.watch());
+            let mut changes = access.db.changes(query)?;
+            changes.place_contents(late.placement());
             let changes = LiveChanges {
-                changes: Arc::new(Mutex::new(access.db.changes(query)?)),
+                changes: Arc::new(Mutex::new(changes)),
                 kind,
                 permission: Permission::of(app, req, access),
                 is_revoked: false,
@@ -57,9 +61,10 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
                 app.stopping(),
                 (place, &req.answers),
             );
-            Ok(feed.reply())
+            feed.reply()
         }
-    }
+    };
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// The body of a POST: nothing, or an object.
@@ -172,9 +177,9 @@ async fn filter(
             // The feed keeps this revision, also when nothing else does.
             let kept = ddoc.as_ref().map_or(0, |ddoc| ddoc.json.len());
             let otherwise = raw.as_ref().map_or(0, Bytes::len);
+            let request = FunctionRequest::of(app, req, raw);
             let (filter, bytes) = measured(otherwise, || {
-                let request = || calls::request_json(app, req, access, None, raw.as_deref());
-                function.open(access, ddoc, request)
+                function.open(access, ddoc, || request.json(access, None))
             });
             Ok((filter?, bytes + kept))
         }
@@ -207,46 +212,64 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
+async fn normal(req: &Request, access: &Access, query: ChangesQuery, late: &Late) -> Answer {
     let etag = access.db.short_update_seq()?;
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let changes = Arc::new(Mutex::new(access.db.changes(query)?));
-    let mut head = true;
-    let mut done = false;
+    let mut changes = access.db.changes(query)?;
+    changes.place_contents(late.placement());
+    let changes = Arc::new(Mutex::new(changes));
     let may_block = changes.lock().may_block();
-    let admission = {
-        let changes = changes.clone();
-        move || changes.lock().admission()
+    let mut body = NormalBody {
+        changes: changes.clone(),
+        has_head: false,
+        is_done: false,
     };
-    let next = move |out: &mut Vec<u8>, place: Place| {
-        let mut changes = changes.lock();
+    let reply = match may_block {
+        true => {
+            let admission = move || changes.lock().admission();
+            let next = move |out: &mut Vec<u8>, place| body.next_piece(out, place);
+            pull_admitted(&req.answers, "application/json", admission, next).await?
+        }
+        false => pull(&req.answers, "application/json", body).await?,
+    };
+    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+}
+
+/// The body of a feed that ends.
+struct NormalBody {
+    changes: Arc<Mutex<Changes>>,
+    has_head: bool,
+    is_done: bool,
+}
+
+impl NormalBody {
+    fn next_piece(&mut self, out: &mut Vec<u8>, place: Place) -> Result<bool, ApiError> {
+        let mut changes = self.changes.lock();
         changes.admit(place);
-        if done {
+        if self.is_done {
             return Ok(false);
         }
-        if std::mem::take(&mut head) {
+        if !std::mem::replace(&mut self.has_head, true) {
             out.extend_from_slice(HEAD);
         }
         if !changes.next_chunk(Framing::Array, out, CHUNK_BYTES)? {
             write_tail(&changes, out)?;
-            done = true;
+            self.is_done = true;
         }
         Ok(true)
-    };
-    let reply = if may_block {
-        pull_admitted(&req.answers, "application/json", admission, next).await?
-    } else {
-        let mut next = next;
-        pull(
-            &req.answers,
-            "application/json",
-            move |out: &mut Vec<u8>| next(out, Place::uncounted()),
-        )
-        .await?
-    };
-    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+    }
+}
+
+impl PieceMaker for NormalBody {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        self.next_piece(out, Place::uncounted())
+    }
+
+    fn is_long(&self) -> bool {
+        self.changes.lock().is_long()
+    }
 }
 
 /// The changes of a database, for a feed that waits.

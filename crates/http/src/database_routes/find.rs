@@ -12,7 +12,7 @@ use crate::database_routes::texts::within_wait;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_in_turns};
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_apart, pull_in_turns};
 use crate::request::Request;
 use node::Access;
 
@@ -51,7 +51,7 @@ async fn read<T: Send + 'static>(
     req: &mut Request,
     access: &Access,
     partition: Option<String>,
-    use_it: impl FnOnce(Find, FindLimits, &FindIndexes) -> Result<T, ApiError> + Send + 'static,
+    use_it: impl FnOnce(Find, FindLimits, &Arc<FindIndexes>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(T, usize), ApiError> {
     req.require_json()?;
     let bytes = req.bytes().await?;
@@ -85,9 +85,10 @@ pub async fn apart_if_long<T: Send + 'static>(
     apart_if(is_long(&body), body, work).await
 }
 
-/// Whether a body may be slow to read.
+/// Whether a body may be slow to read. The name of an operator may be escaped.
 fn is_long(body: &[u8]) -> bool {
-    body.len() > BLOCKING_BODY_BYTES || memchr::memmem::find(body, b"$regex").is_some()
+    let has = |part: &[u8]| memchr::memmem::find(body, part).is_some();
+    body.len() > BLOCKING_BODY_BYTES || has(b"$regex") || has(b"\\u00")
 }
 
 /// Lets `work` read a body, on a thread for blocking work if `is_long`.
@@ -111,11 +112,24 @@ async fn apart_if<T: Send + 'static>(
 /// `_explain`; `partition` of one below `_partition`.
 pub async fn explain(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let db = access.db.clone();
-    let answer = read(req, access, partition, move |find, _, indexes| {
-        Ok(db.explain(&find, indexes)?)
+    let explained = read(req, access, partition, move |find, _, indexes| {
+        Ok((db.explain(find, indexes)?, indexes.clone()))
     });
-    let (answer, _) = answer.await?;
-    Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
+    let ((mut explanation, indexes), bytes) = explained.await?;
+    req.keep(bytes).await?;
+    req.keep_indexes(&indexes).await?;
+    let mut is_ended = false;
+    let next = move |out: &mut Vec<u8>| {
+        if !is_ended && !explanation.next_chunk(out, CHUNK_BYTES)? {
+            out.push(b'\n');
+            is_ended = true;
+        }
+        Ok::<_, ApiError>(!is_ended)
+    };
+    match indexes.are_many() {
+        true => pull_apart(&req.answers, "application/json", next).await,
+        false => pull(&req.answers, "application/json", next).await,
+    }
 }
 
 /// `_find`; `partition` of one below `_partition`.
@@ -161,12 +175,11 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         )
         .await?
     } else {
-        // A client that does not request the next piece has gone.
-        let next = move |out: &mut Vec<u8>| {
-            let _held = &client;
-            body.next_chunk(out)
+        let pulled = Pulled {
+            body,
+            _client: client,
         };
-        pull(&req.answers, "application/json", next).await?
+        pull(&req.answers, "application/json", pulled).await?
     };
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = wait_us;
@@ -184,6 +197,23 @@ struct FindBody {
     answer: FindAnswer,
     detail: Arc<Detail>,
     state: State,
+}
+
+/// A body that the client takes piece by piece. A client that does not request the next piece has
+/// gone.
+struct Pulled<C> {
+    body: FindBody,
+    _client: C,
+}
+
+impl<C: Send + 'static> PieceMaker for Pulled<C> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        self.body.next_chunk(out)
+    }
+
+    fn is_long(&self) -> bool {
+        self.body.answer.is_long()
+    }
 }
 
 impl FindBody {
@@ -235,4 +265,19 @@ impl FindBody {
 
 fn member(name: &str, value: &serde_json::Value, out: &mut Vec<u8>) {
     out.extend_from_slice(format!(",\r\n\"{name}\": {value}").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_with_regular_expressions_may_be_slow_however_they_are_written() {
+        assert!(!is_long(br#"{"selector":{"a":1}}"#));
+        for operator in ["$regex", r"\u0024regex", r"$r\u0065gex", r"$rege\u0078"] {
+            let body = format!(r#"{{"selector":{{"a":{{"{operator}":"x"}}}}}}"#);
+            assert!(is_long(body.as_bytes()), "{operator}");
+        }
+        assert!(is_long(&vec![b' '; BLOCKING_BODY_BYTES + 1]));
+    }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use database::EditMode;
+use document::EditDoc;
 use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
 use mango::{FindError, NewIndex, TextKind};
 use serde_json::{Value, json};
 
 use crate::database_routes::find::{apart_if_long, selector_limits};
-use crate::database_routes::texts::blocking;
 use crate::document_routes::documents::write;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -32,7 +32,7 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
     }
 }
 
-async fn list(req: &Request, access: &Access) -> Answer {
+async fn list(req: &mut Request, access: &Access) -> Answer {
     let number = |name: &str| match req.query.get(name) {
         None => Ok(None),
         Some(text) => match text.parse::<i64>() {
@@ -45,6 +45,7 @@ async fn list(req: &Request, access: &Access) -> Answer {
         return Err(FindError::InvalidListParams.into());
     }
     let all = access.db.find_indexes_async().await?;
+    req.keep_indexes(&all).await?;
     let first = (skip as usize).min(all.len());
     let limit = limit.map_or(usize::MAX, |n| n as usize);
     let mut left = first..first.saturating_add(limit).min(all.len());
@@ -89,19 +90,19 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
     let mut result = "exists";
     for left in (0..TRIES_MAX).rev() {
         let (db, of) = (access.db.clone(), index.clone());
-        // The design document may be long.
-        let added = blocking(move || {
+        let added = read_long(req, move || {
             let (rev, members) = split(db.design_text(&of.ddoc)?);
             let new = of.add_to(members.as_ref())?;
-            Ok(new.map(|new| (rev, new)))
+            let edit = new.map(|new| edit_of(&of.ddoc, rev, Some(new)));
+            edit.transpose()
         });
-        let Some((rev, new)) = added.await? else {
+        let Some(edit) = added.await? else {
             break;
         };
         // An application may request its existing index as any user; only creating it is for
         // admins.
         access.require_design_admin(&req.user)?;
-        if save(req, access, &index.ddoc, rev, Some(new), left).await? {
+        if save(req, access, edit, left).await? {
             result = "created";
             break;
         }
@@ -126,17 +127,18 @@ async fn remove(
     name: &str,
 ) -> Result<(), ApiError> {
     for left in (0..TRIES_MAX).rev() {
-        let (db, id) = (access.db.clone(), ddoc.to_owned());
-        let old = blocking(move || Ok(split(db.design_text(&id)?)));
-        let (rev, Some(members)) = old.await? else {
-            return Err(ApiError::missing());
-        };
-        let is_index = mango::index::is_of_indexes(&members);
-        let new = remove_from(&members, kind, name).map_err(|()| ApiError::missing())?;
-        if !is_index {
-            return Err(ApiError::missing());
-        }
-        if save(req, access, ddoc, rev, new, left).await? {
+        let (db, id, name) = (access.db.clone(), ddoc.to_owned(), name.to_owned());
+        let removed = read_long(req, move || {
+            let (rev, Some(members)) = split(db.design_text(&id)?) else {
+                return Err(ApiError::missing());
+            };
+            let new = remove_from(&members, kind, &name).map_err(|()| ApiError::missing())?;
+            if !mango::index::is_of_indexes(&members) {
+                return Err(ApiError::missing());
+            }
+            edit_of(&id, rev, new)
+        });
+        if save(req, access, removed.await?, left).await? {
             break;
         }
     }
@@ -197,17 +199,31 @@ fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
     (rev, Some(members))
 }
 
-/// Writes a design document, or deletes it when it has no members left; false when another write came before and the change
-/// can be tried again.
-async fn save(
+/// Reads and changes a design document, which may be long, on one of few threads.
+async fn read_long<T: Send + 'static>(
     req: &Request,
-    access: &Access,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    req.answers.apart(work).await?
+}
+
+/// The edit of a design document; its deletion when it has no members left.
+fn edit_of(
     id: &str,
     rev: Option<Vec<u8>>,
     members: Option<DesignMembers>,
+) -> Result<EditDoc, ApiError> {
+    Ok(document::parse_document(&write_design(id, rev, members))?)
+}
+
+/// Writes a design document; false when another write came before and the change can be tried again.
+async fn save(
+    req: &Request,
+    access: &Access,
+    edit: EditDoc,
     tries_left: usize,
 ) -> Result<bool, ApiError> {
-    let edit = document::parse_document(&write_design(id, rev, members))?;
+    let _held = req.hold_edit(&edit, 0).await?;
     match write(req, access, edit, EditMode::Interactive).await {
         Ok(_) => Ok(true),
         Err(e) if e.status == 409 && tries_left > 0 => Ok(false),

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use database::{Bound, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments};
+use database::{
+    Bound, ContentPlacement, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments,
+};
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::database_routes::{partition, queries};
-use crate::design_routes::lists::ListRows;
+use crate::design_routes::lists::{ListRows, whole_contents};
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::late::Late;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
@@ -251,12 +254,14 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     let blocking = q.attachments.bytes;
     drop(body);
     req.keep(q.memory_bytes()).await?;
-    let mut rows = RowsBody::new(access.db.rows(q)?);
+    let late = Late::of(blocking)?;
+    let mut rows = RowsBody::new(access.db.rows(q)?, &late.placement());
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
-    match blocking {
-        true => pull_blocking(&req.answers, "application/json", next).await,
-        false => pull(&req.answers, "application/json", next).await,
-    }
+    let reply = match blocking {
+        true => pull_blocking(&req.answers, "application/json", next).await?,
+        false => pull(&req.answers, "application/json", next).await?,
+    };
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// Several listings in one answer.
@@ -265,7 +270,8 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
     let posted = queries::posted(req).await?;
     let all = make_queries(app, req, access, kind, posted).await?;
     let blocking = all.iter().any(|q| q.attachments.bytes);
-    let db = access.db.clone();
+    let late = Late::of(blocking)?;
+    let (db, placement) = (access.db.clone(), late.placement());
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
     let mut state = QueriesState::Head;
@@ -291,13 +297,14 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
                 out.extend_from_slice(b",\n");
             }
             state = QueriesState::Rows;
-            current = Some(RowsBody::new(db.rows(q)?));
+            current = Some(RowsBody::new(db.rows(q)?, &placement));
         }
     };
-    match blocking {
-        true => pull_blocking(&req.answers, "application/json", next).await,
-        false => pull(&req.answers, "application/json", next).await,
-    }
+    let reply = match blocking {
+        true => pull_blocking(&req.answers, "application/json", next).await?,
+        false => pull(&req.answers, "application/json", next).await?,
+    };
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// Makes the posted queries of a listing; the parameters of the URL are parsed once.
@@ -342,7 +349,8 @@ enum RowsState {
 }
 
 impl RowsBody {
-    fn new(rows: Rows) -> Self {
+    fn new(mut rows: Rows, placement: &ContentPlacement) -> Self {
+        rows.place_contents(placement.clone());
         RowsBody {
             rows,
             state: RowsState::Head,
@@ -401,9 +409,11 @@ impl AllDocsRows {
             ));
         }
         let q = query_of(app, access, Listing::AllDocs, &Params::of(req, posted))?;
+        let mut rows = access.db.rows(q)?;
+        rows.place_contents(whole_contents(&app.settings()));
         Ok(AllDocsRows {
             version: access.db.info()?.update_seq,
-            rows: access.db.rows(q)?,
+            rows,
             chunk: vec![],
             at: 0,
         })

@@ -66,6 +66,9 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     drop((body, design));
     let began = Instant::now();
     let index = current_index(access, id, (Flavour::Nouveau, name), asked.update).await?;
+    if !asked.update && index.is_unbuilt() {
+        return Err(ApiError::new(404, "not_found", "Index does not exist"));
+    }
     let latency_us = match asked.update {
         true => began.elapsed().as_micros() as u64,
         false => 0,

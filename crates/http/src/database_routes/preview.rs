@@ -16,11 +16,11 @@ use crate::design_routes::calls::place;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use node::{Access, caller};
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Previews at a time, and those of one database: each holds a place of those who answer queries with functions, of which there are more.
+/// Previews at a time, and those of one user and of one database: each holds a place of those who answer queries with functions, of which there are more.
 const PREVIEWS_MAX: usize = 4;
 const PREVIEWS_OF_ONE_MAX: usize = 2;
 
@@ -55,11 +55,12 @@ async fn view(
     docs: PreviewDocs,
 ) -> Answer {
     // The functions have their own places, call by call; this one is for the thread that waits for them.
-    let turn = TURNS.admission(access.db.name()).await?;
+    let turn = TURNS.admission(&access.db.share()).await?;
     let place = place(app, access, Lane::Answers).await?;
     let db = access.db.clone();
     let work = move || {
         let _held = (turn, place);
+        let _cause = db.requester().enter();
         db.preview(functions, docs).map(|preview| answer(&preview))
     };
     let done = tokio::task::spawn_blocking(work).await;
@@ -69,7 +70,7 @@ async fn view(
 
 async fn write(app: &App, req: &Request, access: &Access, tried: TrialWrite) -> Answer {
     let place = place(app, access, Lane::Calls).await?;
-    let (db, asker) = (access.db.clone(), caller(&req.user));
+    let (db, asker) = (access.db.clone(), req.caller());
     let work = move || db.try_write(&place, &asker, tried);
     let done = tokio::task::spawn_blocking(work).await;
     let verdict = match done.map_err(ApiError::worker_failed)? {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use database::{Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows};
+use database::{
+    ContentPlacement, Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
+};
 use document::{DocId, TextList};
 use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
@@ -12,6 +14,7 @@ use crate::app::App;
 use crate::database_routes::{queries, texts};
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::late::Late;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
@@ -266,11 +269,12 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
     // The index may have to be built first.
     req.give_room_back();
     let runs = view.runs_functions(&query);
+    let late = Late::of(query.attachments.bytes)?;
     let blocking = runs || query.attachments.bytes;
     let started = std::time::Instant::now();
     let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
-    let mut rows = RowsBody::new(rows);
+    let mut rows = RowsBody::new(rows, &late.placement());
     let mut next = move |out: &mut Vec<u8>| {
         let more = rows.next_chunk(out, "\n");
         detail.done.note_rows(rows.rows.given());
@@ -289,7 +293,7 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
         pull(&req.answers, "application/json", next).await?
     };
     reply.timing.wait_us = waited_us;
-    Ok(reply)
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// `_view/{name}/queries`
@@ -306,6 +310,8 @@ pub async fn queries(
     let posted = queries::posted(req).await?;
     let all = make_queries(app, req, &view, posted).await?;
     let runs = all.iter().any(|q| view.runs_functions(q));
+    let late = Late::of(all.iter().any(|q| q.attachments.bytes))?;
+    let placement = late.placement();
     let blocking = runs || all.iter().any(|q| q.attachments.bytes);
     update_for(access, &view, &all).await?;
     let db = access.db.clone();
@@ -335,10 +341,10 @@ pub async fn queries(
                 out.extend_from_slice(b",\n");
             }
             let rows = db.view_rows(&view.design, &view.index, view.at, q)?;
-            current = Some(RowsBody::new(rows));
+            current = Some(RowsBody::new(rows, &placement));
         }
     };
-    if blocking {
+    let reply = if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
         pull_admitted(
             &req.answers,
@@ -346,10 +352,11 @@ pub async fn queries(
             answering(access, runs),
             next,
         )
-        .await
+        .await?
     } else {
-        pull(&req.answers, "application/json", next).await
-    }
+        pull(&req.answers, "application/json", next).await?
+    };
+    Ok(late.fill(reply, &req.answers))
 }
 
 /// Updates the index as the queries require: before they are answered, or afterwards.
@@ -364,9 +371,9 @@ async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Resu
 
 /// Requests permission to make a piece of a response, if reduce functions run for it.
 fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
-    let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
+    let (languages, share) = (access.db.languages().clone(), access.db.share());
     move || match runs_functions {
-        true => languages.admission(Lane::Answers, &database),
+        true => languages.admission(Lane::Answers, &share),
         false => Admission::free(),
     }
 }
@@ -379,7 +386,8 @@ struct RowsBody {
 }
 
 impl RowsBody {
-    fn new(rows: ViewRows) -> Self {
+    fn new(mut rows: ViewRows, placement: &ContentPlacement) -> Self {
+        rows.place_contents(placement.clone());
         RowsBody {
             rows,
             begun: false,

@@ -1,16 +1,14 @@
 //! The routes of design functions: `_show`, `_update`, `_list`, `_rewrite`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use database::{DesignDoc, EditMode, Read, ReadOptions};
+use database::{DesignDoc, EditMode};
 use document::json::member;
 use document::{DocId, Rev};
 use functions::{Admission, Lane, Place};
-use hyper::header::{HeaderName, HeaderValue};
-use serde_json::Value;
+use hyper::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
 
+use super::function_call::{DesignFunction, FunctionRequest, args, document, read_body};
 use super::path::Call;
 use super::rewrite::{self, Base, Meaning, Target};
 use super::rules::Rules;
@@ -22,9 +20,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use node::Access;
-use node::{
-    RequestPart, RewrittenRequest, body_given, design_doc, for_rewrite, security_json, updater,
-};
+use node::{RewrittenRequest, design_doc, updater};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -43,7 +39,7 @@ pub async fn route(
     let ddoc = design_doc(access, id).await?;
     let call = Call::parse(&req.method, part, path)?;
     if let Call::Rewrite { path } = &call {
-        return rewrite(app, req, access, &ddoc, path).await;
+        return rewrite(app, req, access, ddoc, path).await;
     }
     call.check(&ddoc)?;
     match call {
@@ -58,14 +54,14 @@ pub async fn route(
     }
 }
 
-/// Waits for leave to run a function of the database.
+/// Waits for leave to run a function of the database for its caller.
 pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
     let languages = access.db.languages();
-    in_time(app, languages.admission(lane, access.db.name())).await
+    in_time(app, languages.admission(lane, &access.db.share())).await
 }
 
 /// Waits for a place for functions as long as one may wait.
-pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
+async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
     let max = app.settings().functions.queue_time_limit_ms;
     let late = functions::Error::Late {
         limit_ms: max.as_millis() as u64,
@@ -76,101 +72,6 @@ pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError>
     }
 }
 
-/// A longer reply of a function is read before another function gets the place: so only as many are in
-/// memory at a time as functions may run.
-const SHORT_REPLY_BYTES_MAX: usize = 64 << 10;
-
-/// Runs a function on a blocking thread, in the database's turn. Returns what `read` makes of the query
-/// server's reply there: a long one takes a while.
-async fn run<T: Send + 'static>(
-    app: &App,
-    access: &Access,
-    ddoc: Arc<DesignDoc>,
-    path: &[&str],
-    args: Vec<u8>,
-    read: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let languages = access.db.languages().clone();
-    let place = place(app, access, Lane::Calls).await?;
-    let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
-    let work = move || {
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let reply = languages
-            .designs(&place, &ddoc.language)?
-            .call(&ddoc, &path, &args)?;
-        let _place = Some(place).filter(|_| reply.len() > SHORT_REPLY_BYTES_MAX);
-        read(&reply)
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(ApiError::worker_failed)?
-}
-
-/// Reads the body for functions; it can be read again.
-pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
-    let body = req.bytes().await?;
-    let given = body_given(&req.headers, &body);
-    if given {
-        req.set_body(body.clone());
-    }
-    Ok(given.then_some(body))
-}
-
-/// The address in the header of `[chttpd] peer_header`.
-fn shown_peer(req: &Request) -> Option<IpAddr> {
-    let header = req.settings.chttpd.peer_header.as_deref()?;
-    req.named_header(header)?.trim().parse().ok()
-}
-
-/// The client's part of the request, for functions.
-fn request_part<'a>(req: &'a Request, body: Option<&'a [u8]>) -> RequestPart<'a> {
-    RequestPart {
-        method: &req.method,
-        path: &req.path,
-        raw_query: req.raw_query.as_deref(),
-        requested_path: req.requested_path.as_deref(),
-        segments: &req.segments,
-        query: &req.query,
-        headers: &req.headers,
-        client_address: shown_peer(req).or(req.peer),
-        user: &req.user,
-        body,
-    }
-}
-
-/// The request object of all functions but rewrites.
-pub fn request_json(
-    app: &App,
-    req: &Request,
-    access: &Access,
-    id: Option<&str>,
-    body: Option<&[u8]>,
-) -> Result<Value, node::Error> {
-    node::request_json(&app.node, &request_part(req, body), access, id)
-}
-
-/// A document's revision, and its text as functions see it.
-fn document(access: &Access, id: Option<&str>) -> Result<(String, Vec<u8>), ApiError> {
-    let found = match id.map(DocId::new) {
-        Some(Ok(id)) => access.db.read(&id, &ReadOptions::for_functions())?,
-        Some(Err(_)) | None => Read::Missing,
-    };
-    Ok(match found {
-        Read::Found(doc) => (doc.rev.to_string(), doc.json),
-        Read::Missing | Read::Deleted => (String::new(), b"null".to_vec()),
-    })
-}
-
-/// `[document, request]`
-fn args(document: &[u8], request: &Value) -> Vec<u8> {
-    let mut args = vec![b'['];
-    args.extend_from_slice(document);
-    args.push(b',');
-    args.extend_from_slice(request.to_string().as_bytes());
-    args.push(b']');
-    args
-}
-
 async fn show(
     app: &App,
     req: &mut Request,
@@ -179,17 +80,30 @@ async fn show(
     name: &str,
     id: Option<&str>,
 ) -> Answer {
-    let (rev, document) = document(access, id)?;
-    let etag = response::etag(&["show", &ddoc.rev, &rev, req.accept()], &req.user);
-    if req.none_match(&etag) {
-        return Ok(Reply::empty(304).etag(&etag));
+    if req.headers.contains_key(IF_NONE_MATCH) {
+        let (rev, _) = document(access, id)?;
+        let etag = response::etag(&["show", &ddoc.rev, &rev, req.accept()], &req.user);
+        if req.none_match(&etag) {
+            return Ok(Reply::empty(304).etag(&etag));
+        }
     }
+    let function = DesignFunction::of(access, &ddoc, &["shows", name])?;
+    drop(ddoc);
     let body = read_body(req).await?;
-    let request = request_json(app, req, access, id, body.as_deref())?;
-    let args = args(&document, &request);
+    let place = place(app, access, Lane::Calls).await?;
+    let request = FunctionRequest::of(app, req, body);
+    let (access, id) = (access.clone(), id.map(str::to_owned));
+    let (accept, user) = (req.accept().to_owned(), req.user.clone());
+    let args = move |ddoc: &DesignDoc| {
+        let (rev, document) = document(&access, id.as_deref())?;
+        let etag = response::etag(&["show", &ddoc.rev, &rev, &accept], &user);
+        let request = request.json(&access, id.as_deref())?;
+        Ok::<_, ApiError>((args(&document, &request), etag))
+    };
     let settings = req.settings.clone();
-    let read = move |reply: &[u8]| response::show(reply, &etag, settings.showlist_policy());
-    run(app, access, ddoc, &["shows", name], args, read).await
+    let read =
+        move |reply: &[u8], etag: String| response::show(reply, &etag, settings.showlist_policy());
+    function.run(place, args, read).await
 }
 
 async fn update(
@@ -200,14 +114,23 @@ async fn update(
     name: &str,
     id: Option<&str>,
 ) -> Answer {
+    let function = DesignFunction::of(access, &ddoc, &["updates", name])?;
+    drop(ddoc);
     let body = read_body(req).await?;
     let (access, updater) = updater(&app.node.auth, access, &req.user);
-    let (_, document) = document(&access, id)?;
-    let request = request_json(app, req, &access, id, body.as_deref())?;
-    let args = args(&document, &request);
+    let place = place(app, &access, Lane::Calls).await?;
+    let request = FunctionRequest::of(app, req, body);
+    let args = {
+        let (access, id) = (access.clone(), id.map(str::to_owned));
+        move |_: &DesignDoc| {
+            let (_, document) = document(&access, id.as_deref())?;
+            let request = request.json(&access, id.as_deref())?;
+            Ok::<_, ApiError>((args(&document, &request), ()))
+        }
+    };
     let settings = req.settings.clone();
-    let read = move |reply: &[u8]| response::Update::parse(reply, settings.showlist_policy());
-    let mut update = run(app, &access, ddoc, &["updates", name], args, read).await?;
+    let read = move |reply: &[u8], ()| response::Update::parse(reply, settings.showlist_policy());
+    let mut update = function.run(place, args, read).await?;
     let Some(mut doc) = update.take_doc()? else {
         return update.reply(None);
     };
@@ -215,6 +138,7 @@ async fn update(
         // Refused in the words for an empty id.
         doc.id = Some(DocId::new("")?);
     }
+    let _held = req.hold_edit(&doc, update.body_bytes()).await?;
     let mode = EditMode::Interactive;
     let written = documents::write_as(req, &access, updater, doc, mode).await?;
     let saved = response::Saved {
@@ -229,38 +153,32 @@ async fn rewrite(
     app: &App,
     req: &mut Request,
     access: &Access,
-    ddoc: &Arc<DesignDoc>,
+    ddoc: Arc<DesignDoc>,
     path: &[String],
 ) -> Answer {
     let settings = req.settings.clone();
     rewrite::check_limit(req.rewrites, settings.chttpd.rewrite_limit)?;
     let db = access.db.name().clone();
+    let design = ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id);
+    let design = design.to_owned();
     let base = Base {
         db: &db,
-        design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
+        design: &design,
         secure: settings.chttpd.secure_rewrites,
     };
-    let target = match Rewrites::find(app, access, ddoc, settings.chttpd.max_rewrite_rules).await? {
+    let rules_max = settings.chttpd.max_rewrite_rules;
+    let function = DesignFunction::of(access, &ddoc, &["rewrites"])?;
+    let target = match Rewrites::find(app, access, ddoc, rules_max).await? {
         Rewrites::Rules(rules) => {
-            rules.check(base.secure, settings.chttpd.max_rewrite_rules)?;
+            rules.check(base.secure, rules_max)?;
             let target = rules.target(base, &req.method, path, &req.query)?;
             target.ok_or_else(ApiError::missing)?
         }
-        Rewrites::Function => {
-            let body = read_body(req).await?;
-            let part = request_part(req, body.as_deref());
-            let request = for_rewrite(&part, &db, security_json(access))?;
-            let args = format!("[{request}]").into_bytes();
-            let read = {
-                let settings = settings.clone();
-                move |reply: &[u8]| rewrite::of_function(reply, settings.showlist_policy())
-            };
-            match run(app, access, ddoc.clone(), &["rewrites"], args, read).await? {
-                Meaning::Nowhere => return Err(rewrite::no_rules()),
-                Meaning::Respond(reply) => return Ok(reply),
-                Meaning::Forward(forward) => forward.target(base, &req.query)?,
-            }
-        }
+        Rewrites::Function => match run_rewrite(app, req, access, function).await? {
+            Meaning::Nowhere => return Err(rewrite::no_rules()),
+            Meaning::Respond(reply) => return Ok(reply),
+            Meaning::Forward(forward) => forward.target(base, &req.query)?,
+        },
         Rewrites::None => return Err(rewrite::no_rules()),
     };
     lead(req, base, target).await?;
@@ -268,6 +186,27 @@ async fn rewrite(
     tokio::task::yield_now().await;
     // The server starts over with the request: from here, each time would take more of the thread's stack.
     Ok(Reply::empty(200))
+}
+
+async fn run_rewrite(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    function: DesignFunction,
+) -> Result<Meaning, ApiError> {
+    let body = read_body(req).await?;
+    let place = place(app, access, Lane::Calls).await?;
+    let request = FunctionRequest::of(app, req, body);
+    let args = {
+        let access = access.clone();
+        move |_: &DesignDoc| {
+            let request = request.rewrite_json(&access)?;
+            Ok::<_, ApiError>(([&b"["[..], &request, b"]"].concat(), ()))
+        }
+    };
+    let settings = req.settings.clone();
+    let read = move |reply: &[u8], ()| rewrite::of_function(reply, settings.showlist_policy());
+    function.run(place, args, read).await
 }
 
 /// The rewrites of a design document.
@@ -285,10 +224,11 @@ impl Rewrites {
     async fn find(
         app: &App,
         access: &Access,
-        ddoc: &Arc<DesignDoc>,
+        ddoc: Arc<DesignDoc>,
         rules_max: u64,
     ) -> Result<Rewrites, ApiError> {
-        let id = format!("{}/{}", access.db.name(), ddoc.id);
+        // Names may be used again, and revisions of equal documents are equal.
+        let id = (access.db.uuid(), ddoc.id.clone());
         let rev = Rev::parse(&ddoc.rev).map_err(|_| ApiError::missing())?;
         let known = app.rewrite_rules.lock().get(&id, &rev);
         if let Some(known) = known {
@@ -298,7 +238,6 @@ impl Rewrites {
         let parsed = match text.first() {
             Some(b'"') => return Ok(Rewrites::Function),
             Some(b'[') if text.len() > RULES_HERE_BYTES_MAX => {
-                let ddoc = ddoc.clone();
                 texts::blocking(move || {
                     let text = member(&ddoc.json, "rewrites").unwrap_or_default();
                     Rules::parse(text, rules_max)
@@ -308,10 +247,10 @@ impl Rewrites {
             Some(b'[') => Rules::parse(text, rules_max)?,
             _ => return Ok(Rewrites::None),
         };
-        let (rules, bytes) = (Arc::new(parsed), id.len());
+        let (rules, bytes) = (Arc::new(parsed), size_of_val(&id) + id.1.len());
         let bytes = bytes + rules.memory_bytes();
         let mut kept = app.rewrite_rules.lock();
-        kept.insert(&id, rev, rules.clone(), bytes);
+        kept.insert(id, rev, rules.clone(), bytes);
         Ok(Rewrites::Rules(rules))
     }
 }
@@ -332,7 +271,9 @@ async fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), A
     for (name, value) in target.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken("headers"))?;
         let value = HeaderValue::from_str(&value).map_err(|_| broken("headers"))?;
-        if !rewrite::is_the_clients(&name) && req.headers.get(&name) != Some(&value) {
+        if !rewrite::is_the_clients(&name, &req.settings.login_headers)
+            && req.headers.get(&name) != Some(&value)
+        {
             changed = true;
             req.headers.insert(name, value);
         }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use database::{DesignDoc, ViewRows};
-use functions::{Error as FunctionError, Lane, Languages, ListIo, Place};
+use database::{ContentPlacement, DesignDoc, ViewRows};
+use functions::{Error as FunctionError, Lane, ListIo, Place};
 use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::calls;
+use super::function_call::{DesignFunction, FunctionRequest, args, read_body};
 use super::response::{self, Head};
 use crate::app::App;
 use crate::database_routes::listing::AllDocsRows;
@@ -50,12 +51,12 @@ pub trait ListRows: Send {
     fn version(&self) -> String;
 }
 
-/// Opens the rows of `_all_docs`, or of a view of the design document `ddoc`. `posted` is the body of a POST.
+/// Opens the rows of `_all_docs`, or of a view of the design document `design`. `posted` is the body of a POST.
 async fn open_rows(
     app: &App,
     req: &Request,
     access: &Access,
-    ddoc: &DesignDoc,
+    design: &str,
     view: &str,
     posted: Option<&serde_json::Map<String, Value>>,
 ) -> Result<Box<dyn ListRows>, ApiError> {
@@ -64,8 +65,9 @@ async fn open_rows(
     }
     let mut query = views::query_of(app, &Params::of(req, posted))?;
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
-    let view = views::View::find(access, &ddoc.id, view).await?;
+    let view = views::View::find(access, design, view).await?;
     let mut rows = view.open(app, access, query).await?;
+    rows.place_contents(whole_contents(&app.settings()));
     // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();
     if !shows_seq {
@@ -78,6 +80,14 @@ async fn open_rows(
         ahead_bytes: 0,
         more: true,
     }))
+}
+
+/// A function gets a row with the contents of its attachments. Its heap has their text about four
+/// times: longer ones have no place in it.
+pub fn whole_contents(settings: &Settings) -> ContentPlacement {
+    ContentPlacement::Whole {
+        bytes_max: settings.functions.memory_limit_bytes as u64 / 4,
+    }
 }
 
 /// Most rows of a view that are fetched together; fewer if they are long.
@@ -142,34 +152,43 @@ pub async fn list(
     if is_post {
         req.require_json()?;
     }
-    let body = calls::read_body(req).await?;
+    let function = DesignFunction::of(access, &ddoc, &["lists", name])?;
+    let (design, rev) = (ddoc.id.clone(), ddoc.rev.clone());
+    drop(ddoc);
+    let body = read_body(req).await?;
     let posted = match is_post {
         true => Some(req.json_object().await?),
         false => None,
     };
-    let view_ddoc = match of {
-        Some(of) => node::design_doc_of_list(access, of).await?,
-        None => ddoc.clone(),
+    let (view_design, view_rev) = match of {
+        Some(of) => {
+            let of = node::design_doc_of_list(access, of).await?;
+            (of.id.clone(), of.rev.clone())
+        }
+        None => (design, rev.clone()),
     };
-    let request = calls::request_json(app, req, access, None, body.as_deref())?;
     // It is among what the function is called with, as long as that runs.
     req.keep_body();
-    let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
+    let mut rows = open_rows(app, req, access, &view_design, view, posted.as_ref()).await?;
+    drop(posted);
     let (version, accept) = (rows.version(), req.accept());
-    let parts = ["list", &ddoc.rev, &view_ddoc.rev, &version, accept];
+    let parts = ["list", &rev, &view_rev, &version, accept];
     let etag = response::etag(&parts, &req.user);
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let languages = access.db.languages().clone();
     // Without a thread.
-    let of_user = calls::in_time(app, app.lists.admission(&req.user, req.peer)).await?;
     let place = calls::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let heads = Heads::new(etag, req);
     let heads_of_function = heads.clone();
     let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
-    let (name, answers) = (name.to_owned(), req.answers.clone());
+    let call = ListCall {
+        function,
+        request: FunctionRequest::of(app, req, body),
+        access: access.clone(),
+    };
+    let answers = req.answers.clone();
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
             rows: &mut *rows,
@@ -183,16 +202,8 @@ pub async fn list(
             given: Cell::default(),
             failed: None,
         };
-        let path = ["lists", name.as_str()];
-        run(
-            &mut io,
-            &*languages,
-            &place,
-            &ddoc,
-            &path,
-            &request.to_string(),
-        );
-        drop((place, of_user));
+        call.run(&place, &mut io);
+        drop(place);
     });
     answer(pieces, &req.answers, &heads).await
 }
@@ -223,28 +234,31 @@ impl Heads {
     }
 }
 
-/// Runs a list function to its end; its output goes to `io`.
-fn run(
-    io: &mut Io<'_>,
-    languages: &dyn Languages,
-    place: &Place,
-    ddoc: &DesignDoc,
-    path: &[&str],
-    request: &str,
-) {
-    let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
-        let mut args = vec![b'['];
-        args.extend_from_slice(&head);
-        args.push(b',');
-        args.extend_from_slice(request.as_bytes());
-        args.push(b']');
+/// A call of a list function, whose arguments are made in its place.
+struct ListCall {
+    function: DesignFunction,
+    request: FunctionRequest,
+    access: Access,
+}
+
+impl ListCall {
+    /// Runs the function to its end; its output goes to `io`.
+    fn run(&self, place: &Place, io: &mut Io<'_>) {
+        if let Err(e) = self.start(place, io) {
+            let e = io.failed.take().unwrap_or(e);
+            // The error is lost when the client is gone.
+            let _ = io.to.send(Piece::Failed(e));
+        }
+    }
+
+    fn start(&self, place: &Place, io: &mut Io<'_>) -> Result<(), ApiError> {
+        let ddoc = self.function.design()?;
+        let (head, request) = (io.rows.head()?, self.request.json(&self.access, None)?);
+        let args = args(&head, &request);
+        drop((head, request));
+        let languages = self.access.db.languages();
         let mut designs = languages.designs(place, &ddoc.language)?;
-        designs.list(ddoc, path, &args, io)
-    });
-    if let Err(e) = done {
-        let e = io.failed.take().unwrap_or_else(|| e.into());
-        // The error is lost when the client is gone.
-        let _ = io.to.send(Piece::Failed(e));
+        Ok(designs.list(&ddoc, &self.function.path(), &args, io)?)
     }
 }
 

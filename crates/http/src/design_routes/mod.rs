@@ -1,10 +1,11 @@
 //! Design functions over HTTP.
 //!
 //! Without a database: which function a path calls (`path`), the processing of its response
-//! (`response`, with `object` for its JSON), the targets of rewrites (`rewrite`, `rules`). With one: `calls` runs functions,
-//! `lists` those that read rows.
+//! (`response`, with `object` for its JSON), the targets of rewrites (`rewrite`, `rules`). With one: `calls` answers by functions,
+//! which `function_call` runs, and `lists` by those that read rows.
 
 pub mod calls;
+pub mod function_call;
 pub mod lists;
 pub mod object;
 pub mod path;

@@ -82,15 +82,22 @@ pub fn text(value: &RawValue) -> Option<String> {
 /// its values.
 ///
 /// # Errors
-/// The value nests too deeply, or has a number that is too large.
+/// The value has a number that is too large, or nests deeper than documents may.
 pub fn rewritten(value: &RawValue) -> Result<String, serde_json::Error> {
     let mut out = Vec::with_capacity(value.get().len());
     let mut deserializer = serde_json::Deserializer::from_str(value.get());
-    Transcript {
+    let transcript = Transcript {
         out: &mut out,
         first: true,
-    }
-    .deserialize(&mut deserializer)?;
+    };
+    let out = match transcript.deserialize(&mut deserializer) {
+        Ok(()) => out,
+        // `serde_json` calls itself for each level, and stops at 128.
+        Err(e) if e.to_string().starts_with("recursion limit exceeded") => {
+            document::normalise(value.get().as_bytes()).map_err(serde_json::Error::custom)?
+        }
+        Err(e) => return Err(e),
+    };
     String::from_utf8(out).map_err(serde_json::Error::custom)
 }
 
@@ -230,9 +237,15 @@ mod tests {
     }
 
     #[test]
-    fn deep_values_are_refused_as_trees_are() {
+    fn values_may_nest_as_deeply_as_documents() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(rewritten(raw(&deep(100))).is_ok());
+        for depth in [100, 127, 128, 129, 1000, 4096] {
+            assert_eq!(
+                rewritten(raw(&deep(depth))).ok(),
+                Some(deep(depth)),
+                "{depth}"
+            );
+        }
         assert!(rewritten(raw(&deep(100_000))).is_err());
     }
 

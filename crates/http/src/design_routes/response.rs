@@ -306,6 +306,13 @@ impl Update {
         self.doc.take().transpose()
     }
 
+    /// The length of the response's body, which is held while the document is written.
+    pub fn body_bytes(&self) -> usize {
+        self.response
+            .as_ref()
+            .map_or(0, |response| response.body.len())
+    }
+
     /// The reply, after the document was saved when there is one. The function's own code comes before 201.
     pub fn reply(self, saved: Option<Saved<'_>>) -> Result<Reply, ApiError> {
         let Response {

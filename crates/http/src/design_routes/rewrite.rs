@@ -36,8 +36,8 @@ pub struct Target {
 }
 
 /// Whether only the client or a proxy may set a header: the user, the address, and the framing of
-/// the message.
-pub fn is_the_clients(name: &HeaderName) -> bool {
+/// the message. `login`: the headers in which a proxy names the user.
+pub fn is_the_clients(name: &HeaderName, login: &[HeaderName]) -> bool {
     const OWN: [HeaderName; 11] = [
         AUTHORIZATION,
         CONNECTION,
@@ -61,7 +61,9 @@ pub fn is_the_clients(name: &HeaderName) -> bool {
         "proxy-",
         "sec-",
     ];
-    OWN.contains(name) || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
+    OWN.contains(name)
+        || login.contains(name)
+        || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
 }
 
 /// Refuses a request that was rewritten `done` times already (`[chttpd] rewrite_limit`).

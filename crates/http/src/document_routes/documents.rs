@@ -1,5 +1,6 @@
 //! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use telemetry::State;
@@ -16,8 +17,8 @@ use crate::document_routes::wide::WideKey;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::Request;
-use node::{Access, caller, check_document, parse_id};
+use crate::request::{Request, room};
+use node::{Access, check_document, parse_id};
 use node::{Query, decode};
 
 type Answer = Result<Reply, ApiError>;
@@ -187,7 +188,7 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
 
 pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
     let attachments = match query.json("atts_since")? {
-        Some(since) => AttachmentSelection::Since(parse_revs(&since)?),
+        Some(since) => since_revs(parse_revs(&since)?),
         None if query.is_true("attachments") => AttachmentSelection::All,
         None => AttachmentSelection::None,
     };
@@ -205,6 +206,11 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         att_encoding_info: query.is_true("att_encoding_info"),
         sorted: false,
     })
+}
+
+/// The attachments that were added after these revisions.
+pub fn since_revs(revs: Vec<Rev>) -> AttachmentSelection {
+    AttachmentSelection::Since(Arc::new(revs.into_iter().collect()))
 }
 
 /// A JSON list of revisions.
@@ -231,7 +237,7 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
     let bytes = req.required_bytes().await.map_err(|e| {
         let error = match e.status {
-            413 => "document_too_large".into(),
+            413 if !room::can_never_fit(&e) => "document_too_large".into(),
             _ => e.error,
         };
         ApiError { error, ..e }
@@ -281,7 +287,7 @@ async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
     if !brings_files {
         write_mode = write_mode.or_batch(req);
     }
-    let who = caller(&req.user);
+    let who = req.caller();
     let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply(Some(&url));
     drop(uploaded);
@@ -333,7 +339,7 @@ pub async fn write(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    write_as(req, access, caller(&req.user), doc, mode).await
+    write_as(req, access, req.caller(), doc, mode).await
 }
 
 /// Writes one document in the name of `caller`.
@@ -441,7 +447,7 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
     let write_mode = WriteMode::of(req, access.is_alone, None)?.or_batch(req);
-    let (who, mode) = (caller(&req.user), EditMode::Interactive);
+    let (who, mode) = (req.caller(), EditMode::Interactive);
     let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
     reply.timing.parse_us = parse_us;
@@ -484,22 +490,27 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
         Read::Missing => return Err(ApiError::missing()),
         Read::Deleted => return Err(ApiError::deleted()),
     };
-    let mut doc = parse_document(&source.json)?;
-    doc.id = Some(target.clone());
-    doc.rev = rev;
-    doc.attachments = None;
-    doc.files = source
-        .attachments
-        .into_iter()
-        .map(|read| read.attachment)
-        .collect();
+    let doc = copy_of(source, &target, rev)?;
+    let _held = req.hold_edit(&doc, 0).await?;
     let url = doc_url(req, access, &target);
-    let who = caller(&req.user);
+    let who = req.caller();
     let write_mode = WriteMode::of(req, access.is_alone, None)?.without_w();
     let mode = EditMode::Interactive;
     Ok(write_in_mode(req, access, who, doc, mode, write_mode)
         .await?
         .reply(Some(&url)))
+}
+
+/// Returns the edit that copies a document, whose text is not needed any more then.
+fn copy_of(source: ReadDoc, target: &DocId, rev: Option<Rev>) -> Result<EditDoc, ApiError> {
+    let files = source.attachments.into_iter();
+    Ok(EditDoc {
+        id: Some(target.clone()),
+        rev,
+        attachments: None,
+        files: files.map(|read| read.attachment).collect(),
+        ..parse_document(&source.json)?
+    })
 }
 
 /// `id?rev=…`, percent-encoded, relative to the database.

@@ -343,6 +343,17 @@ impl Answers {
         held.ok_or_else(no_room)
     }
 
+    /// Takes memory for something that is in memory already, as [`Self::settle`] does, if it is long.
+    ///
+    /// # Errors
+    /// 503 when it must be dropped.
+    pub async fn settle_long(&self, bytes: usize) -> Result<Option<Held>, ApiError> {
+        match bytes as u64 > FREE_BYTES {
+            true => self.settle(bytes).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Takes memory for a response that was built, without waiting.
     ///
     /// # Errors

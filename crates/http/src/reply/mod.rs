@@ -4,6 +4,7 @@ pub mod ahead;
 pub mod answers;
 pub mod body;
 pub mod jsonp;
+pub mod late;
 pub mod live;
 pub mod permission;
 pub mod stream;

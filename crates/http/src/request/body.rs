@@ -253,7 +253,9 @@ impl Stream {
                 if came <= INFLATE_HERE_MAX {
                     inflating.push(&mut data, covered)?;
                 } else {
+                    let turn = room.turn_to_inflate().await?;
                     let pushed = tokio::task::spawn_blocking(move || {
+                        let _turn = turn;
                         inflating.push(&mut data, covered)?;
                         Ok::<_, ApiError>((inflating, data))
                     });

@@ -5,10 +5,11 @@
 use config::ConfigError;
 use config::settings::Chttpd;
 use hyper::Version;
-use hyper::header::{CONNECTION, HOST, HeaderValue};
+use hyper::header::HOST;
 use hyper::http::request::Parts;
 
 use crate::errors::ApiError;
+use crate::request::framing;
 
 /// The hosts that the server answers for.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +109,7 @@ pub fn is_authority(text: &str) -> bool {
 /// allow request smuggling. A request by HTTP/1.1 need not have a host, as in CouchDB; browsers
 /// always send it.
 pub fn check(parts: &Parts) -> Result<(), ApiError> {
-    let target = parts.uri.authority().map(|a| a.as_str());
+    let target = of_target(parts);
     let mut named = parts.headers.get_all(HOST).iter();
     let header = named.next();
     let problem = match (header, target) {
@@ -130,14 +131,18 @@ pub fn check(parts: &Parts) -> Result<(), ApiError> {
     let Some(problem) = problem else {
         return Ok(());
     };
-    let mut error = ApiError::bad_request(problem);
-    if parts.version < Version::HTTP_2 {
-        // Where this request ended is not for sure.
-        error
-            .headers
-            .push((CONNECTION, HeaderValue::from_static("close")));
+    Err(framing::refusal(parts, problem))
+}
+
+/// The host that the target of a request names, perhaps with a port. PHP's HTTP client sends the name
+/// and the password of its URL there too (`GET http://name:password@host/db HTTP/1.1`); they are
+/// ignored, as in CouchDB. HTTP/2 forbids them.
+pub fn of_target(parts: &Parts) -> Option<&str> {
+    let authority = parts.uri.authority()?.as_str();
+    match authority.rsplit_once('@') {
+        Some((_, host)) if parts.version < Version::HTTP_2 => Some(host),
+        _ => Some(authority),
     }
-    Err(error)
 }
 
 /// The answer to a request for a host that is not listed.
@@ -259,5 +264,27 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_and_a_password_in_the_target_are_ignored() {
+        let of = |target: &str, version: Version| {
+            let mut request = hyper::Request::new(());
+            *request.uri_mut() = target.parse().unwrap();
+            *request.version_mut() = version;
+            let parts = request.into_parts().0;
+            check(&parts).ok()?;
+            of_target(&parts).map(str::to_owned)
+        };
+        let host = Some("a.example:5984".to_owned());
+        for target in [
+            "http://a.example:5984/db",
+            "http://name@a.example:5984/db",
+            "http://name:password@a.example:5984/db?x=y",
+            "http://name:@a.example:5984/",
+        ] {
+            assert_eq!(of(target, Version::HTTP_11), host, "{target}");
+        }
+        assert_eq!(of("http://name@a.example/", Version::HTTP_2), None);
     }
 }

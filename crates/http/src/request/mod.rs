@@ -1,6 +1,7 @@
 //! A request as the routes see it.
 
 pub mod body;
+pub mod framing;
 pub mod host;
 pub mod keeps;
 pub mod parameters;
@@ -12,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use auth::{Login, UserCtx};
 use bytes::Bytes;
+use database::{Caller, FindIndexes};
 use document::multipart::Event;
+use document::{Attachment, EditDoc};
+use fair_queue::Requester;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -33,6 +37,7 @@ use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::keeps::Keeps;
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
+use crate::shares::{self, Sharer};
 use node::RewrittenRequest;
 use node::{Query, encode_into, segments_with};
 
@@ -145,7 +150,7 @@ impl Request {
             rewrites: 0,
             is_rerouted: false,
             path: path.to_owned(),
-            authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
+            authority: host::of_target(&parts).map(str::to_owned),
             headers: parts.headers,
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
@@ -181,6 +186,19 @@ impl Request {
         let event_id = is_event_source.then(|| self.named_header("last-event-id"));
         let parameter = || self.query.last(&["since", "last-event-id"]);
         event_id.flatten().or_else(parameter)
+    }
+
+    /// The requester that the request's work counts to.
+    pub fn requester(&self) -> Requester {
+        shares::requester(&self.user, self.peer)
+    }
+
+    /// The user of the request, as the author of a write.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            requester: self.requester(),
+            ..node::caller(&self.user)
+        }
     }
 
     /// Makes the request anonymous again.
@@ -252,7 +270,7 @@ impl Request {
     /// The whole body, inflated.
     ///
     /// # Errors
-    /// 413 that names the limit of the route's class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
+    /// 413 that names the limit of the route's class or the memory of one user, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
     /// when there is no memory for it, or when the client of an HTTP/2 connection takes no responses.
     pub async fn bytes(&mut self) -> Result<Bytes, ApiError> {
         self.bytes_of(self.row.body).await
@@ -274,13 +292,13 @@ impl Request {
         if declared.is_some_and(|l| l > bounds.bytes_max) {
             return Err(bounds.too_large());
         }
-        let (started, pace) = (Instant::now(), self.pace());
+        let (started, pace, sharer) = (Instant::now(), self.pace(), self.sharer());
         let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
         // A client that sends the body late would have its other requests wait, or be forgotten.
         let has_begun = self.begun.take().is_some();
-        let mut room = self.bodies.body(class);
+        let mut room = self.bodies.body(sharer, class);
         let read = async {
             if let Some(length) = declared {
                 room.announce(length).await?;
@@ -312,6 +330,11 @@ impl Request {
         self.body = Source::Memory(body);
     }
 
+    /// Whose share of the memory for bodies it takes.
+    fn sharer(&self) -> Sharer {
+        Sharer::of(&self.user, self.peer)
+    }
+
     fn pace(&self) -> Pace {
         Pace {
             silence_max: self.silence_max,
@@ -326,7 +349,7 @@ impl Request {
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
         if self.room.is_none() && matches!(self.body, Source::Client(_)) {
             let length = self.header(&CONTENT_LENGTH).and_then(|l| l.parse().ok());
-            let room = self.bodies.stream(length).await;
+            let room = self.bodies.stream(self.sharer(), length).await;
             self.is_untaken = room.is_err();
             self.room = Some(room?);
         }
@@ -351,16 +374,19 @@ impl Request {
     /// and the bytes of this event; at the end of its part it is about to be processed.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
+    /// 413 when there can never be room for it, 503 when too little was freed in time.
     pub async fn make_room_for_text(&mut self, length: u64, event: &Event) -> Result<(), ApiError> {
-        let new = || self.bodies.body(BodyClass::Document);
+        let new = || {
+            self.bodies
+                .body(Sharer::of(&self.user, self.peer), BodyClass::Document)
+        };
         let room = self.text_room.get_or_insert_with(new);
         let done = match event {
             Event::Data(bytes) => room.cover(length + bytes.len() as u64).await,
             Event::PartEnd => room.work_on(length).await,
             Event::Part(_) | Event::End => Ok(()),
         };
-        self.is_untaken = done.is_err();
+        self.is_untaken = done.as_ref().is_err_and(|e| e.status == 503);
         done
     }
 
@@ -448,6 +474,26 @@ impl Request {
         Ok(())
     }
 
+    /// Takes memory for definitions of indexes that the response is made of, until it ends: those of
+    /// another version of the design documents are in no other memory.
+    ///
+    /// # Errors
+    /// 503 when too little was freed in time.
+    pub async fn keep_indexes(&mut self, indexes: &FindIndexes) -> Result<(), ApiError> {
+        let held = self.answers.settle_long(indexes.memory_bytes()).await?;
+        self.held.extend(held);
+        Ok(())
+    }
+
+    /// Takes memory for an edit that is not the request's body, from a stored document or a function,
+    /// until it is written; `others` are further bytes that are held until then.
+    ///
+    /// # Errors
+    /// 503 when it must be dropped, since too many others wait to be written.
+    pub async fn hold_edit(&self, edit: &EditDoc, others: usize) -> Result<Option<Held>, ApiError> {
+        self.answers.settle_long(edit_memory(edit) + others).await
+    }
+
     /// Keeps the memory of the body until the response ends.
     pub fn keep_body(&mut self) {
         self.is_kept = true;
@@ -476,12 +522,14 @@ impl Request {
     /// client's.
     ///
     /// # Errors
-    /// 503 when there is no memory for it.
+    /// 413 when there can never be memory for it, 503 when there was too little in time.
     pub async fn set_made_body(&mut self, body: Bytes) -> Result<(), ApiError> {
-        let length = body.len() as u64;
+        let (body_bytes, length) = (body.len(), body.len() as u64);
         self.set_body(body);
         self.room = None;
-        let mut room = self.bodies.body(self.row.body);
+        // It is in memory while it waits for room.
+        let _held = self.answers.settle_long(body_bytes).await?;
+        let mut room = self.bodies.body(self.sharer(), self.row.body);
         room.announce(length).await?;
         room.work_on(length).await?;
         self.room = Some(room);
@@ -576,6 +624,15 @@ impl Request {
         }
         url
     }
+}
+
+/// Memory of an edit while it is written, in bytes: its text, the text in stored form and in the batch,
+/// its term, and its attachments.
+fn edit_memory(edit: &EditDoc) -> usize {
+    let files = edit.files.iter();
+    let files =
+        files.map(|file| size_of::<Attachment>() + file.name.len() + file.content_type.len());
+    3 * edit.body.len() + edit.body_term.len() + files.sum::<usize>()
 }
 
 /// An element of `Accept` or `Accept-Encoding`, and whether it is taken at all (`q` above 0).

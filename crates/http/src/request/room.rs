@@ -1,5 +1,9 @@
 //! Memory for the bodies of requests: a budget for all of them, where each waits until there is room for it.
 //!
+//! Room is shared by users, and by addresses of clients without a login: a user who has room gets
+//! more only while it has less than is free, and what is freed goes to the waiting user with the
+//! least. A body that is longer than the part of one user is refused.
+//!
 //! A body takes a multiple of its length while it is processed: as received, parsed, in stored
 //! form, and in the batch that is written. A long one takes room for its length before it is read,
 //! so that waiting bodies stay with their clients, and room for the rest when it has arrived: so a
@@ -7,14 +11,18 @@
 //! separate room.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use fair_queue::{Limits, Place, Queue};
+use tokio::sync::Semaphore;
 
 use super::body::BodyClass;
 use crate::errors::ApiError;
+use crate::shares::Sharer;
 
+/// The setting of the budget.
+const SETTING: &str = "[memory] bodies";
 /// Bodies up to this length take no room.
 const FREE_BYTES: u64 = 16 << 10;
 /// Bodies up to this length are short.
@@ -45,6 +53,8 @@ pub struct Bodies {
     /// Places of connections that read long heads.
     long_heads: Arc<Semaphore>,
     long_heads_max: usize,
+    /// Places for inflating portions of bodies, one for each processor.
+    inflating: Arc<Queue>,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     /// How long a request waits before it is refused.
@@ -52,50 +62,44 @@ pub struct Bodies {
 }
 
 struct Pool {
-    free: Arc<Semaphore>,
+    room: Arc<Queue>,
     units: usize,
-    waiting: AtomicUsize,
 }
 
 impl Pool {
     fn new(bytes: usize) -> Pool {
-        let units = (bytes / UNIT_BYTES as usize).clamp(1, u32::MAX as usize);
+        let units = (bytes / UNIT_BYTES as usize).max(1);
+        let limits = Limits {
+            share_percent: Some(100),
+            ..Limits::new(units)
+        };
         Pool {
-            free: Arc::new(Semaphore::new(units)),
+            room: Queue::new(limits),
             units,
-            waiting: AtomicUsize::new(0),
         }
     }
 
-    /// Waits for room. More than the whole budget counts as the whole budget.
-    async fn take(&self, bytes: u64, patience: Duration) -> Result<OwnedSemaphorePermit, ApiError> {
-        let units = usize::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX);
-        let units = u32::try_from(units.min(self.units)).unwrap_or(u32::MAX);
-        let free = self.free.clone();
-        if let Ok(permit) = free.clone().try_acquire_many_owned(units) {
-            return Ok(permit);
-        }
-        let _waiting = Waiting::new(&self.waiting);
-        let wait = tokio::time::timeout(patience, free.acquire_many_owned(units)).await;
+    /// Waits for room for a body that holds some.
+    async fn take(
+        &self,
+        sharer: &Sharer,
+        (units, held): (usize, usize),
+        patience: Duration,
+    ) -> Result<Place, ApiError> {
+        let admission = self.room.admission(sharer.share()).places(units, held);
+        let admission = match sharer.is_admin() {
+            true => admission.beyond_share(),
+            false => admission,
+        };
+        let room = tokio::time::timeout(patience, admission.patiently()).await;
         let no_room = "no memory for the request's body came free in time ([memory] bodies)";
-        let permit = wait.map_err(|_| ApiError::busy(no_room.into()))?;
-        permit.map_err(ApiError::worker_failed)
+        Ok(room.map_err(|_| ApiError::busy(no_room.into()))??)
     }
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
-        count.fetch_add(1, Relaxed);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+/// How many portions are inflated at a time: one for each processor, and at least two.
+fn inflating_max() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
 /// Which part of the budget room is of.
@@ -113,12 +117,14 @@ impl Bodies {
         let sixteenth = budget_bytes / 16;
         let long_heads_max = (sixteenth / LONG_HEAD_MEMORY).clamp(4, Semaphore::MAX_PERMITS);
         Arc::new(Bodies {
-            short: Pool::new(sixteenth * 3),
+            short: Pool::new(sixteenth * 2),
             streams: Pool::new(sixteenth * 2),
-            reading: Pool::new(sixteenth * 5),
-            working: Pool::new(sixteenth * 5),
+            reading: Pool::new(sixteenth * 8),
+            // The last one is for long heads.
+            working: Pool::new(sixteenth * 3),
             long_heads: Arc::new(Semaphore::new(long_heads_max)),
             long_heads_max,
+            inflating: Queue::new(Limits::new(inflating_max())),
             used_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             wait_max: WAIT_MAX,
@@ -148,9 +154,17 @@ impl Bodies {
     }
 
     /// Room for an attachment that is stored while it comes; `length` when it is known.
-    pub async fn stream(self: &Arc<Self>, length: Option<u64>) -> Result<Room, ApiError> {
+    ///
+    /// # Errors
+    /// 503 when too little room was freed in time.
+    pub async fn stream(
+        self: &Arc<Self>,
+        sharer: Sharer,
+        length: Option<u64>,
+    ) -> Result<Room, ApiError> {
         let mut room = Room {
             bodies: self.clone(),
+            sharer,
             factor: 0,
             covered: u64::MAX,
             held: vec![],
@@ -161,9 +175,10 @@ impl Bodies {
     }
 
     /// Room for a body of this class, for little of it as yet.
-    pub fn body(self: &Arc<Self>, class: BodyClass) -> Room {
+    pub fn body(self: &Arc<Self>, sharer: Sharer, class: BodyClass) -> Room {
         Room {
             bodies: self.clone(),
+            sharer,
             factor: match class {
                 BodyClass::Login | BodyClass::Small => 2,
                 BodyClass::Document => 3,
@@ -175,39 +190,81 @@ impl Bodies {
     }
 }
 
+/// Returns whether the error is that there can never be room for a body.
+pub fn can_never_fit(e: &ApiError) -> bool {
+    e.status == 413 && e.reason.contains(SETTING)
+}
+
 /// Room that a body has, until it is dropped.
 pub struct Room {
     bodies: Arc<Bodies>,
+    sharer: Sharer,
     /// Bytes of memory for each of the body's.
     factor: u64,
     /// The length that there is room for.
     covered: u64,
-    held: Vec<(Part, OwnedSemaphorePermit)>,
+    held: Vec<(Part, Place)>,
 }
 
 impl Room {
     async fn take(&mut self, part: Part, bytes: u64, patience: Duration) -> Result<(), ApiError> {
-        let permit = self.bodies.pool(part).take(bytes, patience).await?;
-        let taken = permit.num_permits() as u64 * UNIT_BYTES;
+        let wanted = usize::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX);
+        let (held, max) = (self.held_units(part), self.units_max(part));
+        let units = wanted.min(max.saturating_sub(held)).max(1);
+        let pool = self.bodies.pool(part);
+        let room = pool.take(&self.sharer, (units, held), patience).await?;
+        let taken = room.count() as u64 * UNIT_BYTES;
         let used = self.bodies.used_bytes.fetch_add(taken, Relaxed) + taken;
         self.bodies.peak_bytes.fetch_max(used, Relaxed);
-        self.held.push((part, permit));
+        self.held.push((part, room));
         Ok(())
     }
 
     fn give_back(&mut self, part: Part) {
-        for (_, permit) in self.held.extract_if(.., |(of, _)| *of == part) {
-            let bytes = permit.num_permits() as u64 * UNIT_BYTES;
+        for (_, room) in self.held.extract_if(.., |(of, _)| *of == part) {
+            let bytes = room.count() as u64 * UNIT_BYTES;
             self.bodies.used_bytes.fetch_sub(bytes, Relaxed);
         }
     }
 
-    /// The room that a part still lacks; more than the whole budget counts as the whole budget.
-    fn lacking(&self, part: Part, bytes: u64) -> u64 {
+    fn held_units(&self, part: Part) -> usize {
         let of_part = self.held.iter().filter(|(of, _)| *of == part);
-        let held: usize = of_part.map(|(_, permit)| permit.num_permits()).sum();
-        let all = self.bodies.pool(part).units as u64 * UNIT_BYTES;
-        bytes.min(all).saturating_sub(held as u64 * UNIT_BYTES)
+        of_part.map(|(_, room)| room.count()).sum()
+    }
+
+    /// The most that this body may have of a part: half of it. A server admin's may be read into all.
+    fn units_max(&self, part: Part) -> usize {
+        let all = self.bodies.pool(part).units;
+        match part == Part::Reading && self.sharer.is_admin() {
+            true => all,
+            false => (all / 2).max(1),
+        }
+    }
+
+    /// The room that a part still lacks; more than the body may have counts as that.
+    fn lacking(&self, part: Part, bytes: u64) -> u64 {
+        let all = self.units_max(part) as u64 * UNIT_BYTES;
+        bytes
+            .min(all)
+            .saturating_sub(self.held_units(part) as u64 * UNIT_BYTES)
+    }
+
+    /// The longest body that there can be room for. Short ones are not refused: their memory counts
+    /// as at most what a user may have.
+    fn length_max(&self) -> u64 {
+        SHORT_BYTES.max(self.units_max(Part::Reading) as u64 * UNIT_BYTES)
+    }
+
+    fn check_length(&self, length: u64) -> Result<(), ApiError> {
+        let max = self.length_max();
+        let part = match self.sharer.is_admin() {
+            true => "half",
+            false => "a quarter",
+        };
+        match length > max {
+            true => Err(ApiError::too_large(&format!("{part} of {SETTING}"), max)),
+            false => Ok(()),
+        }
     }
 
     /// Takes room for a body of this length, replacing its present room.
@@ -230,8 +287,9 @@ impl Room {
     /// Takes room for the whole of a body whose length is known.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
+    /// 413 when there can never be room for it, 503 when too little was freed in time.
     pub async fn announce(&mut self, length: u64) -> Result<(), ApiError> {
+        self.check_length(length)?;
         match length > self.covered {
             true => self.reach(length, self.bodies.wait_max).await,
             false => Ok(()),
@@ -242,7 +300,7 @@ impl Room {
     /// decompressed.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
+    /// 503 when too little was freed in time.
     pub async fn inflate(&mut self) -> Result<(), ApiError> {
         self.announce(INFLATING_BYTES).await
     }
@@ -255,14 +313,24 @@ impl Room {
     /// Takes more room when a body has become longer than there is room for.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
+    /// 413 when there can never be room for it, 503 when too little was freed in time.
     pub async fn cover(&mut self, length: u64) -> Result<(), ApiError> {
         if length <= self.covered {
             return Ok(());
         }
+        self.check_length(length)?;
         // Twice as much each time, so that requests are rare.
-        self.reach(length.max(self.covered * 2), MORE_WAIT_MAX)
-            .await
+        let twice = (self.covered * 2).min(self.length_max());
+        self.reach(length.max(twice), MORE_WAIT_MAX).await
+    }
+
+    /// Waits for the user's turn to inflate a portion.
+    ///
+    /// # Errors
+    /// None, since it waits.
+    pub async fn turn_to_inflate(&self) -> Result<Place, ApiError> {
+        let turns = &self.bodies.inflating;
+        Ok(turns.admission(self.sharer.share()).patiently().await?)
     }
 
     /// Takes room for processing the body, which has arrived.
@@ -277,10 +345,9 @@ impl Room {
         self.take(Part::Working, bytes, self.bodies.wait_max).await
     }
 
-    /// Whether others wait for room of the kind that this one has.
+    /// Whether a user with no more room of the same kind waits for it.
     pub fn is_wanted(&self) -> bool {
-        let waiting = |part| self.bodies.pool(part).waiting.load(Relaxed);
-        self.held.iter().any(|(part, _)| waiting(*part) > 0)
+        self.held.iter().any(|(_, room)| room.is_wanted_by_poorer())
     }
 }
 
@@ -293,91 +360,4 @@ impl Drop for Room {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    /// A budget whose requests are refused soon.
-    fn impatient(budget_bytes: usize) -> Arc<Bodies> {
-        let mut bodies = Arc::into_inner(Bodies::new(budget_bytes)).expect("nobody else has it");
-        bodies.wait_max = Duration::from_millis(10);
-        Arc::new(bodies)
-    }
-
-    #[tokio::test]
-    async fn who_finds_no_room_is_refused_in_the_end() {
-        let bodies = impatient(64 << 20);
-        let mut first = bodies.body(BodyClass::Many);
-        first.announce(12 * MIB).await.expect("there is room");
-        assert_eq!(bodies.used_bytes(), (12 * MIB, 12 * MIB));
-        first
-            .work_on(12 * MIB)
-            .await
-            .expect("it is as much as there is");
-        assert_eq!(bodies.used_bytes().0, 32 * MIB);
-        let mut second = bodies.body(BodyClass::Many);
-        let refused = second.announce(9 * MIB).await.expect_err("there is none");
-        assert_eq!((refused.status, refused.headers.len()), (503, 1));
-        assert!(!first.is_wanted());
-        drop((first, second));
-        assert_eq!(bodies.used_bytes().0, 0);
-    }
-
-    #[tokio::test]
-    async fn who_finds_no_room_waits_for_it() {
-        let bodies = Bodies::new(64 << 20);
-        let mut first = bodies.body(BodyClass::Many);
-        first.announce(12 * MIB).await.expect("there is room");
-        let mut second = bodies.body(BodyClass::Many);
-        // Short ones and attachments have their own.
-        let mut short = bodies.body(BodyClass::Document);
-        short.announce(MIB).await.expect("there is room");
-        let attachment = bodies.stream(None).await.expect("there is room");
-        assert!(!first.is_wanted());
-        let waiting = tokio::spawn(async move { second.announce(9 * MIB).await.map(|()| second) });
-        tokio::task::yield_now().await;
-        assert!(first.is_wanted() && !short.is_wanted());
-        drop(first);
-        let second = waiting.await.expect("no panic").expect("there is room now");
-        drop((second, short, attachment));
-        assert_eq!(bodies.used_bytes().0, 0);
-    }
-
-    #[tokio::test]
-    async fn one_that_is_longer_than_all_room_goes_alone() {
-        let bodies = impatient(8 << 20);
-        let mut huge = bodies.body(BodyClass::Many);
-        huge.announce(100 * MIB).await.expect("it goes alone");
-        let mut other = bodies.body(BodyClass::Many);
-        assert!(other.announce(2 * MIB).await.is_err());
-        drop(huge);
-        other.announce(2 * MIB).await.expect("there is room again");
-    }
-
-    #[tokio::test]
-    async fn what_grows_takes_more_as_it_does() {
-        let bodies = Bodies::new(64 << 20);
-        let mut room = bodies.body(BodyClass::Document);
-        room.cover(10 << 10).await.expect("it is free");
-        assert_eq!(bodies.used_bytes().0, 0);
-        for length in (0..300).map(|n| n * 100_000) {
-            room.cover(length).await.expect("there is room");
-            let (used, wanted) = (bodies.used_bytes().0, length.min(20 * MIB));
-            assert!(used <= 20 * MIB && used + 32 * 1024 >= wanted, "{used}");
-        }
-        drop(room);
-        assert_eq!(bodies.used_bytes().0, 0);
-    }
-
-    #[tokio::test]
-    async fn a_short_attachment_takes_little() {
-        let bodies = Bodies::new(64 << 20);
-        let tiny = bodies.stream(Some(1000)).await.expect("there is room");
-        let small = bodies.stream(Some(100 << 10)).await.expect("there is room");
-        // With the state that deflates each.
-        assert_eq!(bodies.used_bytes().0, (2 * 256 + 1 + 100) << 10);
-        drop((tiny, small));
-        assert_eq!(bodies.used_bytes().0, 0);
-    }
-}
+mod tests;

@@ -4,9 +4,10 @@ mod explain;
 pub mod intervals;
 mod range;
 
-pub use explain::explain;
+pub use explain::Explanation;
 pub use intervals::{Intervals, Space, intervals};
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use crate::condition::{Condition, Relation};
@@ -203,7 +204,7 @@ fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
         };
         if !c.partial && !c.out_of_scope {
             c.unusable = match &index.text {
-                Some(text) => text_unusable(text, find),
+                Some(text) => text_unusable(text, find, &selector),
                 None => unusable(index, &selector, &find.sort),
             };
         }
@@ -384,6 +385,8 @@ struct SelectorFacts<'a> {
     /// To CouchDB every matching document has all fields.
     all_present: bool,
     has_text: bool,
+    /// The fields that an index of some fields must have, if it is known.
+    fields_needed: OnceCell<Option<Vec<String>>>,
 }
 
 impl<'a> SelectorFacts<'a> {
@@ -393,7 +396,30 @@ impl<'a> SelectorFacts<'a> {
             present: present(&selector.root),
             all_present: has_empty_or(&selector.root) && matches_nothing(&selector.root),
             has_text: selector.has_text(),
+            fields_needed: OnceCell::new(),
         }
+    }
+
+    /// Returns whether a text index of some fields lacks one that CouchDB requires: those that
+    /// values are compared with.
+    fn lacks_fields(&self, text: &TextDefinition) -> bool {
+        let Some(fields) = &text.fields else {
+            return false;
+        };
+        let needed = self
+            .fields_needed
+            .get_or_init(|| fields_needed(self.selector));
+        let Some(needed) = needed else {
+            return true;
+        };
+        let names = fields.iter();
+        let names = names.map(|(name, kind)| format!("{name}:{}", kind.indexed()));
+        let names: HashSet<String> = names.collect();
+        let has = |field: &String| match field == "$default" {
+            true => text.has_default,
+            false => names.contains(field),
+        };
+        !needed.iter().all(has)
     }
 }
 
@@ -427,23 +453,14 @@ fn unusable(index: &Index, known: &SelectorFacts<'_>, sort: &Sort) -> Option<Rea
 }
 
 /// Returns why a text index cannot be used for a query, if so. It has no order, and hits have any.
-fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
+fn text_unusable(text: &TextDefinition, find: &Find, known: &SelectorFacts<'_>) -> Option<Reason> {
     if find.selector.is_everything() || find.selector.is_empty_combination() {
         return Some(Reason::EmptySelector);
     }
-    // CouchDB requires the fields that values are compared with.
-    let has = |field: &String| match &text.fields {
-        None => true,
-        Some(_) if field == "$default" => text.has_default,
-        Some(fields) => fields
-            .iter()
-            .any(|(name, kind)| *field == format!("{name}:{}", kind.indexed())),
-    };
-    let lacks = text.fields.is_some() && !fields_needed(&find.selector).iter().all(has);
     // Only an index knows which documents have the words of a `$text`: without one, all have. An
     // index without the default field can be used too, and has no words, as in CouchDB.
-    let finds_too_little = || !find.selector.has_text() && lacks_documents(text, find);
-    (lacks || finds_too_little()).then_some(Reason::FieldMismatch)
+    let finds_too_little = || !known.has_text && lacks_documents(text, find);
+    (known.lacks_fields(text) || finds_too_little()).then_some(Reason::FieldMismatch)
 }
 
 /// Returns whether there is an empty `$or`, which to CouchDB stands for all fields. So an index
@@ -551,6 +568,36 @@ mod tests {
         let choice = choose(&find, &all).unwrap();
         let chosen = choice.index.unwrap();
         (chosen, choice.plan(&find, &all[chosen]))
+    }
+
+    #[test]
+    fn an_explanation_is_the_same_in_pieces() {
+        let indexes = indexes(&[&["a"], &["b"], &["a", "b"], &["c"]]);
+        let indexes: Vec<&Index> = indexes.iter().collect();
+        let written = |soft_bytes: usize| {
+            let find = find(json!({"selector": {"a": 1}}));
+            let choice = choose_of(&find, indexes.iter().copied()).unwrap();
+            let mut explanation = Explanation::new(("db", false), find, choice, &indexes).unwrap();
+            let mut pieces = vec![];
+            loop {
+                let mut piece = vec![];
+                let more = explanation.write_some(&indexes, &mut piece, soft_bytes);
+                pieces.push(piece);
+                if !more.unwrap() {
+                    break pieces;
+                }
+            }
+        };
+        let (whole, pieces) = (written(usize::MAX >> 1), written(1));
+        assert_eq!((whole.len(), pieces.len()), (1, 5));
+        assert_eq!(whole.concat(), pieces.concat());
+        let value: serde_json::Value = serde_json::from_slice(&whole.concat()).unwrap();
+        assert_eq!(value["index"]["def"]["fields"], json!([{"a": "asc"}]));
+        assert_eq!(value["index_candidates"].as_array().map(Vec::len), Some(4));
+        let members: Vec<&String> = value.as_object().unwrap().keys().collect();
+        let expected = "dbname index partitioned selector opts limit skip fields index_candidates \
+                        selector_hints mrargs covering";
+        assert_eq!(members, expected.split_whitespace().collect::<Vec<_>>());
     }
 
     #[test]

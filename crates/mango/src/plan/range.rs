@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use document::collation::HIGHEST;
 
@@ -30,9 +31,12 @@ enum End {
 /// The values of one field; without a bound, from the lowest or to the highest.
 #[derive(Clone, Debug)]
 pub struct Range {
-    low: (End, Option<Operand>),
-    high: (End, Option<Operand>),
+    low: Bound,
+    high: Bound,
 }
+
+/// An end of a range. The ranges of all indexes share the value.
+type Bound = (End, Option<Arc<Operand>>);
 
 /// The position of an operand relative to the ends of a range.
 enum Position {
@@ -148,10 +152,10 @@ impl Range {
 
     fn position(&self, operand: &Operand, order: Order) -> Position {
         let to = |bound: &Operand| bound.compare(&operand.text, order);
-        match self.low.1.as_ref().map_or(Ordering::Greater, to) {
+        match self.low.1.as_deref().map_or(Ordering::Greater, to) {
             Ordering::Less => Position::Below,
             Ordering::Equal => Position::Low,
-            Ordering::Greater => match self.high.1.as_ref().map_or(Ordering::Less, to) {
+            Ordering::Greater => match self.high.1.as_deref().map_or(Ordering::Less, to) {
                 Ordering::Less => Position::Between,
                 Ordering::Equal => Position::High,
                 Ordering::Greater => Position::Above,
@@ -164,17 +168,21 @@ impl Range {
         use Position as P;
         let low_is_in = self.low.0 != End::Open;
         let high_is_in = self.high.0 != End::Open;
-        let alone = || Range {
-            low: (End::Equal, Some(operand.clone())),
-            high: (End::Equal, Some(operand.clone())),
+        let bound = |end| (end, Some(Arc::new(operand.clone())));
+        let alone = || {
+            let bound = bound(End::Equal);
+            Range {
+                low: bound.clone(),
+                high: bound,
+            }
         };
         let position = self.position(operand, order);
         let low = |end, range: Range| Range {
-            low: (end, Some(operand.clone())),
+            low: bound(end),
             ..range
         };
         let high = |end, range: Range| Range {
-            high: (end, Some(operand.clone())),
+            high: bound(end),
             ..range
         };
         match (relation, position) {
@@ -211,21 +219,21 @@ pub(crate) fn composite(
 
 /// Returns the first key that CouchDB reads of these ranges.
 pub(crate) fn start_key(ranges: &[Option<Range>]) -> Vec<u8> {
-    let bounds = ranges.iter().flatten().map(|range| range.low.1.as_ref());
+    let bounds = ranges.iter().flatten().map(|range| range.low.1.as_deref());
     array(bounds.map_while(|bound| bound.map(|b| &*b.text)))
 }
 
 /// Returns the last key that CouchDB reads of these ranges.
 pub(crate) fn end_key(ranges: &[Option<Range>]) -> Vec<u8> {
-    let bounds = ranges.iter().flatten().map(|range| range.high.1.as_ref());
+    let bounds = ranges.iter().flatten().map(|range| range.high.1.as_deref());
     let keys = bounds.map_while(|bound| bound.map(|b| &*b.text));
     array(keys.chain([MAX]))
 }
 
 /// Returns the ends of a range of ids: `null` and the highest where there is no bound.
 pub(crate) fn id_keys(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
-    let low = range.and_then(|r| r.low.1.as_ref());
-    let high = range.and_then(|r| r.high.1.as_ref());
+    let low = range.and_then(|r| r.low.1.as_deref());
+    let high = range.and_then(|r| r.high.1.as_deref());
     (
         low.map_or(&b"null"[..], |o| &o.text).to_vec(),
         high.map_or(MAX, |o| &o.text).to_vec(),
@@ -239,8 +247,8 @@ pub(crate) fn key_bytes(ranges: &[Option<Range>]) -> (Vec<u8>, Vec<u8>) {
         let sorts = bounds.map_while(|operand| operand.map(|o| &*o.sort));
         sorts.collect::<Vec<_>>().concat()
     };
-    let low = bytes(|range| range.low.1.as_ref());
-    let mut high = bytes(|range| range.high.1.as_ref());
+    let low = bytes(|range| range.low.1.as_deref());
+    let mut high = bytes(|range| range.high.1.as_deref());
     high.extend_from_slice(HIGHEST);
     (low, high)
 }
@@ -249,8 +257,8 @@ pub(crate) fn key_bytes(ranges: &[Option<Range>]) -> (Vec<u8>, Vec<u8>) {
 /// ids.
 pub(crate) fn id_bytes(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
     let id = |bound: Option<&Operand>| string(&bound?.text).map(|id| id.as_bytes().to_vec());
-    let low = id(range.and_then(|r| r.low.1.as_ref())).unwrap_or_default();
-    let high = id(range.and_then(|r| r.high.1.as_ref())).map(|mut id| {
+    let low = id(range.and_then(|r| r.low.1.as_deref())).unwrap_or_default();
+    let high = id(range.and_then(|r| r.high.1.as_deref())).map(|mut id| {
         id.push(0);
         id
     });

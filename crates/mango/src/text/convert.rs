@@ -1,6 +1,7 @@
 //! Converts a selector to CouchDB's form in Lucene's syntax: `_explain` shows it, and CouchDB
 //! chooses an index by the fields in it. The actual query of an index is that of [`super::cover`].
 
+use super::path::{Effort, Path};
 use super::{ELEMENTS, FieldType, SortField, TextKind, field_name, path_name};
 use crate::condition::{Condition, Relation};
 use crate::error::FindError;
@@ -11,7 +12,7 @@ use crate::sort::Direction;
 
 /// A converted selector, before it is written.
 #[derive(Clone, Debug)]
-pub(super) enum Tree {
+enum Tree {
     And(Vec<Tree>),
     Or(Vec<Tree>),
     /// The first without the second.
@@ -19,22 +20,27 @@ pub(super) enum Tree {
     /// All without this.
     NotThere(Box<Tree>),
     /// A field of a type with a value.
-    Field(Vec<String>, &'static str, String),
+    Field(Path, &'static str, String),
     /// A field with null.
-    Null(Vec<String>),
+    Null(Path),
     /// The name of a field, and a suffix.
-    Name(Vec<String>, String),
+    Name(Path, &'static str),
     /// A string in a field.
-    Regex(Vec<String>),
+    Regex(Path),
     Default(String),
 }
+
+/// The query of all documents: of a selector that is too large to convert.
+const EVERYTHING: &str = "*:*";
 
 /// Returns the query, as in `_explain`.
 #[must_use]
 pub fn lucene_query(selector: &Selector) -> String {
     let mut out = String::new();
-    if let Some(tree) = tree(&selector.root, &[]) {
-        tree.write(&mut out);
+    match converted(selector) {
+        Ok(Some(tree)) => tree.write(&mut out),
+        Ok(None) => {}
+        Err(TooLarge) => out.push_str(EVERYTHING),
     }
     out
 }
@@ -46,153 +52,219 @@ pub fn default_query(text: &str) -> String {
 }
 
 /// Returns the fields that an index of some fields must have, as `name:type` with names as written;
-/// `$default` for `$text`.
-pub(crate) fn fields_needed(selector: &Selector) -> Vec<String> {
+/// `$default` for `$text`. `None`: more than any index has.
+pub(crate) fn fields_needed(selector: &Selector) -> Option<Vec<String>> {
     let mut fields = vec![];
-    if let Some(tree) = tree(&selector.root, &[]) {
+    if let Some(tree) = converted(selector).ok()? {
         tree.fields(&mut fields);
     }
     fields.reverse();
     let mut known = std::collections::HashSet::new();
     fields.retain(|field| known.insert(field.clone()));
-    fields
+    Some(fields)
 }
 
-fn tree(node: &SelectorNode, path: &[String]) -> Option<Tree> {
-    Some(match node {
-        SelectorNode::All(nodes) => Tree::And(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        SelectorNode::Any(nodes) => Tree::Or(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        SelectorNode::Not(node) => Tree::Not(Box::new(exists(path)), Box::new(tree(node, path)?)),
-        SelectorNode::Field(field, condition) => {
-            let below = |as_elements: bool| -> Vec<String> {
-                let own = field.path.parts().map(|part| {
-                    match as_elements && part.parse::<i64>().is_ok() {
-                        true => ELEMENTS.to_owned(),
-                        false => part.to_owned(),
-                    }
-                });
-                path.iter().cloned().chain(own).collect()
-            };
-            match field.path.parts().any(|part| part.parse::<i64>().is_ok()) {
-                false => of_condition(condition, &below(false))?,
-                true => Tree::Or(vec![
-                    of_condition(condition, &below(false))?,
-                    of_condition(condition, &below(true))?,
-                ]),
-            }
-        }
-        SelectorNode::Here(condition) => of_condition(condition, path)?,
-        SelectorNode::Text(text) => Tree::Default(value_of(&text.operand)),
-        SelectorNode::Everything => return None,
-    })
-}
+/// A selector stands for too many or too long fields.
+struct TooLarge;
 
-fn elements_of(path: &[String]) -> Vec<String> {
-    [path, &[ELEMENTS.to_owned()]].concat()
-}
-
-fn exists(path: &[String]) -> Tree {
-    Tree::Or(vec![
-        Tree::Name(path.to_vec(), "_3a*".to_owned()),
-        Tree::Name(path.to_vec(), ".*".to_owned()),
-    ])
-}
-
-fn of_condition(condition: &Condition, path: &[String]) -> Option<Tree> {
-    Some(match condition {
-        Condition::Is(relation, operand) => of_relation(*relation, &operand.text, path)?,
-        Condition::In(operands) => of_in(operands.values(), path),
-        Condition::NotIn(operands) => Tree::Not(
-            Box::new(exists(path)),
-            Box::new(of_in(operands.values(), path)),
-        ),
-        Condition::Exists(true) | Condition::Type(_) => exists(path),
-        Condition::Exists(false) => Tree::NotThere(Box::new(exists(path))),
-        Condition::Modulo { .. } => Tree::Name(path.to_vec(), "_3anumber".to_owned()),
-        Condition::Regex(_) => Tree::Regex(path.to_vec()),
-        Condition::BeginsWith(prefix) => {
-            let value = format!("{}*", escaped(prefix));
-            Tree::Field(path.to_vec(), "string", value)
-        }
-        Condition::All(literals) => {
-            let values: Vec<&[u8]> = Elements::of(&literals.text).collect();
-            let below = elements_of(path);
-            match values.as_slice() {
-                [list] if Kind::of(list) == Kind::Array => Tree::Or(vec![
-                    of_relation(Relation::Equal, list, path)?,
-                    of_relation(Relation::Equal, list, &below)?,
-                ]),
-                values => Tree::And(values.iter().filter_map(|v| of_value(v, &below)).collect()),
-            }
-        }
-        Condition::Size(size) => Tree::Field(elements_of(path), "length", size.to_string()),
-        Condition::ElemMatch(node) | Condition::AllMatch(node) => tree(node, &elements_of(path))?,
-        Condition::KeyMapMatch(_) => exists(path),
-        Condition::Not(condition) => Tree::Not(
-            Box::new(exists(path)),
-            Box::new(of_condition(condition, path)?),
-        ),
-    })
-}
-
-fn of_in<'a>(values: impl Iterator<Item = &'a [u8]>, path: &[String]) -> Tree {
-    let below = elements_of(path);
-    let both = |value: &[u8], path: &[String]| of_value(value, path);
-    let of_one = |value: &'a [u8]| -> Option<Tree> {
-        Some(Tree::Or(vec![both(value, path)?, both(value, &below)?]))
-    };
-    Tree::Or(values.filter_map(of_one).collect())
-}
-
-/// Returns a value without an operator.
-fn of_value(value: &[u8], path: &[String]) -> Option<Tree> {
-    match Kind::of(value) {
-        Kind::Array | Kind::Object => of_relation(Relation::Equal, value, path),
-        kind => Some(Tree::Field(path.to_vec(), type_of(kind), value_of(value))),
+fn converted(selector: &Selector) -> Result<Option<Tree>, TooLarge> {
+    let converter = Converter(Effort::new());
+    let tree = converter.tree(&selector.root, &Path::default());
+    match converter.0.is_over() {
+        true => Err(TooLarge),
+        false => Ok(tree),
     }
 }
 
-fn of_relation(relation: Relation, value: &[u8], path: &[String]) -> Option<Tree> {
-    let kind = Kind::of(value);
-    match relation {
-        Relation::Equal => Some(match kind {
-            Kind::Null => Tree::Null(path.to_vec()),
+const EQUAL: Relation = Relation::Equal;
+
+/// Converts a selector. Nothing that it returns counts once the effort is over.
+struct Converter(Effort);
+
+impl Converter {
+    /// Counts the work on a value; false when it is too much.
+    fn spend(&self, path: &Path, value_bytes: usize) -> bool {
+        // A field with a long name cannot be left out.
+        let bytes = match path.is_long() {
+            true => usize::MAX / 2,
+            false => value_bytes,
+        };
+        self.0.spend(path, bytes)
+    }
+
+    fn tree(&self, node: &SelectorNode, path: &Path) -> Option<Tree> {
+        if !self.spend(path, 0) {
+            return None;
+        }
+        let all =
+            |nodes: &[SelectorNode]| nodes.iter().filter_map(|n| self.tree(n, path)).collect();
+        Some(match node {
+            SelectorNode::All(nodes) => Tree::And(all(nodes)),
+            SelectorNode::Any(nodes) => Tree::Or(all(nodes)),
+            SelectorNode::Not(node) => {
+                Tree::Not(Box::new(exists(path)), Box::new(self.tree(node, path)?))
+            }
+            SelectorNode::Field(field, condition) => {
+                let is_number = |part: &str| part.parse::<i64>().is_ok();
+                let below = |as_elements: bool| -> Path {
+                    let parts = field.path.parts();
+                    parts.fold(path.clone(), |path, part| {
+                        match as_elements && is_number(part) {
+                            true => path.elements(),
+                            false => path.member(part),
+                        }
+                    })
+                };
+                match field.path.parts().any(is_number) {
+                    false => self.condition(condition, &below(false))?,
+                    true => Tree::Or(vec![
+                        self.condition(condition, &below(false))?,
+                        self.condition(condition, &below(true))?,
+                    ]),
+                }
+            }
+            SelectorNode::Here(condition) => self.condition(condition, path)?,
+            SelectorNode::Text(text) => Tree::Default(value_of(&text.operand)),
+            SelectorNode::Everything => return None,
+        })
+    }
+
+    fn condition(&self, condition: &Condition, path: &Path) -> Option<Tree> {
+        if !self.spend(path, 0) {
+            return None;
+        }
+        Some(match condition {
+            Condition::Is(relation, operand) => self.relation(*relation, &operand.text, path)?,
+            Condition::In(operands) => self.any_of(operands.values(), path),
+            Condition::NotIn(operands) => Tree::Not(
+                Box::new(exists(path)),
+                Box::new(self.any_of(operands.values(), path)),
+            ),
+            Condition::Exists(true) | Condition::Type(_) => exists(path),
+            Condition::Exists(false) => Tree::NotThere(Box::new(exists(path))),
+            Condition::Modulo { .. } => Tree::Name(path.clone(), "_3anumber"),
+            Condition::Regex(_) => Tree::Regex(path.clone()),
+            Condition::BeginsWith(prefix) => {
+                let value = format!("{}*", escaped(prefix));
+                Tree::Field(path.clone(), "string", value)
+            }
+            Condition::All(literals) => self.all_of(&literals.text, path)?,
+            Condition::Size(size) => Tree::Field(path.elements(), "length", size.to_string()),
+            Condition::ElemMatch(below) | Condition::AllMatch(below) => {
+                self.tree(&below.node, &path.elements())?
+            }
+            Condition::KeyMapMatch(_) => exists(path),
+            Condition::Not(condition) => Tree::Not(
+                Box::new(exists(path)),
+                Box::new(self.condition(condition, path)?),
+            ),
+        })
+    }
+
+    /// Converts `$all`.
+    fn all_of(&self, array: &[u8], path: &Path) -> Option<Tree> {
+        let below = path.elements();
+        let mut first_two = Elements::of(array);
+        Some(match (first_two.next(), first_two.next()) {
+            (Some(list), None) if Kind::of(list) == Kind::Array => Tree::Or(vec![
+                self.relation(EQUAL, list, path)?,
+                self.relation(EQUAL, list, &below)?,
+            ]),
+            _ => Tree::And(self.each(Elements::of(array), |v| self.value(v, &below))),
+        })
+    }
+
+    /// Converts values until it is too much.
+    fn each<T>(
+        &self,
+        values: impl Iterator<Item = T>,
+        convert: impl Fn(T) -> Option<Tree>,
+    ) -> Vec<Tree> {
+        let values = values.take_while(|_| !self.0.is_over());
+        values.filter_map(convert).collect()
+    }
+
+    fn any_of<'a>(&self, values: impl Iterator<Item = &'a [u8]>, path: &Path) -> Tree {
+        let below = path.elements();
+        let of_one = |value: &'a [u8]| -> Option<Tree> {
+            Some(Tree::Or(vec![
+                self.value(value, path)?,
+                self.value(value, &below)?,
+            ]))
+        };
+        Tree::Or(self.each(values, of_one))
+    }
+
+    /// Converts a value without an operator.
+    fn value(&self, value: &[u8], path: &Path) -> Option<Tree> {
+        match Kind::of(value) {
+            Kind::Array | Kind::Object => self.relation(EQUAL, value, path),
+            kind => self
+                .spend(path, value.len())
+                .then(|| Tree::Field(path.clone(), type_of(kind), value_of(value))),
+        }
+    }
+
+    fn relation(&self, relation: Relation, value: &[u8], path: &Path) -> Option<Tree> {
+        if !self.spend(path, value.len()) {
+            return None;
+        }
+        let kind = Kind::of(value);
+        match relation {
+            Relation::Equal => Some(self.equal(kind, value, path)),
+            Relation::NotEqual => Some(Tree::Not(
+                Box::new(exists(path)),
+                Box::new(self.equal(kind, value, path)),
+            )),
+            _ if matches!(kind, Kind::Null | Kind::Array | Kind::Object) => Some(exists(path)),
+            _ => Some(Tree::Field(
+                path.clone(),
+                type_of(kind),
+                range(relation, kind, value),
+            )),
+        }
+    }
+
+    fn equal(&self, kind: Kind, value: &[u8], path: &Path) -> Tree {
+        match kind {
+            Kind::Null => Tree::Null(path.clone()),
             Kind::Array => {
-                let below = elements_of(path);
+                let below = path.elements();
                 let length = Elements::of(value).count().to_string();
                 let mut parts = vec![Tree::Field(below.clone(), "length", length)];
-                let values = Elements::of(value);
-                parts.extend(values.filter_map(|v| of_relation(Relation::Equal, v, &below)));
+                parts.extend(self.each(Elements::of(value), |v| self.relation(EQUAL, v, &below)));
                 Tree::And(parts)
             }
             Kind::Object => {
                 let of_member = |(name, value): (String, &[u8])| {
-                    let path = [path, &[name]].concat();
-                    of_relation(Relation::Equal, value, &path)
+                    self.relation(EQUAL, value, &path.member(&name))
                 };
-                Tree::And(members(value).filter_map(of_member).collect())
+                Tree::And(self.each(members(value), of_member))
             }
-            kind => Tree::Field(path.to_vec(), type_of(kind), value_of(value)),
-        }),
-        Relation::NotEqual => Some(Tree::Not(
-            Box::new(exists(path)),
-            Box::new(of_relation(Relation::Equal, value, path)?),
-        )),
-        _ if matches!(kind, Kind::Null | Kind::Array | Kind::Object) => Some(exists(path)),
-        _ => {
-            let (least, greatest) = match kind {
-                Kind::Number => ("*", "*"),
-                _ => ("\"\"", "\u{10ffff}"),
-            };
-            let value = value_of(value);
-            let range = match relation {
-                Relation::Less => format!("[{least} TO {value}}}"),
-                Relation::LessOrEqual => format!("[{least} TO {value}]"),
-                Relation::GreaterOrEqual => format!("[{value} TO {greatest}]"),
-                _ => format!("{{{value} TO {greatest}]"),
-            };
-            Some(Tree::Field(path.to_vec(), type_of(kind), range))
+            kind => Tree::Field(path.clone(), type_of(kind), value_of(value)),
         }
+    }
+}
+
+fn exists(path: &Path) -> Tree {
+    Tree::Or(vec![
+        Tree::Name(path.clone(), "_3a*"),
+        Tree::Name(path.clone(), ".*"),
+    ])
+}
+
+/// Writes the values that are less or greater than a value.
+fn range(relation: Relation, kind: Kind, value: &[u8]) -> String {
+    let (least, greatest) = match kind {
+        Kind::Number => ("*", "*"),
+        _ => ("\"\"", "\u{10ffff}"),
+    };
+    let value = value_of(value);
+    match relation {
+        Relation::Less => format!("[{least} TO {value}}}"),
+        Relation::LessOrEqual => format!("[{least} TO {value}]"),
+        Relation::GreaterOrEqual => format!("[{value} TO {greatest}]"),
+        _ => format!("{{{value} TO {greatest}]"),
     }
 }
 
@@ -266,17 +338,19 @@ fn escaped(text: &str) -> String {
 
 impl Tree {
     fn write(&self, out: &mut String) {
-        let names = |path: &[String]| path_name(named(path));
         match self {
             Tree::And(parts) => write_parts(parts, " AND ", out),
             Tree::Or(parts) => write_parts(parts, " OR ", out),
             Tree::Not(first, second) => {
-                let mut without = String::new();
-                second.write(&mut without);
                 out.push('(');
                 first.write(out);
-                if !without.is_empty() {
-                    out.push_str(&format!(" AND NOT ({without})"));
+                let end = out.len();
+                out.push_str(" AND NOT (");
+                let without = out.len();
+                second.write(out);
+                match out.len() == without {
+                    true => out.truncate(end),
+                    false => out.push(')'),
                 }
                 out.push(')');
             }
@@ -289,12 +363,17 @@ impl Tree {
                 let name = field_name(named(path), kind);
                 out.push_str(&format!("({name}:{value})"));
             }
-            Tree::Null(path) => out.push_str(&format!("({}_3anull:true)", names(path))),
+            Tree::Null(path) => {
+                out.push_str(&format!("({}_3anull:true)", path_name(named(path))));
+            }
             Tree::Name(path, rest) => {
-                out.push_str(&format!("($fieldnames:{}{rest})", names(path)));
+                out.push_str(&format!("($fieldnames:{}{rest})", path_name(named(path))));
             }
             Tree::Regex(path) => {
-                out.push_str(&format!("($fieldnames:{}_3astring)", names(path)));
+                out.push_str(&format!(
+                    "($fieldnames:{}_3astring)",
+                    path_name(named(path))
+                ));
             }
             Tree::Default(value) => out.push_str(&format!("($default:{value})")),
         }
@@ -306,7 +385,7 @@ impl Tree {
             Tree::Or(parts) => {
                 // For a value that may be an element, the field itself is enough.
                 if let [first @ Tree::Field(..), Tree::Field(path, ..)] = parts.as_slice()
-                    && path.iter().any(|part| part == ELEMENTS)
+                    && path.parts().contains(&ELEMENTS)
                 {
                     return first.fields(out);
                 }
@@ -327,26 +406,33 @@ impl Tree {
 }
 
 /// Returns the parts of a path that CouchDB writes.
-fn named(path: &[String]) -> impl Iterator<Item = &str> {
-    path.iter()
-        .map(String::as_str)
-        .filter(|part| !part.is_empty())
+fn named(path: &Path) -> impl Iterator<Item = &str> {
+    path.parts().into_iter().filter(|part| !part.is_empty())
 }
 
-fn written(path: &[String], kind: &str) -> String {
-    let parts: Vec<String> = path.iter().map(|part| part.replace('.', "\\.")).collect();
+fn written(path: &Path, kind: &str) -> String {
+    let parts = path.parts().into_iter();
+    let parts: Vec<String> = parts.map(|part| part.replace('.', "\\.")).collect();
     format!("{}:{kind}", parts.join("."))
 }
 
 fn write_parts(parts: &[Tree], between: &str, out: &mut String) {
-    let written = parts.iter().map(|part| {
-        let mut text = String::new();
-        part.write(&mut text);
-        text
-    });
-    let written: Vec<String> = written.filter(|text| !text.is_empty()).collect();
-    if !written.is_empty() {
-        out.push_str(&format!("({})", written.join(between)));
+    let start = out.len();
+    out.push('(');
+    for part in parts {
+        let end = out.len();
+        if end > start + 1 {
+            out.push_str(between);
+        }
+        let written = out.len();
+        part.write(out);
+        if out.len() == written {
+            out.truncate(end);
+        }
+    }
+    match out.len() == start + 1 {
+        true => out.truncate(start),
+        false => out.push(')'),
     }
 }
 
@@ -498,8 +584,33 @@ mod tests {
     }
 
     #[test]
+    fn a_selector_that_stands_for_too_much_is_a_query_of_everything() {
+        let deep = |depth: usize| (0..depth).fold(json!([1]), |inner, _| json!([inner]));
+        let numbers = (0..24).fold(
+            json!({"$eq": 1}),
+            |inner, _| json!({"$elemMatch": {"0": inner}}),
+        );
+        for selector in [
+            json!({"a": {"$eq": {"k".repeat(4000): vec![1; 2000]}}}),
+            json!({"a": {"$eq": {"k".repeat(5000): 1}}}),
+            json!({"a": deep(900)}),
+            // Each position is also the name of a member.
+            json!({"a": numbers}),
+        ] {
+            let read = Selector::parse(&selector).unwrap();
+            assert_eq!(lucene_query(&read), EVERYTHING);
+            assert_eq!(fields_needed(&read), None);
+        }
+        // Many values of one field are no more than their text.
+        let many = json!({"a": {"$in": (0..5000).collect::<Vec<_>>()}});
+        let many = Selector::parse(&many).unwrap();
+        assert_eq!(fields_needed(&many), Some(vec!["a:number".to_owned()]));
+        assert!(lucene_query(&many).len() > 100_000);
+    }
+
+    #[test]
     fn an_index_needs_the_fields_that_values_are_compared_with() {
-        let fields = |selector: Value| fields_needed(&Selector::parse(&selector).unwrap());
+        let fields = |selector: Value| fields_needed(&Selector::parse(&selector).unwrap()).unwrap();
         assert_eq!(
             fields(json!({"a": 1, "b": {"$regex": "x"}})),
             ["b:string", "a:number"]

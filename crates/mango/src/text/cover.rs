@@ -4,11 +4,16 @@
 //! A value of one type does not find fields of another, though selectors compare all types: the
 //! same as in CouchDB.
 
+use std::collections::HashSet;
+
+use super::path::{Effort, Path};
 use super::{
-    ELEMENTS, TextDefinition, defined_name, field_name, number_of, path_name, whole_array,
+    ELEMENTS, NAME_BYTES_MAX, TextDefinition, defined_name, field_name, number_of, path_name,
+    whole_array,
 };
 use crate::condition::{Condition, Relation};
 use crate::json::{Elements, Kind, members, string};
+use crate::path::FieldPath;
 use crate::selector::{Selector, SelectorNode, TextNode};
 
 /// A condition on hits.
@@ -30,6 +35,18 @@ pub enum HitCondition {
     Without(Box<HitCondition>, Box<HitCondition>),
 }
 
+impl HitCondition {
+    fn depth(&self) -> usize {
+        match self {
+            HitCondition::All(parts) | HitCondition::Any(parts) => {
+                1 + parts.iter().map(HitCondition::depth).max().unwrap_or(0)
+            }
+            HitCondition::Without(first, second) => 1 + first.depth().max(second.depth()),
+            _ => 1,
+        }
+    }
+}
+
 /// How much of a selector an index can find.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cover {
@@ -39,6 +56,9 @@ pub enum Cover {
     Part(HitCondition),
 }
 
+/// Maximum depth of conditions in conditions. The engine builds and reads queries recursively, on
+/// threads with little stack.
+const DEPTH_MAX: usize = 64;
 /// Maximum number of paths in an index of a field with numbers in its path.
 const PATHS_MAX: usize = 16;
 /// Longer words are not found, in bytes.
@@ -54,27 +74,15 @@ impl Cover {
             let names = fields.iter().map(|(name, kind)| defined_name(name, *kind));
             names.filter_map(Result::ok).collect()
         });
-        let reader = Reader { fields, definition };
-        reader.node(&selector.root, &[])
-    }
-
-    fn all(parts: Vec<Cover>) -> Cover {
-        let mut wanted: Vec<HitCondition> = parts.into_iter().filter_map(Cover::part).collect();
-        match (wanted.len(), wanted.pop()) {
-            (_, None) => Cover::Everything,
-            (1, Some(only)) => Cover::Part(only),
-            (_, Some(last)) => {
-                wanted.push(last);
-                Cover::Part(HitCondition::All(wanted))
-            }
+        let reader = Reader {
+            fields,
+            definition,
+            effort: Effort::new(),
+        };
+        match reader.node(&selector.root, &Path::default()) {
+            Cover::Part(condition) if condition.depth() > DEPTH_MAX => Cover::Everything,
+            cover => cover,
         }
-    }
-
-    fn any(parts: Vec<Cover>) -> Cover {
-        let wanted: Option<Vec<HitCondition>> = parts.into_iter().map(Cover::part).collect();
-        wanted.map_or(Cover::Everything, |wanted| {
-            Cover::Part(HitCondition::Any(wanted))
-        })
     }
 
     fn part(self) -> Option<HitCondition> {
@@ -113,57 +121,64 @@ fn words_of(operand: &[u8]) -> String {
 
 struct Reader<'a> {
     /// The fields of the index; `None`: all.
-    fields: Option<Vec<String>>,
+    fields: Option<HashSet<String>>,
     definition: &'a TextDefinition,
+    effort: Effort,
 }
 
 impl Reader<'_> {
-    fn node(&self, node: &SelectorNode, path: &[String]) -> Cover {
+    fn node(&self, node: &SelectorNode, path: &Path) -> Cover {
+        if !self.effort.spend(path, 0) {
+            return Cover::Everything;
+        }
         match node {
-            SelectorNode::All(nodes) => {
-                Cover::all(nodes.iter().map(|n| self.node(n, path)).collect())
-            }
+            SelectorNode::All(nodes) => self.all(nodes.iter().map(|n| self.node(n, path))),
             // Without parts it matches everything.
             SelectorNode::Any(nodes) if nodes.is_empty() => Cover::Everything,
-            SelectorNode::Any(nodes) => {
-                Cover::any(nodes.iter().map(|n| self.node(n, path)).collect())
-            }
+            SelectorNode::Any(nodes) => self.any(nodes.iter().map(|n| self.node(n, path))),
             SelectorNode::Not(_) | SelectorNode::Everything => Cover::Everything,
             SelectorNode::Field(field, condition) => {
-                let mut paths = vec![path.to_vec()];
-                for part in field.path.parts() {
-                    let numbers = part.parse::<i64>().is_ok();
-                    if numbers && paths.len() > PATHS_MAX / 2 {
-                        return Cover::Everything;
-                    }
-                    // The name of a member, or the position of an element.
-                    let elements = paths.clone().into_iter().filter(|_| numbers);
-                    let elements: Vec<_> = elements
-                        .map(|p| [p, vec![ELEMENTS.to_owned()]].concat())
-                        .collect();
-                    paths.iter_mut().for_each(|p| p.push(part.to_owned()));
-                    paths.extend(elements);
-                }
-                let parts = paths.iter().map(|path| self.condition(condition, path));
-                match paths.len() {
-                    1 => self.condition(condition, &paths[0]),
-                    _ => Cover::any(parts.collect()),
+                let Some(paths) = self.paths(&field.path, path) else {
+                    return Cover::Everything;
+                };
+                match paths.as_slice() {
+                    [path] => self.condition(condition, path),
+                    paths => self.any(paths.iter().map(|path| self.condition(condition, path))),
                 }
             }
             // The document as a whole is not in the index.
-            SelectorNode::Here(_) if path.is_empty() => Cover::Everything,
+            SelectorNode::Here(_) if path.is_root() => Cover::Everything,
             SelectorNode::Here(condition) => self.condition(condition, path),
-            SelectorNode::Text(text) => Cover::Part(words_wanted(text, self.definition)),
+            SelectorNode::Text(text) => self.part(words_wanted(text, self.definition)),
         }
     }
 
-    fn condition(&self, condition: &Condition, path: &[String]) -> Cover {
-        let below = [path, &[ELEMENTS.to_owned()]].concat();
+    /// Returns the paths that a field's name stands for; `None`: too many.
+    fn paths(&self, field: &FieldPath, above: &Path) -> Option<Vec<Path>> {
+        let mut paths = vec![above.clone()];
+        for part in field.parts() {
+            let is_number = part.parse::<i64>().is_ok();
+            if is_number && paths.len() > PATHS_MAX / 2 {
+                return None;
+            }
+            // The name of a member, or the position of an element.
+            let elements = paths.iter().filter(|_| is_number).map(Path::elements);
+            let elements: Vec<Path> = elements.collect();
+            paths.iter_mut().for_each(|path| *path = path.member(part));
+            paths.extend(elements);
+        }
+        Some(paths)
+    }
+
+    fn condition(&self, condition: &Condition, path: &Path) -> Cover {
+        if !self.effort.spend(path, 0) {
+            return Cover::Everything;
+        }
         match condition {
             Condition::Is(relation, operand) => self.relation(*relation, &operand.text, path),
             Condition::In(operands) => self.any_of(operands.values(), path),
             Condition::NotIn(operands) => {
-                let values: Vec<&[u8]> = operands.values().collect();
+                let values: Vec<&[u8]> = operands.values().take(VALUES_MAX + 1).collect();
                 let is_exact =
                     values.len() <= VALUES_MAX && values.iter().all(|value| is_exact(value));
                 self.without(path, is_exact, || self.any_of(values.into_iter(), path))
@@ -175,28 +190,35 @@ impl Reader<'_> {
             Condition::Modulo { .. } => self.has(path, "number"),
             Condition::Regex(_) => self.has(path, "string"),
             Condition::BeginsWith(prefix) => match self.name(path, "string") {
-                Some(name) if prefix.len() <= WORD_BYTES_MAX => {
-                    Cover::Part(HitCondition::Prefix(name, prefix.clone()))
+                Some(name)
+                    if prefix.len() <= WORD_BYTES_MAX && self.effort.spend(path, prefix.len()) =>
+                {
+                    self.part(HitCondition::Prefix(name, prefix.clone()))
                 }
                 _ => self.has(path, "string"),
             },
-            Condition::All(literals) => {
-                let values: Vec<&[u8]> = Elements::of(&literals.text).collect();
-                match values.as_slice() {
-                    [list] if Kind::of(list) == Kind::Array => {
-                        Cover::any(vec![self.equal(list, path), self.equal(list, &below)])
-                    }
-                    values => Cover::all(values.iter().map(|v| self.equal(v, &below)).collect()),
-                }
-            }
-            Condition::Size(size) => self.length(*size as f64, &below),
-            Condition::ElemMatch(node) => self.node(node, &below),
+            Condition::All(literals) => self.all_of(&literals.text, path),
+            Condition::Size(size) => self.length(*size as f64, &path.elements()),
+            Condition::ElemMatch(below) => self.node(&below.node, &path.elements()),
             // An empty array has no elements that do not match.
             Condition::AllMatch(_) => Cover::Everything,
         }
     }
 
-    fn relation(&self, relation: Relation, value: &[u8], path: &[String]) -> Cover {
+    /// Converts `$all`.
+    fn all_of(&self, array: &[u8], path: &Path) -> Cover {
+        let below = path.elements();
+        let mut first_two = Elements::of(array);
+        match (first_two.next(), first_two.next()) {
+            (Some(list), None) if Kind::of(list) == Kind::Array => {
+                let both = [path, &below];
+                self.any(both.into_iter().map(|path| self.equal(list, path)))
+            }
+            _ => self.all(Elements::of(array).map(|value| self.equal(value, &below))),
+        }
+    }
+
+    fn relation(&self, relation: Relation, value: &[u8], path: &Path) -> Cover {
         let kind = Kind::of(value);
         match (relation, kind) {
             (Relation::Equal, _) => self.equal(value, path),
@@ -208,7 +230,7 @@ impl Reader<'_> {
                     return Cover::Everything;
                 };
                 let number = number_of(value);
-                Cover::Part(match relation {
+                self.part(match relation {
                     Relation::Less | Relation::LessOrEqual => {
                         HitCondition::Number(name, None, number)
                     }
@@ -222,11 +244,12 @@ impl Reader<'_> {
         }
     }
 
-    fn equal(&self, value: &[u8], path: &[String]) -> Cover {
+    fn equal(&self, value: &[u8], path: &Path) -> Cover {
+        if !self.effort.spend(path, value.len()) || path.is_long() {
+            return Cover::Everything;
+        }
         let word = |kind: &str, word: String| match self.name(path, kind) {
-            Some(name) if word.len() <= WORD_BYTES_MAX => {
-                Cover::Part(HitCondition::Word(name, word))
-            }
+            Some(name) if word.len() <= WORD_BYTES_MAX => self.part(HitCondition::Word(name, word)),
             _ => self.has(path, kind),
         };
         match Kind::of(value) {
@@ -237,89 +260,149 @@ impl Reader<'_> {
             Kind::Number => match self.name(path, "number") {
                 Some(name) => {
                     let number = number_of(value);
-                    Cover::Part(HitCondition::Number(name, number, number))
+                    self.part(HitCondition::Number(name, number, number))
                 }
                 None => Cover::Everything,
             },
             Kind::Array => {
-                let below = [path, &[ELEMENTS.to_owned()]].concat();
-                let mut parts = vec![self.length(Elements::of(value).count() as f64, &below)];
-                parts.extend(Elements::of(value).map(|value| self.equal(value, &below)));
-                Cover::all(parts)
+                let below = path.elements();
+                let length = self.length(Elements::of(value).count() as f64, &below);
+                let values = Elements::of(value).map(|value| self.equal(value, &below));
+                self.all(std::iter::once(length).chain(values))
             }
             Kind::Object => {
                 let of_member =
-                    |(name, value): (String, &[u8])| self.equal(value, &[path, &[name]].concat());
-                Cover::all(members(value).map(of_member).collect())
+                    |(name, value): (String, &[u8])| self.equal(value, &path.member(&name));
+                self.all(members(value).map(of_member))
             }
         }
     }
 
-    fn any_of<'v>(&self, values: impl Iterator<Item = &'v [u8]>, path: &[String]) -> Cover {
-        let below = [path, &[ELEMENTS.to_owned()]].concat();
+    fn any_of<'v>(&self, values: impl Iterator<Item = &'v [u8]>, path: &Path) -> Cover {
+        let below = path.elements();
         let values: Vec<_> = values.take(VALUES_MAX + 1).collect();
         if values.len() > VALUES_MAX {
             return self.exists(path);
         }
-        let both = values
-            .into_iter()
-            .map(|value| Cover::any(vec![self.equal(value, path), self.equal(value, &below)]));
-        Cover::any(both.collect())
+        let both = values.into_iter().map(|value| {
+            let both = [path, &below];
+            self.any(both.into_iter().map(|path| self.equal(value, path)))
+        });
+        self.any(both)
     }
 
     /// Returns the field without some values, if their query is exact. A document has several
     /// elements: one may have the value, and another not.
-    fn without(&self, path: &[String], is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
-        let is_single = !path.iter().any(|part| part == ELEMENTS);
-        match (self.exists(path), values()) {
-            (Cover::Part(exists), Cover::Part(values)) if is_exact && is_single => {
+    fn without(&self, path: &Path, is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
+        let exists = self.exists(path);
+        if !is_exact || path.parts().contains(&ELEMENTS) {
+            return exists;
+        }
+        let clauses = self.effort.clauses_left();
+        match (exists, values()) {
+            (Cover::Part(exists), Cover::Part(values)) => {
                 Cover::Part(HitCondition::Without(Box::new(exists), Box::new(values)))
             }
-            (exists, _) => exists,
+            (exists, _) => {
+                self.effort.drop_clauses(clauses);
+                exists
+            }
         }
     }
 
-    fn exists(&self, path: &[String]) -> Cover {
-        if self.fields.is_some() || is_made_when_read(path) {
+    fn exists(&self, path: &Path) -> Cover {
+        if self.fields.is_some() || is_made_when_read(path) || path.is_long() {
             // The field may exist with a type that is not in the index.
             return Cover::Everything;
         }
-        let name = path_name(path.iter().map(String::as_str));
-        let begins =
-            |rest: &str| HitCondition::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
-        Cover::Part(HitCondition::Any(vec![begins("_3a"), begins(".")]))
+        let name = path_name(path.parts().into_iter());
+        if name.len() + FIELD_END.len() > NAME_BYTES_MAX {
+            return Cover::Everything;
+        }
+        let begins = |rest: &str| {
+            let prefix = format!("{name}{rest}");
+            self.part(HitCondition::Prefix("$fieldnames".to_owned(), prefix))
+        };
+        self.any([FIELD_END, "."].into_iter().map(begins))
     }
 
-    fn has(&self, path: &[String], kind: &str) -> Cover {
+    fn has(&self, path: &Path, kind: &str) -> Cover {
         match self.name(path, kind) {
-            Some(name) => Cover::Part(HitCondition::Word("$fieldnames".to_owned(), name)),
+            Some(name) => self.part(HitCondition::Word("$fieldnames".to_owned(), name)),
             None => Cover::Everything,
         }
     }
 
-    fn length(&self, length: f64, path: &[String]) -> Cover {
-        match self.definition.array_lengths {
-            true => {
-                let name = field_name(path.iter().map(String::as_str), "length");
-                Cover::Part(HitCondition::Number(name, Some(length), Some(length)))
-            }
-            false => Cover::Everything,
+    fn length(&self, length: f64, path: &Path) -> Cover {
+        if !self.definition.array_lengths || path.is_long() {
+            return Cover::Everything;
+        }
+        let name = field_name(path.parts().into_iter(), "length");
+        match name.len() > NAME_BYTES_MAX {
+            true => Cover::Everything,
+            false => self.part(HitCondition::Number(name, Some(length), Some(length))),
         }
     }
 
     /// Returns the field of the index; `None`: it is not in it.
-    fn name(&self, path: &[String], kind: &str) -> Option<String> {
-        if is_made_when_read(path) {
+    fn name(&self, path: &Path, kind: &str) -> Option<String> {
+        if is_made_when_read(path) || path.is_long() {
             return None;
         }
-        let name = field_name(path.iter().map(String::as_str), kind);
+        let parts = path.parts();
+        let name = field_name(parts.iter().copied(), kind);
         let is_there = self.fields.as_ref().is_none_or(|fields| {
-            let whole = whole_array(path).iter().map(String::as_str);
+            let whole = whole_array(&parts).iter().copied();
             fields.contains(&name) || fields.contains(&field_name(whole, kind))
         });
-        is_there.then_some(name)
+        (is_there && name.len() <= NAME_BYTES_MAX).then_some(name)
+    }
+
+    /// Returns a condition, unless the query has too many clauses already.
+    fn part(&self, condition: HitCondition) -> Cover {
+        match self.effort.clause() {
+            true => Cover::Part(condition),
+            false => Cover::Everything,
+        }
+    }
+
+    /// Returns the documents that all parts cover, or of too many parts the first ones.
+    fn all(&self, parts: impl Iterator<Item = Cover>) -> Cover {
+        let parts = parts.take_while(|_| !self.effort.is_over());
+        let mut wanted: Vec<HitCondition> = vec![];
+        for part in parts.filter_map(Cover::part) {
+            match part {
+                // Arrays in arrays are one list of conditions.
+                HitCondition::All(parts) => wanted.extend(parts),
+                part => wanted.push(part),
+            }
+        }
+        match (wanted.len(), wanted.pop()) {
+            (_, None) => Cover::Everything,
+            (1, Some(only)) => Cover::Part(only),
+            (_, Some(last)) => {
+                wanted.push(last);
+                Cover::Part(HitCondition::All(wanted))
+            }
+        }
+    }
+
+    /// Returns the documents that any part covers.
+    fn any(&self, parts: impl Iterator<Item = Cover>) -> Cover {
+        let clauses = self.effort.clauses_left();
+        let wanted: Option<Vec<HitCondition>> = parts.map(Cover::part).collect();
+        match wanted {
+            Some(wanted) => Cover::Part(HitCondition::Any(wanted)),
+            None => {
+                self.effort.drop_clauses(clauses);
+                Cover::Everything
+            }
+        }
     }
 }
+
+/// The text between the name of a field and its type.
+const FIELD_END: &str = "_3a";
 
 /// For more values the query is for documents that have the field: a query has a limited number of
 /// clauses, two a value.
@@ -327,8 +410,9 @@ const VALUES_MAX: usize = 256;
 
 /// Returns whether the member is only added when the document is read, like `_conflicts`: it is in
 /// no index.
-fn is_made_when_read(path: &[String]) -> bool {
-    let first = path.first().map_or("", String::as_str);
+fn is_made_when_read(path: &Path) -> bool {
+    let parts = path.parts();
+    let first = parts.first().copied().unwrap_or_default();
     first.starts_with('_') && !["_id", "_rev", "_attachments"].contains(&first)
 }
 
@@ -415,6 +499,64 @@ mod tests {
             cover(without_default, json!({"$text": "fox"})),
             Cover::Part(HitCondition::Any(vec![]))
         );
+    }
+
+    /// Returns how many clauses it has, and the length of the longest name.
+    fn size(condition: &HitCondition) -> (usize, usize) {
+        let sum = |parts: &[HitCondition]| {
+            let sizes = parts.iter().map(size);
+            sizes.fold((0, 0), |(a, b), (c, d)| (a + c, b.max(d)))
+        };
+        match condition {
+            HitCondition::Word(name, _) | HitCondition::Number(name, ..) => (1, name.len()),
+            HitCondition::Prefix(_, prefix) => (1, prefix.len()),
+            HitCondition::Text(_) => (1, 0),
+            HitCondition::All(parts) | HitCondition::Any(parts) => sum(parts),
+            HitCondition::Without(condition, without) => {
+                sum(&[(**condition).clone(), (**without).clone()])
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_of_a_selector_do_not_stand_for_many_clauses_or_long_names() {
+        let deep = |depth: usize| (0..depth).fold(json!([1]), |inner, _| json!([inner]));
+        let numbers = (0..4).fold(
+            json!({"$eq": 1}),
+            |inner, _| json!({"$elemMatch": {"0.1.2.3": inner}}),
+        );
+        let branches: Vec<Value> = (0..2000).map(|n| json!({"a": n})).collect();
+        for (selector, is_covered) in [
+            // Each element would have the long name.
+            (
+                json!({"a": {"$eq": {"k".repeat(5000): vec![1; 5000]}}}),
+                false,
+            ),
+            (json!({"a": {"$eq": {"k": vec![1; 5000]}}}), true),
+            (json!({"a": deep(900)}), true),
+            // Each position is also the name of a member: 16 paths at each of four levels.
+            (json!({"a": numbers}), false),
+            (json!({"$or": branches}), false),
+            (json!({"$and": [{"$or": branches}, {"b": 1}]}), true),
+            (json!({"$and": branches}), true),
+            (json!({"a": {"$all": vec![json!([1, 2, 3]); 1000]}}), true),
+        ] {
+            for definition in [
+                json!({}),
+                json!({"fields": [{"name": "a", "type": "number"}]}),
+            ] {
+                let found = cover(definition, selector.clone());
+                let Cover::Part(condition) = found else {
+                    continue;
+                };
+                let (clauses, name) = size(&condition);
+                assert!(clauses <= super::super::CLAUSES_MAX, "{clauses}");
+                assert!(name <= NAME_BYTES_MAX, "{name}");
+            }
+            let found = cover(json!({}), selector.clone());
+            let shown: String = selector.to_string().chars().take(80).collect();
+            assert_eq!(found != Cover::Everything, is_covered, "{shown}");
+        }
     }
 
     #[test]

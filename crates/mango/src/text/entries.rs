@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::cover::WORD_BYTES_MAX;
-use super::{ELEMENTS, TextDefinition, defined_name, field_name, number_of, whole_array};
+use super::{ELEMENTS, NAME_BYTES_MAX, TextDefinition, defined_name, number_of, push_name};
 use crate::json::{Elements, Kind, members, string};
 
 /// A field of a document in a text index.
@@ -39,7 +39,8 @@ pub fn entries<'a>(
     let mut reader = Reader {
         definition,
         fields,
-        path: vec![],
+        path: String::new(),
+        whole: 0,
         found: vec![],
         default: vec![],
         empty: vec![],
@@ -77,8 +78,6 @@ pub fn entries<'a>(
     all
 }
 
-/// Longer names of fields are truncated, and have no values: no selector has such names. In bytes.
-const NAME_BYTES_MAX: usize = 4096;
 /// A document with more bytes of names and values is not in the index.
 const BYTES_MAX: usize = 16 << 20;
 /// Approximate overhead of a field besides its name and value, in bytes.
@@ -87,7 +86,10 @@ const FIELD_BYTES: usize = 64;
 struct Reader<'a> {
     definition: &'a TextDefinition,
     fields: Option<HashSet<String>>,
-    path: Vec<String>,
+    /// The name of the current path.
+    path: String,
+    /// The length of its beginning, up to the array that it is an element of.
+    whole: usize,
     found: Vec<Entry>,
     default: Vec<String>,
     /// Names of empty objects and arrays, which exist nevertheless.
@@ -104,7 +106,11 @@ impl Reader<'_> {
             return;
         }
         let was_long = self.is_long();
-        self.path.push(name.to_owned());
+        let (end, whole) = (self.path.len(), self.whole);
+        push_name(name, &mut self.path);
+        if name != ELEMENTS {
+            self.whole = self.path.len();
+        }
         self.path_bytes += name.len();
         if self.is_long() && !was_long && self.definition.fields.is_none() {
             // All names below it have this prefix.
@@ -114,7 +120,8 @@ impl Reader<'_> {
         }
         self.value(value);
         self.path_bytes -= name.len();
-        self.path.pop();
+        self.path.truncate(end);
+        self.whole = whole;
     }
 
     /// Returns whether names here are too long for fields.
@@ -140,7 +147,8 @@ impl Reader<'_> {
             }
             Kind::Array => {
                 self.note_empty("array", Elements::of(text).next().is_none());
-                self.path.push(ELEMENTS.to_owned());
+                let end = self.path.len();
+                push_name(ELEMENTS, &mut self.path);
                 if self.definition.array_lengths && !self.is_long() {
                     let length = Elements::of(text).count() as f64;
                     let name = self.name("length");
@@ -149,13 +157,16 @@ impl Reader<'_> {
                 for value in Elements::of(text) {
                     self.value(value);
                 }
-                self.path.pop();
+                self.path.truncate(end);
             }
             kind => self.scalar(kind, text),
         }
     }
 
     fn scalar(&mut self, kind: Kind, text: &[u8]) {
+        if self.fields.is_some() && self.path.len() > NAME_BYTES_MAX {
+            return;
+        }
         match kind {
             Kind::String if self.is_long() => {
                 if self.definition.has_default
@@ -209,7 +220,7 @@ impl Reader<'_> {
     }
 
     fn name(&self, kind: &str) -> String {
-        field_name(self.path.iter().map(String::as_str), kind)
+        format!("{}_3a{kind}", self.path)
     }
 
     /// Returns whether the definition names the field, or has all.
@@ -221,11 +232,7 @@ impl Reader<'_> {
 
     /// Returns whether the field, or its array, is named.
     fn is_wanted(&self, name: &str, kind: &str) -> bool {
-        self.is_named(name)
-            || self.is_named(&field_name(
-                whole_array(&self.path).iter().map(String::as_str),
-                kind,
-            ))
+        self.is_named(name) || self.is_named(&format!("{}_3a{kind}", &self.path[..self.whole]))
     }
 
     fn note_empty(&mut self, kind: &str, is_empty: bool) {
@@ -308,6 +315,28 @@ mod tests {
         assert_eq!(long[0].value, Value::Text("a".repeat(NAME_BYTES_MAX)));
         assert_eq!(found(4000, 100_000), vec![]);
         assert_eq!(found(4000, 100).len(), 203);
+    }
+
+    #[test]
+    fn an_index_of_fields_has_the_elements_of_arrays_in_arrays() {
+        let definition = r#"{"fields":[{"name":"a","type":"number"},{"name":"b.c","type":"string"}],"index_array_lengths":false,"default_field":false}"#;
+        let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(
+            shown(
+                definition,
+                &format!(r#"{{"a":{},"b":[{{"c":"x"}}],"d":[1]}}"#, deep(2))
+            ),
+            [
+                "$fieldnames a._5b_5d._5b_5d_3anumber",
+                "a._5b_5d._5b_5d_3anumber 1"
+            ]
+        );
+        // Its name is too long for an index.
+        let document = format!(r#"{{"a":{},"b":{{"c":["x"]}}}}"#, deep(900));
+        assert_eq!(
+            shown(definition, &document),
+            ["$fieldnames b.c._5b_5d_3astring", "b.c._5b_5d_3astring x"]
+        );
     }
 
     #[test]

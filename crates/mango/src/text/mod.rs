@@ -3,11 +3,13 @@
 mod convert;
 mod cover;
 mod entries;
+mod path;
 
 pub(crate) use convert::fields_needed;
 pub use convert::{default_query, lucene_query, sort_fields};
 pub use cover::{Cover, HitCondition, text_nodes_in_or};
 pub use entries::{Entry, Value as EntryValue, entries};
+pub use path::CLAUSES_MAX;
 
 use serde_json::Value;
 
@@ -268,26 +270,32 @@ pub(crate) fn field_name<'a>(parts: impl Iterator<Item = &'a str>, kind: &str) -
 
 fn path_name<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let mut name = String::new();
-    for (n, part) in parts.enumerate() {
-        if n > 0 {
-            name.push('.');
-        }
-        match part {
-            // CouchDB leaves it out, so that two fields have one name.
-            "" => name.push('_'),
-            part => escape(part, &mut name),
-        }
-    }
+    parts.for_each(|part| push_name(part, &mut name));
     name
+}
+
+/// Appends a part of a path to its name.
+fn push_name(part: &str, name: &mut String) {
+    if !name.is_empty() {
+        name.push('.');
+    }
+    match part {
+        // CouchDB leaves it out, so that two fields have one name.
+        "" => name.push('_'),
+        part => escape(part, name),
+    }
 }
 
 /// The part of a path that stands for the elements of an array.
 const ELEMENTS: &str = "[]";
 
+/// Longer names of fields are truncated in an index, and have no values. In bytes.
+const NAME_BYTES_MAX: usize = 4096;
+
 /// Returns the path of the array of an element path. An index of a field also has its elements, so
 /// that it finds the matches of `$in`.
-fn whole_array(path: &[String]) -> &[String] {
-    let end = path.iter().rposition(|part| part != ELEMENTS);
+fn whole_array<S: AsRef<str>>(path: &[S]) -> &[S] {
+    let end = path.iter().rposition(|part| part.as_ref() != ELEMENTS);
     &path[..end.map_or(0, |at| at + 1)]
 }
 

@@ -254,6 +254,84 @@ fn elements_are_judged_one_by_one() {
 }
 
 #[test]
+fn conditions_on_fields_that_elements_lack_take_no_longer_than_a_document_may() {
+    let limits = Limits {
+        selector_conditions_max: 200_000,
+        ..Limits::default()
+    };
+    let branches = vec![json!({"z": 1}); 100_000];
+    let selector = json!({"a": {"$elemMatch": {"$or": branches}}});
+    let selector = Selector::parse_within(&selector, &limits).unwrap();
+    // So few that the time was never read between two of them.
+    let document = json!({"a": vec![json!({}); 19_000]}).to_string();
+    let judged = selector.matches_doc(&Doc::whole(document.as_bytes()));
+    assert!(judged.is_err(), "{judged:?}");
+}
+
+#[test]
+fn the_fields_of_an_element_are_looked_up_in_it() {
+    let document = json!({"a": [{"x": {"y": 1}, "z": [5, {"k": 6}]}, [7, {"k": 8}], "text", {}]});
+    for (condition, expected) in [
+        (json!({"x.y": 1, "z.0": 5, "z.1.k": 6}), true),
+        (json!({"x.y": 1, "z.0": 6}), false),
+        (json!({"0": 7, "1.k": 8}), true),
+        (json!({"1.k": {"$elemMatch": {"$eq": 8}}}), false),
+        (
+            json!({"x": {"$exists": false}, "z": {"$exists": false}}),
+            true,
+        ),
+        (
+            json!({"z": {"$elemMatch": {"k": 6, "m": {"$exists": false}}}}),
+            true,
+        ),
+        (json!({"z": {"$elemMatch": {"k": 5}}}), false),
+        (json!({"$or": [{"$eq": "text"}, {"q": 1}]}), true),
+        (
+            json!({"$nor": [{"$type": "object"}, {"$type": "array"}, {"$eq": "text"}]}),
+            false,
+        ),
+    ] {
+        let selector = json!({"a": {"$elemMatch": condition}});
+        assert_eq!(
+            matches(selector.clone(), document.clone()),
+            expected,
+            "{selector}"
+        );
+    }
+}
+
+#[test]
+fn conditions_on_a_long_value_hold_as_on_a_short_one() {
+    let long = format!("ä{}", "x".repeat(3000));
+    let other = format!("ä{}", "y".repeat(3000));
+    let document = json!({"s": long, "l": [long, other], "o": {&long: 1, &other: 2}});
+    for (selector, expected) in [
+        (
+            json!({"$and": [{"s": {"$gt": "a"}}, {"s": {"$lt": other}}, {"s": {"$gte": long}}]}),
+            true,
+        ),
+        (
+            json!({"$and": [{"s": {"$gt": "a"}}, {"s": {"$gt": other}}]}),
+            false,
+        ),
+        (
+            json!({"s": {"$in": [other, long]}, "l": {"$in": [other]}}),
+            true,
+        ),
+        (json!({"l": {"$elemMatch": {"$gt": long}}}), true),
+        (json!({"l": {"$allMatch": {"$gt": long}}}), false),
+        (json!({"o": {"$keyMapMatch": {"$gt": long}}}), true),
+        (json!({"o": {"$keyMapMatch": {"$gt": other}}}), false),
+    ] {
+        assert_eq!(
+            matches(selector.clone(), document.clone()),
+            expected,
+            "{selector}"
+        );
+    }
+}
+
+#[test]
 fn mod_is_of_integers_and_keeps_the_sign() {
     assert!(matches(json!({"n": {"$mod": [3, 1]}}), json!({"n": 4})));
     assert!(matches(json!({"n": {"$mod": [3, -1]}}), json!({"n": -4})));

@@ -144,6 +144,33 @@ fn has(entries: &[Entry], wanted: &HitCondition) -> bool {
 }
 
 #[test]
+fn a_field_whose_name_is_too_long_for_an_index_restricts_nothing() {
+    let long = "k".repeat(5000);
+    let read = TextDefinition::read(TextKind::Text, b"{}", &Limits::default()).unwrap();
+    for (document, selector) in [
+        (
+            json!({"a": {&long: 1}}),
+            json!({"a": {"$eq": {&long: 1}}, "b": {"$exists": false}}),
+        ),
+        (
+            json!({"a": {&long: [1]}, "b": 2}),
+            json!({"a": {&long: [1]}, "b": 2}),
+        ),
+    ] {
+        let Ok(parsed) = Selector::parse(&selector) else {
+            continue;
+        };
+        let text = document.to_string();
+        let found = entries(&read, mango::members(text.as_bytes()));
+        assert!(parsed.matches(&document));
+        match Cover::of(&parsed, &read) {
+            Cover::Everything => {}
+            Cover::Part(wanted) => assert!(has(&found, &wanted), "{wanted:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_document_that_matches_is_found() {
     let cases = 20_000;
     let config = ProptestConfig {

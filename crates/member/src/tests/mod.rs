@@ -370,7 +370,9 @@ async fn leaves_too_many_are_refused_alike_everywhere() {
 async fn indexed(db: &Arc<Database>) -> (u64, u64) {
     let design = db.design("_design/d").unwrap();
     let index = db.view_index(&design).unwrap();
-    db.update_view(&index).await.unwrap();
+    db.update_view(&index, &database::Requester::Background)
+        .await
+        .unwrap();
     let info = db.view_info(&design, &index).unwrap();
     (info.update_seq, info.external_bytes)
 }

@@ -172,6 +172,7 @@ fn admin() -> database::Caller {
     database::Caller {
         name: Some("adm".into()),
         roles: vec!["_admin".into()],
+        requester: database::Requester::Admin,
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Error {
     /// The function threw `{"unauthorized": …}`.
     #[error("{0}")]
     Unauthorized(String),
-    /// A document cannot be passed to a function: CouchDB's `badarg`.
+    /// A document cannot be passed to a function, because it nests too deeply for the language.
     #[error("{0}")]
     BadArgument(String),
     /// A function exceeded a limit.
@@ -141,7 +141,7 @@ impl Error {
             Error::Thrown { name, .. } => name,
             Error::Forbidden(_) => "forbidden",
             Error::Unauthorized(_) => "unauthorized",
-            Error::BadArgument(_) => "badarg",
+            Error::BadArgument(_) => "bad_request",
             Error::Limit { .. } => "function_limit_exceeded",
             Error::UnknownLanguage(_) => "unknown_query_language",
             Error::ReduceOverflow(_) => "reduce_overflow_error",

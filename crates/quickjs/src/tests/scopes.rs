@@ -242,3 +242,69 @@ fn limits_end_what_runs_and_stay_hit() {
         assert!(again.is_err());
     }
 }
+
+/// Runs a function with limits; returns the limit that it hit.
+fn limit_of(source: &str, limits: &Limits) -> Option<Limit> {
+    let mut heap = Heap::new(limits).expect("a heap");
+    let context = heap.new_context().expect("a context");
+    heap.enter(&context, &SilentHost, |scope| {
+        scope.define_emit().expect("defined");
+        map(scope, source, &[b"{}"], Form::Lazy);
+    });
+    heap.over()
+}
+
+#[test]
+fn large_blocks_count_towards_the_time_limit_like_many_small_ones() {
+    let limits = Limits {
+        time: std::time::Duration::from_millis(5),
+        ..Limits::default()
+    };
+    // Few steps and few blocks, which take longer than the limit.
+    for allocation in [
+        "'x'.repeat(1e7)",
+        "'x'.repeat(5e6) + i",
+        "new Uint8Array(1e7)",
+        "new Array(5e5).fill(i)",
+        "part.split('x,')",
+        "JSON.parse(text)",
+        "JSON.stringify(part)",
+        "part.replace(/y/g, 'z')",
+        "part.toUpperCase()",
+        "[part, part].join('-')",
+        "numbers.concat(numbers)",
+        "numbers.slice()",
+        "numbers.map(function (n) { return n; })",
+        "encodeURIComponent(part)",
+    ] {
+        let source = format!(
+            "function () {{ var part = 'x,y'.repeat(5e5), numbers = new Array(2e5).fill(1);
+                var text = '[' + '1,'.repeat(2e5) + '1]';
+                for (var i = 0; i < 1000; i++) try {{ {allocation}; }} catch (e) {{}} }}"
+        );
+        assert_eq!(
+            limit_of(&source, &limits),
+            Some(Limit::Time),
+            "{allocation}"
+        );
+    }
+}
+
+#[test]
+fn a_function_that_catches_that_there_is_no_memory_ends() {
+    let limits = Limits {
+        time: std::time::Duration::from_secs(600),
+        memory_bytes: 16 << 20,
+        ..Limits::default()
+    };
+    for allocation in ["'x'.repeat(1e6) + all.length", "new Uint8Array(5e6)", "{}"] {
+        let source = format!(
+            "function () {{ var all = []; for (;;) try {{ all.push({allocation}); }} catch (e) {{}} }}"
+        );
+        assert_eq!(
+            limit_of(&source, &limits),
+            Some(Limit::Memory),
+            "{allocation}"
+        );
+    }
+}

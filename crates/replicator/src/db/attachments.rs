@@ -14,7 +14,7 @@ use reqwest::header::CONTENT_TYPE;
 
 use super::http::{HttpDb, MISSING_WAIT, Put, cause, edit_json, whole_document};
 use super::local::LocalDb;
-use super::long_responses::ResponsePermit;
+use super::long_responses::{ResponsePermit, row_bytes_max};
 use super::peer_values::cut_reason;
 use super::received_document::{Broken, ReceivedDocument};
 use super::{Body, Db, Doc, Rejection, retry};
@@ -118,7 +118,8 @@ async fn write_json<F: Future<Output = Result<Vec<Rejection>, Error>>>(
     // The place is kept until the document is written.
     let (text, _holding) = match whole_document(response).await {
         Ok(read) => read,
-        Err(told) => return Ok(CopyAttempt::Again(told)),
+        Err((told, true)) => return Ok(too_long(id, told)),
+        Err((told, false)) => return Ok(CopyAttempt::Again(told)),
     };
     if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
         return Ok(CopyAttempt::Again("the answer is not JSON".into()));
@@ -342,6 +343,15 @@ fn refused_upload(id: &str, e: database::Error) -> Result<CopyAttempt, Error> {
     }
 }
 
+/// The refusal of a document whose text is longer than any row may be.
+fn too_long(id: &str, reason: String) -> CopyAttempt {
+    CopyAttempt::Done(vec![Rejection {
+        id: id.to_owned(),
+        error: "document_too_large".into(),
+        reason,
+    }])
+}
+
 /// The refusal of a document with more attachments than `max`.
 fn too_many(id: &str, max: u64) -> CopyAttempt {
     CopyAttempt::Done(vec![Rejection {
@@ -349,6 +359,11 @@ fn too_many(id: &str, max: u64) -> CopyAttempt {
         error: "attachment_too_large".into(),
         reason: format!("the document exceeds max_attachments_per_document ({max})"),
     }])
+}
+
+/// The refusal of a document that is longer than `max` bytes.
+fn longer_than(id: &str, max: usize) -> CopyAttempt {
+    too_long(id, format!("the document is longer than {max} bytes"))
 }
 
 async fn download(
@@ -376,10 +391,10 @@ async fn download(
         Ok(id) => id,
         Err(e) => return Ok(CopyAttempt::Again(e.to_string())),
     };
-    let mut receiving = ReceivedDocument::new(target, &doc_id);
+    let mut receiving = ReceivedDocument::new(target, &doc_id, row_bytes_max(&response));
     let mut holding = ResponsePermit::of(&response);
     loop {
-        if let Err(told) = holding.hold(receiving.text_bytes()).await {
+        if let Err(told) = holding.hold(receiving.text_bytes(), false).await {
             return Ok(CopyAttempt::Again(told));
         }
         let bytes = match response.chunk().await {
@@ -399,6 +414,7 @@ async fn download(
                 Err(Broken::Garbled(told)) => return Ok(CopyAttempt::Again(told)),
                 Err(Broken::Refused(e)) => return refused_upload(id, e),
                 Err(Broken::TooMany(max)) => return Ok(too_many(id, max)),
+                Err(Broken::TooLong(max)) => return Ok(longer_than(id, max)),
             }
         }
     }

@@ -12,7 +12,6 @@ use super::peer_values::{check_seq_length, cut_reason, parse_seq};
 use crate::batch_memory::{Account, Grant};
 use crate::error::Error;
 use crate::options::Selection;
-use crate::rows::ROW_BYTES_MAX;
 
 /// A batch is full when its rows reach this size, in bytes, whatever their number.
 const BATCH_BYTES_MAX: usize = 4 << 20;
@@ -138,7 +137,7 @@ impl Batch {
     /// Takes memory for a row. Returns false without memory: then the row is for the next batch.
     pub async fn cover(&mut self, text: &Bytes, account: &Account) -> bool {
         // Besides the text, the requests that are made of it.
-        let revs = memchr::memmem::find_iter(text, b"\"rev\"").count() as u64;
+        let revs = revisions(text) as u64;
         let bytes = self.memory_bytes + 2 * text.len() as u64 + CHANGE_BYTES + REV_BYTES * revs;
         if !self.memory.try_cover(bytes) {
             if !self.changes.is_empty() {
@@ -154,13 +153,18 @@ impl Batch {
         true
     }
 
-    /// Takes memory for a row of unknown length. The batch must be empty.
-    pub async fn cover_long(&mut self, account: &Account) {
+    /// Takes memory for a row of unknown length, up to `row_bytes_max`. The batch must be empty.
+    pub async fn cover_long(&mut self, row_bytes_max: usize, account: &Account) {
         if !self.is_for_long_row {
             self.memory.shrink_to(0);
-            self.memory = account.take(2 * ROW_BYTES_MAX as u64).await;
+            self.memory = account.take(2 * row_bytes_max as u64).await;
             self.is_for_long_row = true;
         }
+    }
+
+    /// Whether others wait for the memory of its long row.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_for_long_row && self.memory.is_waited_for()
     }
 
     pub fn add(&mut self, text: &Bytes) -> Result<Row, Error> {
@@ -217,6 +221,12 @@ impl Batch {
         self.memory.shrink_to(self.memory_bytes);
         Ok(Read::Changes(self.changes, seq, self.memory))
     }
+}
+
+/// Returns the maximum number of revisions in the text of a row: a name may be escaped.
+fn revisions(text: &[u8]) -> usize {
+    let count = |part: &[u8]| memchr::memmem::find_iter(text, part).count();
+    count(b"\"rev\"") + count(b"\\u00")
 }
 
 /// Adds the revisions that are not in the list yet.
@@ -432,10 +442,28 @@ mod tests {
     }
 
     #[test]
+    fn revisions_with_an_escaped_name_count() {
+        let names = [
+            "rev",
+            r"\u0072ev",
+            r"r\u0065v",
+            r"re\u0076",
+            r"\u0072\u0065\u0076",
+        ];
+        for name in names {
+            let row = format!(r#"{{"seq":1,"id":"a","changes":[{{"{name}":"1-a"}}]}}"#);
+            let mut batch = batch(false);
+            assert!(matches!(add(&mut batch, &row), Ok(Row::Change)), "{name}");
+            assert_eq!(batch.changes[0].revs, ["1-a"]);
+            assert!(revisions(row.as_bytes()) >= 1, "{name}");
+        }
+    }
+
+    #[test]
     fn a_long_row_takes_its_memory_before_it_is_read() {
         let account = account(256 << 10);
         let mut batch = Batch::new(&query(false), &account);
-        assert!(batch.cover_long(&account).now_or_never().is_some());
+        assert!(batch.cover_long(1 << 20, &account).now_or_never().is_some());
         let text = format!(
             r#"{{"seq":1,"id":"a","changes":[],"x":"{}"}}"#,
             "y".repeat(1 << 20)

@@ -144,15 +144,16 @@ pub struct Account {
     budget: Arc<Budget>,
     share: Option<Arc<Share>>,
     /// The user, or nothing.
-    owner: Arc<str>,
+    owner: fair_queue::Share,
 }
 
 impl Account {
-    /// Counts the long answers of its requests.
-    pub fn long_answers(&self) -> ResponseOwner {
+    /// Counts the long answers of its requests, whose rows have at most this number of bytes.
+    pub fn long_answers(&self, row_bytes_max: usize) -> ResponseOwner {
         ResponseOwner {
             places: self.budget.long_answers.clone(),
             owner: self.owner.clone(),
+            row_bytes_max,
         }
     }
 

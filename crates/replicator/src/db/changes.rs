@@ -8,11 +8,10 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::batch::{Batch, ChangesQuery, Read, Row, RowText, failed, refused};
-use super::long_responses::{LONG_BYTES, ResponsePermit};
+use super::long_responses::{LONG_BYTES, ResponsePermit, row_bytes_max};
 use super::peer_values::parse_seq;
 use crate::batch_memory::Account;
 use crate::error::Error;
-use crate::options::Selection;
 use crate::rows::{Form, Rows};
 use crate::shared_reads::{Settle, settled};
 
@@ -68,12 +67,13 @@ impl HttpFeed {
         } else {
             Form::Results
         };
+        let row_bytes_max = row_bytes_max(&response);
         HttpFeed {
             holding: ResponsePermit::of(&response),
             response,
             rows: match query.include_docs {
-                true => Rows::new(form),
-                false => Rows::up_to(form, BARE_ROW_BYTES_MAX),
+                true => Rows::up_to(form, row_bytes_max),
+                false => Rows::up_to(form, BARE_ROW_BYTES_MAX.min(row_bytes_max)),
             },
             next: None,
             query,
@@ -109,10 +109,10 @@ impl HttpFeed {
                 if !batch.changes.is_empty() {
                     return self.hand_over(batch);
                 }
-                batch.cover_long(memory).await;
+                batch.cover_long(self.rows.row_bytes_max(), memory).await;
             }
             let wait = self.query.continuous && !batch.changes.is_empty();
-            let Some(bytes) = self.more(wait).await? else {
+            let Some(bytes) = self.more(wait, batch.is_waited_for()).await? else {
                 return self.hand_over(batch);
             };
             if bytes.is_empty() {
@@ -129,9 +129,10 @@ impl HttpFeed {
     }
 
     /// Reads more bytes; empty at the end; `None` when none arrived for a moment and the caller is
-    /// `impatient`.
-    async fn more(&mut self, impatient: bool) -> Result<Option<Bytes>, Error> {
-        let held = self.holding.hold(self.rows.held_bytes()).await;
+    /// `impatient`. `others_wait`: for the memory of the batch.
+    async fn more(&mut self, impatient: bool, others_wait: bool) -> Result<Option<Bytes>, Error> {
+        let held = self.rows.held_bytes();
+        let held = self.holding.hold(held, others_wait).await;
         held.map_err(|told| Error::Request(format!("_changes: {told}")))?;
         let chunk = self.response.chunk();
         let chunk = match impatient {
@@ -172,7 +173,10 @@ impl HttpFeed {
 /// Returns the row that was kept from the last batch, or the next one of the stream.
 fn next_row(kept: &mut Option<Bytes>, rows: &mut Rows) -> Result<Option<Bytes>, Error> {
     match kept.take() {
-        None => rows.next_row().map_err(|e| failed(e.to_string())),
+        None => rows.next_row().map_err(|e| match e.is_too_long() {
+            true => Error::LongRow(rows.row_bytes_max()),
+            false => failed(e.to_string()),
+        }),
         kept => Ok(kept),
     }
 }
@@ -249,12 +253,13 @@ impl LocalFeed {
             .await
             .map_err(database::Error::from)?;
         changes.admit(place);
+        let may_block = changes.may_block();
         let read = move || {
             let mut out = vec![];
             let more = changes.next_chunk(Framing::Lines, &mut out, LOCAL_CHUNK_BYTES);
             (changes, out, more)
         };
-        let (changes, out, more) = if self.query_may_block() {
+        let (changes, out, more) = if may_block {
             tokio::task::spawn_blocking(read)
                 .await
                 .map_err(|_| Error::Stopped)?
@@ -267,10 +272,6 @@ impl LocalFeed {
         self.ended = !more?;
         self.rows.push_bytes(out.into());
         Ok(())
-    }
-
-    fn query_may_block(&self) -> bool {
-        matches!(self.query.selection, Selection::Filter { .. })
     }
 
     async fn wait(&mut self) -> Result<(), Error> {

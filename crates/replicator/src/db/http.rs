@@ -33,14 +33,13 @@ use super::Info;
 use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
 use super::json_limits;
-use super::long_responses::ResponsePermit;
+use super::long_responses::{ResponsePermit, row_bytes_max};
 use super::outbound::{Outbound, Rights, TOKEN};
 use super::peer_values::{check_seq, cut_reason, short_text};
 use super::retry;
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
-use crate::rows::ROW_BYTES_MAX;
 use crate::settings::Settings;
 use crate::spans::RequestSpan;
 
@@ -80,6 +79,8 @@ pub struct HttpDb {
     /// One permit for each request in flight; a feed has its own.
     connections: Arc<Semaphore>,
     account: Account,
+    /// Length of the longest row that the server may send, in bytes.
+    row_bytes_max: usize,
     /// The purpose of its requests.
     lane: Lane,
     /// Cleared when the server turns out not to support `_bulk_get`.
@@ -167,6 +168,8 @@ impl Answer {
 struct AttemptFailure {
     reason: String,
     retry_after: Option<Duration>,
+    /// The response, or a row of it, is longer than any may be.
+    is_too_long: bool,
 }
 
 impl AttemptFailure {
@@ -174,6 +177,14 @@ impl AttemptFailure {
         AttemptFailure {
             reason: cut_reason(reason.into()),
             retry_after: None,
+            is_too_long: false,
+        }
+    }
+
+    fn too_long(reason: impl Into<String>) -> AttemptFailure {
+        AttemptFailure {
+            is_too_long: true,
+            ..AttemptFailure::of(reason)
         }
     }
 }
@@ -248,6 +259,7 @@ impl HttpDb {
             // One connection is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
             account,
+            row_bytes_max: settings.row_bytes_max,
             lane,
             bulk_get: AtomicBool::new(replication.use_bulk_get),
             couchdb: AtomicU8::new(UNKNOWN),
@@ -304,7 +316,7 @@ impl HttpDb {
             let mut response = sent(request).await?;
             response
                 .extensions_mut()
-                .insert(self.account.long_answers());
+                .insert(self.account.long_answers(self.row_bytes_max));
             if url.origin() == self.base.origin() {
                 self.auth.note(response.headers());
             }
@@ -370,6 +382,7 @@ impl HttpDb {
                     AttemptFailure {
                         reason,
                         retry_after,
+                        is_too_long: false,
                     }
                 }
                 Ok(response) => match take(response).await {
@@ -577,12 +590,14 @@ async fn whole(response: Response) -> Result<Answer, AttemptFailure> {
     whole_up_to(response, ANSWER_BYTES_MAX).await
 }
 
-/// The text of a document that is read alone, and its place while it is long; or the error.
-pub async fn whole_document(response: Response) -> Result<(Bytes, ResponsePermit), String> {
-    let answer = whole_up_to(response, ROW_BYTES_MAX).await;
+/// The text of a document that is read alone, and its place while it is long; or the error, and
+/// whether the document is too long.
+pub async fn whole_document(response: Response) -> Result<(Bytes, ResponsePermit), (String, bool)> {
+    let bytes_max = row_bytes_max(&response);
+    let answer = whole_up_to(response, bytes_max).await;
     answer
         .map(|answer| (answer.body, answer.holding))
-        .map_err(|failed| failed.reason)
+        .map_err(|failed| (failed.reason, failed.is_too_long))
 }
 
 /// Reads a whole response of at most `bytes_max` bytes, so that an endless one is given up.
@@ -595,7 +610,7 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
     let told = response.content_length().unwrap_or(0);
     let too_long = || {
         let told = format!("{status}, and the answer is longer than {bytes_max} bytes");
-        AttemptFailure::of(told)
+        AttemptFailure::too_long(told)
     };
     if told > bytes_max as u64 {
         return Err(too_long());
@@ -611,7 +626,8 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
             return Err(too_long());
         }
         body.extend_from_slice(&bytes);
-        holding.hold(body.len()).await.map_err(AttemptFailure::of)?;
+        let held = holding.hold(body.len(), false).await;
+        held.map_err(AttemptFailure::of)?;
         if body.capacity() < told as usize && body.len() > TRUSTED_BYTES {
             body.reserve(told as usize - body.len());
         }

@@ -6,7 +6,7 @@ use database::{
     AttachmentSelection, Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode,
     Filter, Outcome, Read, ReadOptions, RevSelection, Since, Style,
 };
-use document::{DocId, EditDoc, Rev, parse_document};
+use document::{Attachment, DocId, EditDoc, Rev, parse_document};
 use serde_json::{Map, Value};
 
 use super::batch::{Change, ChangesQuery};
@@ -254,9 +254,8 @@ impl LocalDb {
 
     /// An edit without attachments can be copied without conversion.
     fn body(&self, id: &DocId, edit: EditDoc) -> Result<Body, Error> {
-        let length: u64 = edit.files.iter().map(|file| file.length).sum();
         match edit.rev.clone() {
-            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Streamed(rev.to_string())),
+            Some(rev) if !are_small(edit.files.iter()) => Ok(Body::Streamed(rev.to_string())),
             Some(rev) if !edit.files.is_empty() => {
                 let mut json = self.json(id, vec![rev])?;
                 Ok(json.pop().unwrap_or(Body::Edit(Box::new(edit))))
@@ -265,7 +264,7 @@ impl LocalDb {
         }
     }
 
-    /// Returns revisions with their attachments in Base64.
+    /// Returns revisions with their attachments in Base64, if these are small.
     fn json(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
         let options = ReadOptions {
             revs: true,
@@ -281,7 +280,13 @@ impl LocalDb {
             .all()?
             .into_iter()
             .flatten()
-            .map(|doc| Ok(Body::Json(self.db.json_with_bytes(&doc, false)?.into())))
+            .map(|doc| {
+                let mut attachments = doc.attachments.iter().map(|read| &read.attachment);
+                match are_small(&mut attachments) {
+                    true => Ok(Body::Json(self.db.json_with_bytes(&doc, false)?.into())),
+                    false => Ok(Body::Streamed(doc.rev.to_string())),
+                }
+            })
             .collect()
     }
 
@@ -349,4 +354,13 @@ impl LocalDb {
 
 fn parse_revs(revs: &[String]) -> Vec<Rev> {
     revs.iter().filter_map(|rev| Rev::parse(rev).ok()).collect()
+}
+
+/// Whether attachments are sent with their document, in Base64. The length of a content
+/// that a client compressed is its claim: it may inflate to anything.
+fn are_small<'a>(mut attachments: impl Iterator<Item = &'a Attachment>) -> bool {
+    let length = attachments.try_fold(0_u64, |sum, attachment| {
+        (!attachment.length_unsure).then(|| sum.saturating_add(attachment.length))
+    });
+    length.is_some_and(|length| length <= SMALL_ATTACHMENTS_BYTES)
 }

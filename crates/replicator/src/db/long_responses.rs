@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fair_queue::{Limits, Place, Queue};
+use fair_queue::{Limits, Place, Queue, Share};
 use reqwest::Response;
+
+use crate::rows::ROW_BYTES_MAX;
 
 /// An answer, or a row of one, is long from this length on.
 pub const LONG_BYTES: usize = 1 << 20;
@@ -33,7 +35,15 @@ pub fn places(budget_bytes: u64) -> Arc<Queue> {
 #[derive(Clone)]
 pub struct ResponseOwner {
     pub places: Arc<Queue>,
-    pub owner: Arc<str>,
+    pub owner: Share,
+    /// Length of the longest row, in bytes.
+    pub row_bytes_max: usize,
+}
+
+/// Returns the length of the longest row of a response, in bytes.
+pub fn row_bytes_max(response: &Response) -> usize {
+    let counted = response.extensions().get::<ResponseOwner>();
+    counted.map_or(ROW_BYTES_MAX, |counted| counted.row_bytes_max)
 }
 
 /// The place of one answer, while it is long.
@@ -60,17 +70,19 @@ impl ResponsePermit {
     }
 
     /// Call it before more of the answer is read, with the number of bytes that are held. Waits for a place if that is long.
+    /// `others_wait`: for the memory that was taken for the answer.
     ///
     /// # Errors
     /// No place became free in time, or the response is too slow while others wait.
-    pub async fn hold(&mut self, bytes: usize) -> Result<(), String> {
+    pub async fn hold(&mut self, bytes: usize, others_wait: bool) -> Result<(), String> {
         self.release_unless_long(bytes);
         if bytes <= LONG_BYTES {
             return Ok(());
         }
         if let Some((place, since)) = &self.place {
             let is_slow = (bytes as u64) < RATE_MIN * since.elapsed().as_secs();
-            return match is_slow && place.is_wanted() {
+            let is_late = since.elapsed() >= GRACE;
+            return match is_slow && (place.is_wanted() || is_late && others_wait) {
                 true => Err("a long answer is too slow, and others wait".into()),
                 false => Ok(()),
             };
@@ -97,6 +109,7 @@ mod tests {
             counted: Some(ResponseOwner {
                 places: places.clone(),
                 owner: owner.into(),
+                row_bytes_max: ROW_BYTES_MAX,
             }),
             place: None,
         }
@@ -110,7 +123,7 @@ mod tests {
             holding(&places, "a"),
             holding(&places, "b"),
         );
-        let take = |holding: &mut ResponsePermit, bytes| holding.hold(bytes).now_or_never();
+        let take = |holding: &mut ResponsePermit, bytes| holding.hold(bytes, false).now_or_never();
         assert_eq!(take(&mut first, LONG_BYTES), Some(Ok(())));
         assert_eq!(places.used(), 0);
         assert_eq!(take(&mut first, LONG_BYTES + 1), Some(Ok(())));

@@ -38,7 +38,6 @@ pub use outbound::{Rights, TOKEN};
 use crate::batch_memory::{Account, Grant};
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::rows::ROW_BYTES_MAX;
 use crate::shared_reads::settled;
 
 /// Properties of a database.
@@ -110,7 +109,7 @@ pub struct Portions {
 
 /// The source or target of a replication.
 pub enum Db {
-    Local(LocalDb),
+    Local(Box<LocalDb>),
     Http(Box<HttpDb>),
 }
 
@@ -316,11 +315,17 @@ impl<'a> Gather<'a> {
         self.is_for_long_doc && self.docs.is_empty()
     }
 
-    /// Takes memory for a document of unknown length, before it is read.
-    async fn cover_long(&mut self) -> Result<(), Error> {
+    /// Whether others wait for the memory of a long document.
+    fn is_waited_for(&self) -> bool {
+        self.is_for_long_doc && self.memory.is_waited_for()
+    }
+
+    /// Takes memory for a document of unknown length, up to `row_bytes_max`, before it is read.
+    async fn cover_long(&mut self, row_bytes_max: usize) -> Result<(), Error> {
         if !self.has_long() {
             self.flush().await?;
-            self.memory = self.portions.memory.take(2 * ROW_BYTES_MAX as u64).await;
+            let bytes = 2 * row_bytes_max as u64;
+            self.memory = self.portions.memory.take(bytes).await;
             self.is_for_long_doc = true;
         }
         Ok(())
@@ -400,7 +405,11 @@ mod tests {
         let mut gather = Gather::new(&portions);
         for bytes in [100, 100, 1 << 20] {
             if bytes > 100 {
-                gather.cover_long().now_or_never().expect("memory").unwrap();
+                gather
+                    .cover_long(1 << 20)
+                    .now_or_never()
+                    .expect("memory")
+                    .unwrap();
             }
             gather
                 .add(doc(bytes))

@@ -23,8 +23,6 @@ const DEFAULT_TYPE: &str = "application/octet-stream";
 const ENTRY_VALUES_MAX: usize = 100;
 /// Maximum number of attachments of a document, whatever the database allows.
 const ATTACHMENTS_MAX: u64 = 100_000;
-/// Maximum length of the text of a document with attachments, in bytes.
-const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// The reason why a document cannot be written.
 pub enum Broken {
@@ -32,6 +30,8 @@ pub enum Broken {
     Refused(database::Error),
     /// The document has more attachments than this, which the database allows.
     TooMany(u64),
+    /// The text of the document is longer than this number of bytes.
+    TooLong(usize),
 }
 
 /// An attachment expected after its document.
@@ -132,6 +132,8 @@ pub struct ReceivedDocument<'a> {
     target: &'a LocalDb,
     id: &'a DocId,
     text: BytesMut,
+    /// Maximum length of the text, in bytes.
+    text_bytes_max: usize,
     doc: Option<EditDoc>,
     expected: ExpectedAttachments,
     /// The index of the expected attachment that is being received.
@@ -140,11 +142,12 @@ pub struct ReceivedDocument<'a> {
 }
 
 impl<'a> ReceivedDocument<'a> {
-    pub fn new(target: &'a LocalDb, id: &'a DocId) -> ReceivedDocument<'a> {
+    pub fn new(target: &'a LocalDb, id: &'a DocId, text_bytes_max: usize) -> ReceivedDocument<'a> {
         ReceivedDocument {
             target,
             id,
             text: BytesMut::new(),
+            text_bytes_max,
             doc: None,
             expected: ExpectedAttachments::default(),
             uploading: None,
@@ -166,8 +169,8 @@ impl<'a> ReceivedDocument<'a> {
             Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
             Event::Part(_) | Event::End => {}
             Event::Data(bytes) if self.doc.is_none() => {
-                if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
-                    return Err(Broken::Garbled("the document is too long".into()));
+                if self.text.len() + bytes.len() > self.text_bytes_max {
+                    return Err(Broken::TooLong(self.text_bytes_max));
                 }
                 self.text.extend_from_slice(&bytes);
             }

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use database::{Databases, Durability, EditMode, Error, Outcome, Read, ReadOptions};
-use document::{DocId, parse_document};
+use database::{Databases, Durability, EditMode, Error, Outcome, Read, ReadDoc, ReadOptions};
+use document::{DocId, EditDoc, parse_document};
 use serde_json::{Map, Value};
 
 use crate::db::json_limits::{DOC_VALUES_MAX, parse};
@@ -76,14 +76,10 @@ pub async fn write(databases: &Databases, at: &DocRef, update: Update) -> Result
         let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
             return Ok(());
         };
-        let old: Map<String, Value> =
-            parse(&doc.json, DOC_VALUES_MAX).map_err(Error::BadRequest)?;
-        let new = changed(old.clone(), &update, SystemTime::now());
-        if new == old {
+        // Only the edit is held until it is written: many documents may be long.
+        let Some(edit) = edit_of(doc, &update)? else {
             return Ok(());
-        }
-        let edit = parse_document(Value::Object(new).to_string().as_bytes())
-            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        };
         let written = db.update(vec![edit], EditMode::Interactive, Durability::Synced);
         match written.await?.0.pop() {
             Some(Outcome::Conflict) => {}
@@ -91,6 +87,17 @@ pub async fn write(databases: &Databases, at: &DocRef, update: Update) -> Result
         }
     }
     Err(Error::BadRequest("others write it all the time".into()))
+}
+
+/// Returns the edit that updates a document; `None` when it changes nothing.
+fn edit_of(doc: ReadDoc, update: &Update) -> Result<Option<EditDoc>, Error> {
+    let old: Map<String, Value> = parse(&doc.json, DOC_VALUES_MAX).map_err(Error::BadRequest)?;
+    let new = changed(old.clone(), update, SystemTime::now());
+    if new == old {
+        return Ok(None);
+    }
+    let edit = parse_document(Value::Object(new).to_string().as_bytes());
+    edit.map(Some).map_err(|e| Error::BadRequest(e.to_string()))
 }
 
 fn changed(mut doc: Map<String, Value>, update: &Update, now: SystemTime) -> Map<String, Value> {

@@ -121,7 +121,11 @@ async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     }
     let job = node.replicator.job(&id).unwrap();
     assert_eq!(job["user"], "admin");
-    assert_eq!(node.replicator.tasks()[0]["docs_written"], 5);
+    // A document is there before its write is answered and counted.
+    until("they are counted", || {
+        node.replicator.tasks()[0]["docs_written"] == 5
+    })
+    .await;
     let Value::Object(cancel) = json!({"cancel": true, "id": id}) else {
         panic!("an object")
     };

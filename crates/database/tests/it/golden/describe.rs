@@ -46,7 +46,9 @@ pub async fn index(databases: &Databases) {
     });
     all.extend(expiry_indexes(databases));
     for (db, index) in all {
-        db.update_view(&index).await.unwrap();
+        db.update_view(&index, &database::Requester::Background)
+            .await
+            .unwrap();
     }
 }
 

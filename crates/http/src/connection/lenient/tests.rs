@@ -151,8 +151,6 @@ fn bodies_stay() {
         "PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "PUT /a HTTP/1.1\r\ntransfer-encoding:gzip , CHUNKED \r\n\r\n",
         "PUT /a HTTP/1.1\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "PUT /a HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: x\r\n\r\n",
     ] {
         for end in ["0\r\n\r\n", "000 ;\"\r\nA: \"\nB\r\nC: GET /\"\r\n\r\n"] {
             let body = format!("{n:x}\r\n{inner}\r\n0{n:X} \t;x=\"y\"\r\n{inner}\r\n{end}");
@@ -161,6 +159,45 @@ fn bodies_stay() {
                 &format!("{head}{body}{next}{head}{body}{next}"),
             );
         }
+    }
+}
+
+#[test]
+fn requests_with_both_lengths_are_marked() {
+    let start = "PUT /a HTTP/1.1\r\n";
+    let (length, chunked) = ("Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n");
+    let body = "\r\n1\r\na\r\n0\r\n\r\n";
+    let next = "PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    for both in [
+        [length, chunked].concat(),
+        [chunked, length].concat(),
+        [chunked, "Content-Length: x\r\n"].concat(),
+        [length, "Transfer-Encoding: gzip, chunked\r\n"].concat(),
+    ] {
+        becomes(
+            &format!("{start}{both}A: b\r\n{body}{next}"),
+            &format!("{start}{both}{chunked}A: b\r\n{body}{next}"),
+        );
+        becomes(
+            &format!("{start}A: b\r\n{both}{body}"),
+            &format!("{start}A: b\r\n{both}{chunked}{body}"),
+        );
+    }
+    // Once.
+    becomes(
+        &format!("{start}{length}{chunked}{length}{chunked}{body}"),
+        &format!("{start}{length}{chunked}{chunked}{length}{chunked}{body}"),
+    );
+    // Both here, and the target of the next request on the same connection.
+    becomes(
+        &format!("GET /\" HTTP/1.1\r\n{length}{chunked}{body}GET /\" HTTP/1.1\r\n\r\n"),
+        &format!("GET /%22 HTTP/1.1\r\n{length}{chunked}{chunked}{body}GET /%22 HTTP/1.1\r\n\r\n"),
+    );
+    for stays_refused in [
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+    ] {
+        stays(&format!("{start}{length}{stays_refused}\r\n"));
     }
 }
 

@@ -2,7 +2,7 @@
 //! them.
 
 use bytes::Bytes;
-use database::AttachmentReader;
+use database::{AttachmentReader, Base64Reader, LateContents};
 use futures_util::stream::{self, Stream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
@@ -75,8 +75,7 @@ impl Length {
 enum Part {
     Text(Vec<u8>),
     Raw(AttachmentReader),
-    /// In Base64, after up to two bytes that are left of the piece before.
-    Base64(AttachmentReader, Vec<u8>),
+    Base64(Base64Reader),
 }
 
 impl Parts {
@@ -129,9 +128,14 @@ impl Parts {
         self.parts.push(Part::Raw(reader));
     }
 
-    pub fn push_base64(&mut self, reader: AttachmentReader) {
+    pub fn push_base64(&mut self, reader: Base64Reader) {
         self.length.add(None);
-        self.parts.push(Part::Base64(reader, Vec::new()));
+        self.parts.push(Part::Base64(reader));
+    }
+
+    /// Memory of the parts before any content is read, in bytes.
+    fn memory_bytes(&self) -> usize {
+        self.text_bytes + self.parts.len() * LateContents::CONTENT_BYTES
     }
 
     /// The response. A response of text alone is made in one piece.
@@ -150,7 +154,7 @@ impl Parts {
     ) -> Result<Reply, ApiError> {
         let held = match self.is_text() {
             true => None,
-            false => settle(self.text_bytes, answers).await?,
+            false => settle(self.memory_bytes(), answers).await?,
         };
         Ok(self.reply_holding(answers, content_type, held))
     }
@@ -160,9 +164,10 @@ impl Parts {
     /// # Errors
     /// 503 without free memory.
     pub fn reply_now(self, answers: &Answers, content_type: &str) -> Result<Reply, ApiError> {
-        let held = match self.is_text() || self.text_bytes <= LONG_BYTES {
+        let bytes = self.memory_bytes();
+        let held = match self.is_text() || bytes <= LONG_BYTES {
             true => None,
-            false => Some(answers.settle_now(self.text_bytes)?),
+            false => Some(answers.settle_now(bytes)?),
         };
         Ok(self.reply_holding(answers, content_type, held))
     }
@@ -184,23 +189,6 @@ impl Parts {
             None => Body::Stream(Box::pin(pieces)),
         };
         reply
-    }
-
-    /// A response that is made as the client takes it. The first parts are made here, unless they
-    /// are slow, the others by threads that give way.
-    ///
-    /// # Errors
-    /// Errors of the first parts.
-    pub async fn reply_as_made(
-        answers: &Answers,
-        content_type: &str,
-        mut maker: impl PartsMaker,
-    ) -> Result<Reply, ApiError> {
-        let mut first = Parts::default();
-        let more = maker.more(&mut first)?;
-        first
-            .continued(answers, content_type, more.then_some(maker))
-            .await
     }
 
     /// A response that is made as the client takes it, by threads that give way.
@@ -226,19 +214,19 @@ impl Parts {
         if maker.is_none() {
             return self.settled_reply(answers, content_type).await;
         }
-        let held = settle(self.text_bytes, answers).await?;
+        let held = settle(self.memory_bytes(), answers).await?;
         let mut reply = reply_of(content_type);
         reply.body = Body::Stream(Box::pin(pieces(answers, self.parts, maker, held)));
         Ok(reply)
     }
 }
 
-/// Takes memory for texts, if they are long.
-async fn settle(text_bytes: usize, answers: &Answers) -> Result<Option<Held>, ApiError> {
-    if text_bytes <= LONG_BYTES {
+/// Takes memory for parts, if they are long.
+async fn settle(bytes: usize, answers: &Answers) -> Result<Option<Held>, ApiError> {
+    if bytes <= LONG_BYTES {
         return Ok(None);
     }
-    answers.settle(text_bytes).await.map(Some)
+    answers.settle(bytes).await.map(Some)
 }
 
 /// The maker of nothing.
@@ -305,7 +293,7 @@ struct Under<M> {
     parts: std::vec::IntoIter<Part>,
     /// The rest of a piece.
     piece: Piece,
-    /// Memory of the first texts.
+    /// Memory of the first parts.
     held: Option<Held>,
     maker: Option<M>,
     answers: Answers,
@@ -315,6 +303,9 @@ impl<M: PartsMaker> Under<M> {
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         while self.piece.is_empty() {
             if let Some(part) = self.parts.as_mut_slice().first_mut() {
+                if !matches!(part, Part::Text(_)) {
+                    self.answers.admit().await?;
+                }
                 match next_piece(part).await? {
                     Some(piece) => self.piece.set(piece),
                     None => drop(self.parts.next()),
@@ -343,31 +334,11 @@ async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {
         let piece = match &mut taken {
             Part::Text(_) => Ok(None),
             Part::Raw(reader) => reader.next_piece(),
-            Part::Base64(reader, left) => next_base64(reader, left),
+            Part::Base64(reader) => reader.next_piece(),
         };
         (piece, taken)
     });
     let (piece, taken) = read.await.map_err(ApiError::worker_failed)?;
     *part = taken;
     Ok(piece?)
-}
-
-fn next_base64(
-    reader: &mut AttachmentReader,
-    left: &mut Vec<u8>,
-) -> Result<Option<Bytes>, database::Error> {
-    use base64::Engine as _;
-    let engine = base64::engine::general_purpose::STANDARD;
-    loop {
-        let Some(piece) = reader.next_piece()? else {
-            let last = engine.encode(std::mem::take(left));
-            return Ok((!last.is_empty()).then(|| last.into()));
-        };
-        left.extend_from_slice(&piece);
-        let rest = left.split_off(left.len() / 3 * 3);
-        let whole = std::mem::replace(left, rest);
-        if !whole.is_empty() {
-            return Ok(Some(engine.encode(whole).into()));
-        }
-    }
 }

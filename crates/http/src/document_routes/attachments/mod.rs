@@ -254,16 +254,10 @@ async fn put(req: &mut Request, access: &Access, id: &str, name: &str) -> Answer
     if declared.is_some_and(|length: u64| length > max) {
         return Err(too_large(name, max));
     }
-    // Before the bytes: who is going to be refused need not send them all.
-    let before = before(req, access, &id)?;
-    if before.rev.is_none()
-        && matches!(
-            access.db.read(&id, &ReadOptions::default())?,
-            Read::Found(_)
-        )
-    {
-        return Err(ApiError::conflict());
-    }
+    let rev = edited_rev(req, None)?;
+    // Before the bytes: who is going to be refused need not send them all. Nothing of the document is
+    // kept while they come.
+    check_before(access, &id, rev.as_ref())?;
     let options = SinkOptions {
         encoded,
         md5: content_md5(req)?,
@@ -275,6 +269,11 @@ async fn put(req: &mut Request, access: &Access, id: &str, name: &str) -> Answer
         sink.write(bytes).await.map_err(|e| named(e, name, max))?;
     }
     let uploaded = sink.finish().await?;
+    let before = match rev {
+        // If it has gone since then, another edit has replaced it.
+        Some(rev) => read_before(access, &id, rev)?.ok_or_else(ApiError::conflict)?,
+        None => Before::nothing(),
+    };
     let mut files = vec![uploaded.attachment(name, &content_type, None)];
     files.extend(before.others(|other| other == name));
     let written = edit(req, access, before, id.clone(), files).await?;
@@ -291,7 +290,10 @@ async fn delete(req: &mut Request, access: &Access, id: &str, name: &str) -> Ans
     if id.is_design() {
         access.require_design_admin(&req.user)?;
     }
-    let before = before(req, access, &id)?;
+    let before = match edited_rev(req, None)? {
+        Some(rev) => before_of(access, &id, rev)?,
+        None => Before::nothing(),
+    };
     let is_it = |read: &ReadAttachment| read.attachment.name == name;
     let is_there = match before.rev {
         Some(_) => before.attachments.iter().any(is_it),
@@ -319,6 +321,29 @@ struct Before {
 }
 
 impl Before {
+    /// A new document.
+    fn nothing() -> Before {
+        Before {
+            rev: None,
+            deleted: false,
+            body: b"{}".to_vec(),
+            attachments: vec![],
+        }
+    }
+
+    /// Returns the revision with other attachments. Its text is not needed any more then.
+    fn edited(self, id: DocId, files: Vec<Attachment>) -> Result<EditDoc, ApiError> {
+        Ok(EditDoc {
+            id: Some(id),
+            rev: self.rev,
+            revisions: None,
+            deleted: self.deleted,
+            attachments: None,
+            files,
+            ..document::parse_document(&self.body)?
+        })
+    }
+
     /// The attachments that are not replaced.
     fn others(&self, is_replaced: impl Fn(&str) -> bool) -> impl Iterator<Item = Attachment> {
         let attachments = self.attachments.iter().map(|read| &read.attachment);
@@ -326,37 +351,54 @@ impl Before {
     }
 }
 
-fn before(req: &Request, access: &Access, id: &DocId) -> Result<Before, ApiError> {
-    match edited_rev(req, None)? {
-        Some(rev) => before_of(access, id, rev),
-        None => Ok(Before {
-            rev: None,
-            deleted: false,
-            body: b"{}".to_vec(),
-            attachments: vec![],
-        }),
+/// Refuses an upload that cannot succeed, as the document is now.
+fn check_before(access: &Access, id: &DocId, rev: Option<&Rev>) -> Result<(), ApiError> {
+    match rev {
+        Some(rev) if shows(access, id, rev)? => Ok(()),
+        Some(_) => Err(ApiError::missing_rev()),
+        None => match access.db.read(id, &ReadOptions::default())? {
+            Read::Found(_) => Err(ApiError::conflict()),
+            Read::Missing | Read::Deleted => Ok(()),
+        },
     }
 }
 
-fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> {
-    let options = ReadOptions {
+fn options_of(rev: &Rev) -> ReadOptions {
+    ReadOptions {
         rev: Some(rev.clone()),
         ..ReadOptions::default()
-    };
+    }
+}
+
+/// Whether the user sees anything of a revision.
+fn shows(access: &Access, id: &DocId, rev: &Rev) -> Result<bool, ApiError> {
+    let read = access.db.read(id, &options_of(rev))?;
+    Ok(matches!(read, Read::Found(_)))
+}
+
+/// Returns a revision that the user sees.
+///
+/// # Errors
+/// 409 `missing_rev` when it does not exist, or the user does not see it.
+fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> {
+    read_before(access, id, rev)?.ok_or_else(ApiError::missing_rev)
+}
+
+fn read_before(access: &Access, id: &DocId, rev: Rev) -> Result<Option<Before>, ApiError> {
     // The user may see only a part of it, or nothing.
-    if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
-        return Err(ApiError::missing_rev());
+    if !shows(access, id, &rev)? {
+        return Ok(None);
     }
     let db: &Database = &access.db;
-    match db.read(id, &options)? {
-        Read::Found(doc) => Ok(Before {
+    Ok(match db.read(id, &options_of(&rev))? {
+        Read::Found(doc) => Some(Before {
             rev: Some(rev),
             deleted: doc.deleted,
             body: doc.json,
             attachments: doc.attachments,
         }),
-        Read::Missing | Read::Deleted => Err(ApiError::missing_rev()),
-    }
+        Read::Missing | Read::Deleted => None,
+    })
 }
 
 async fn edit(
@@ -366,16 +408,8 @@ async fn edit(
     id: DocId,
     files: Vec<Attachment>,
 ) -> Result<Written, ApiError> {
-    let parsed = document::parse_document(&before.body)?;
-    let doc = EditDoc {
-        id: Some(id),
-        rev: before.rev,
-        revisions: None,
-        deleted: before.deleted,
-        attachments: None,
-        files,
-        ..parsed
-    };
+    let doc = before.edited(id, files)?;
+    let _held = req.hold_edit(&doc, 0).await?;
     write(req, access, doc, EditMode::Interactive).await
 }
 

@@ -9,6 +9,7 @@ use document::multipart::{PartHead, Writer};
 use super::body::Parts;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::stream::CHUNK_BYTES;
 use crate::request::Request;
 
 /// A multipart boundary that no part can hold but by chance of 1 in 2^128.
@@ -42,7 +43,8 @@ pub fn doc_reply(
 }
 
 /// Appends a document's JSON with the wanted attachments' bytes in Base64. Attachments of up to
-/// `read_bytes_max` are read here, which blocks; others as the client takes them.
+/// `read_bytes_max` are read here, which blocks, while the parts are shorter than a piece; others as
+/// the client takes them.
 pub fn push_doc_json(
     db: &Database,
     doc: &ReadDoc,
@@ -74,10 +76,14 @@ pub fn push_doc_json(
         let at = memchr::memmem::rfind(&text, end).map_or(text.len(), |at| at + end.len());
         parts.push_text(&text[..at]);
         let attachment = &read.attachment;
-        if attachment.length <= read_bytes_max && !attachment.length_unsure {
-            parts.push_text(db.attachment_base64(&doc.id, attachment)?.as_bytes());
-        } else {
-            parts.push_base64(db.attachment_reader(&doc.id, attachment, None, true)?);
+        let reader = db.base64_reader(&doc.id, attachment)?;
+        let is_short = attachment.length <= read_bytes_max && !attachment.length_unsure;
+        match is_short && parts.text_bytes() < CHUNK_BYTES {
+            true => match reader.read_whole(read_bytes_max * 2)? {
+                Some(content) => parts.push_text(content.as_bytes()),
+                None => parts.push_base64(db.base64_reader(&doc.id, attachment)?),
+            },
+            false => parts.push_base64(reader),
         }
         parts.push_text(&text[at..]);
     }

@@ -85,8 +85,8 @@ fn bulk_docs_body(docs: &[(String, Bytes)]) -> Vec<u8> {
     body
 }
 
-/// Returns the refusals in a `_bulk_docs` response, which may list accepted documents as well. In
-/// PouchDB `error` is `true`, and `name` is the kind.
+/// Returns the refusals in a `_bulk_docs` response, which may list accepted documents as well: not
+/// more than `docs`, the number of documents, whatever the target sends. In PouchDB `error` is `true`, and `name` is the kind.
 fn refused(answer: &Answer, docs: usize) -> Result<Vec<Rejection>, String> {
     #[derive(Deserialize)]
     struct Row {
@@ -121,7 +121,7 @@ fn refused(answer: &Answer, docs: usize) -> Result<Vec<Rejection>, String> {
             reason: text(row.reason),
         })
     });
-    Ok(refused.collect())
+    Ok(refused.take(docs).collect())
 }
 
 #[cfg(test)]
@@ -138,14 +138,15 @@ mod tests {
             body: Bytes::from(body),
             holding: ResponsePermit::default(),
         };
-        let told: Vec<String> = refused(&answer, 5)
-            .unwrap()
-            .into_iter()
-            .map(|no| format!("{} {} {}", no.id, no.error, no.reason))
-            .collect();
+        let refusals = |docs: usize| -> Vec<String> {
+            let all = refused(&answer, docs).unwrap().into_iter();
+            all.map(|no| format!("{} {} {}", no.id, no.error, no.reason))
+                .collect()
+        };
         assert_eq!(
-            told,
+            refusals(5),
             ["a forbidden no", "b unauthorized {\"why\":1}", "5 9 "]
         );
+        assert_eq!(refusals(1), ["a forbidden no"]);
     }
 }

@@ -15,7 +15,7 @@ use super::attached::{attached, rev_of};
 use super::{Answer, AttemptFailure, Call, HttpDb, MISSING_WAIT, cause, whole};
 use crate::db::MissingRevs;
 use crate::db::json_limits::BoundedVec;
-use crate::db::long_responses::{LONG_BYTES, ResponsePermit};
+use crate::db::long_responses::{LONG_BYTES, ResponsePermit, row_bytes_max};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
@@ -124,11 +124,15 @@ impl HttpDb {
             .map(async |doc: MissingRevs| self.read_revs(&doc).await.map(|read| (doc.id, read)))
             .buffer_unordered(SINGLE_READS_MAX);
         while let Some(read) = out.wait(reads.next()).await? {
-            let (id, (docs, revs)) = read?;
-            for doc in docs {
+            let (id, read) = read?;
+            progress
+                .doc_write_failures
+                .fetch_add(read.too_long, Relaxed);
+            for doc in read.docs {
                 out.add(doc).await?;
             }
-            if !revs.is_empty() {
+            if !read.missing.is_empty() {
+                let revs = read.missing;
                 late.push(MissingRevs { id, revs });
             }
         }
@@ -209,6 +213,10 @@ impl HttpDb {
             match read {
                 // Ids that the server skipped.
                 Ok(Ok(())) => left.read_singly(std::mem::take(&mut wanted)),
+                // One by one, the others can be read.
+                Ok(Err(failed)) if failed.is_too_long => {
+                    left.read_singly(std::mem::take(&mut wanted));
+                }
                 Ok(Err(failed)) if attempt < self.retries => {
                     out.flush().await?;
                     (place.socket)
@@ -269,13 +277,16 @@ impl<'a> BulkRead<'a> {
         mut response: reqwest::Response,
         out: &mut Gather<'_>,
     ) -> Result<Result<(), AttemptFailure>, Error> {
-        let mut rows = Rows::new(Form::Results);
+        let mut rows = Rows::up_to(Form::Results, row_bytes_max(&response));
         let mut holding = ResponsePermit::of(&response);
         loop {
             loop {
                 let row = match rows.next_row() {
                     Ok(Some(row)) => row,
                     Ok(None) => break,
+                    Err(e) if e.is_too_long() => {
+                        return Ok(Err(AttemptFailure::too_long(e.to_string())));
+                    }
                     Err(e) => return Ok(Err(AttemptFailure::of(e.to_string()))),
                 };
                 if let Err(e) = self.row(&row, out).await? {
@@ -285,9 +296,10 @@ impl<'a> BulkRead<'a> {
                 }
             }
             if rows.held_bytes() > LONG_BYTES {
-                out.cover_long().await?;
+                out.cover_long(rows.row_bytes_max()).await?;
             }
-            if let Err(told) = holding.hold(rows.held_bytes()).await {
+            let held = holding.hold(rows.held_bytes(), out.is_waited_for());
+            if let Err(told) = held.await {
                 return Ok(Err(AttemptFailure::of(told)));
             }
             match response.chunk().await {

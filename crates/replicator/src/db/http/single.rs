@@ -16,7 +16,6 @@ use crate::db::MissingRevs;
 use crate::db::json_limits::{BoundedVec, parse};
 use crate::error::Error;
 use crate::options::Selection;
-use crate::rows::ROW_BYTES_MAX;
 
 /// Delay before a missing revision is requested again: the server may be a cluster whose nodes have
 /// not all received it. CouchDB's `missing_doc_retry_msec`.
@@ -33,8 +32,22 @@ struct OpenRevsEntry<'a> {
     missing: Option<String>,
 }
 
-/// Documents read, and revisions that the server does not have.
-type ReadRevs = (Vec<Doc>, Vec<String>);
+/// The result of reading revisions of a document.
+#[derive(Default)]
+pub struct ReadRevs {
+    pub docs: Vec<Doc>,
+    /// Those that the server does not have.
+    pub missing: Vec<String>,
+    /// Number of those that are longer than any may be. They are left out.
+    pub too_long: u64,
+}
+
+/// The response to a request of revisions.
+enum Opened {
+    Read(ReadRevs),
+    Refused(Answer),
+    TooLong,
+}
 
 impl HttpDb {
     /// Reads revisions of a document that were missing earlier. Those that the source no longer
@@ -44,9 +57,9 @@ impl HttpDb {
     /// Errors of requests, and [`Error::Request`] when the source still lists a revision that it
     /// does not have.
     pub async fn read_again(&self, wanted: MissingRevs) -> Result<(Vec<Doc>, u64), Error> {
-        let (docs, missing) = self.read_revs(&wanted).await?;
-        self.leave_out(&wanted.id, &missing).await?;
-        Ok((docs, missing.len() as u64))
+        let read = self.read_revs(&wanted).await?;
+        self.leave_out(&wanted.id, &read.missing).await?;
+        Ok((read.docs, read.missing.len() as u64 + read.too_long))
     }
 
     /// Reads revisions of one document.
@@ -60,9 +73,12 @@ impl HttpDb {
         let call = Call::new(Method::GET, &path);
         let mut place = self.place().await;
         let take = |response| async {
-            let answer: Answer = whole_up_to(response, ROW_BYTES_MAX).await?;
+            let answer: Answer = match whole_up_to(response, self.row_bytes_max).await {
+                Err(failed) if failed.is_too_long => return Ok(Opened::TooLong),
+                answer => answer?,
+            };
             if !answer.is_ok() {
-                return Ok(Err(answer));
+                return Ok(Opened::Refused(answer));
             }
             type Found<'a> = BoundedVec<OpenRevsEntry<'a>, DOCS_A_RESULT_MAX>;
             let found = serde_json::from_slice::<Found<'_>>(&answer.body)
@@ -86,15 +102,49 @@ impl HttpDb {
                     _ => return Err(AttemptFailure::of("a revision could not be read")),
                 }
             }
-            Ok(Ok((docs, missing)))
+            Ok(Opened::Read(ReadRevs {
+                docs,
+                missing,
+                too_long: 0,
+            }))
         };
-        match self.call(&mut place.socket, call.clone(), take).await? {
-            Ok(found) => Ok(found),
-            Err(answer) if answer.status == 404 && !is_database_gone(&answer) => {
-                Ok((vec![], wanted.revs.clone()))
+        let opened = self.call(&mut place.socket, call.clone(), take).await?;
+        drop(place);
+        match opened {
+            Opened::Read(read) => Ok(read),
+            Opened::Refused(answer) if answer.status == 404 && !is_database_gone(&answer) => {
+                Ok(ReadRevs {
+                    missing: wanted.revs.clone(),
+                    ..ReadRevs::default()
+                })
             }
-            Err(answer) => Err(self.refusal(&call, &answer)),
+            Opened::Refused(answer) => Err(self.refusal(&call, &answer)),
+            Opened::TooLong => self.read_shorter(wanted).await,
         }
+    }
+
+    /// Reads revisions whose texts together are too long; a single one is left out, as if the target
+    /// refused it.
+    async fn read_shorter(&self, wanted: &MissingRevs) -> Result<ReadRevs, Error> {
+        if wanted.revs.len() <= 1 {
+            tracing::warn!(url = %self.base, id = wanted.id, revs = ?wanted.revs, limit = self.row_bytes_max, "a document of the source is too long ([memory] replications, [couchdb] max_document_size), and is not copied");
+            return Ok(ReadRevs {
+                too_long: wanted.revs.len() as u64,
+                ..ReadRevs::default()
+            });
+        }
+        let mut all = ReadRevs::default();
+        for revs in wanted.revs.chunks(wanted.revs.len().div_ceil(2)) {
+            let half = MissingRevs {
+                id: wanted.id.clone(),
+                revs: revs.to_vec(),
+            };
+            let read = Box::pin(self.read_revs(&half)).await?;
+            all.docs.extend(read.docs);
+            all.missing.extend(read.missing);
+            all.too_long += read.too_long;
+        }
+        Ok(all)
     }
 
     /// Decides about revisions that stay missing: purged ones are no longer in the changes feed,

@@ -52,6 +52,7 @@ impl Environment for Surroundings {
             let caller = Caller {
                 name: user.name.clone(),
                 roles: user.roles.clone(),
+                ..Caller::default()
             };
             let found = self
                 .databases

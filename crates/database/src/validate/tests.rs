@@ -1,0 +1,140 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{CreateOptions, Databases, Durability, Options};
+
+#[test]
+fn the_refusals_of_a_request_have_a_bound_and_short_ones_are_whole() {
+    let mut room = RefusalRoom::new();
+    let mut refuse = |reason: String| match room.refused(FunctionError::Forbidden(reason)) {
+        Outcome::Refused(name, reason) => {
+            assert_eq!(name, "forbidden");
+            reason
+        }
+        other => panic!("not refused: {other:?}"),
+    };
+    let long = "x".repeat(64 << 10);
+    let first = refuse(long.clone());
+    assert_eq!(first, long, "there is room for it");
+    let rest: usize = (0..10_000).map(|_| refuse(long.clone()).len()).sum();
+    let most = REFUSALS_BYTES_MAX + 10_000 * REFUSAL_BYTES_MIN;
+    assert!(first.len() + rest <= most, "{rest}");
+    assert_eq!(refuse("no such order".to_owned()), "no such order");
+    assert_eq!(refuse(long).len(), REFUSAL_BYTES_MIN);
+}
+
+/// A database whose validators are these selectors.
+async fn with_selectors(dir: &std::path::Path, selectors: &[Value]) -> Arc<Database> {
+    let databases = Databases::open(dir, Options::default()).unwrap();
+    let db = databases
+        .create("db", CreateOptions::default())
+        .await
+        .unwrap();
+    for (n, selector) in selectors.iter().enumerate() {
+        let design = json!({"_id": format!("_design/{n}"), "language": "query", "validate_doc_update": selector});
+        let design = document::parse_document(design.to_string().as_bytes()).unwrap();
+        let written = db.update(vec![design], EditMode::Interactive, Durability::Synced);
+        written.await.unwrap();
+    }
+    // Open until the test ends.
+    std::mem::forget(databases);
+    db
+}
+
+fn validation(db: &Arc<Database>, docs: &[Value], waits: &Arc<()>) -> Validation {
+    let docs = docs
+        .iter()
+        .map(|doc| document::parse_document(doc.to_string().as_bytes()).unwrap());
+    let caller = Caller::default();
+    let (mode, waits) = (EditMode::Interactive, Arc::downgrade(waits));
+    Validation::new(db.clone(), caller, docs.collect(), mode, None, waits).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_work_of_selectors_needs_a_place_and_ends_with_its_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let light = json!({"$and": vec![json!({"newDoc.s": {"$gt": "x"}}); 40]});
+    let db = with_selectors(dir.path(), &[light]).await;
+    let long = json!({"_id": "long", "s": "y".repeat(100_000)});
+    let docs = [
+        json!({"_id": "a", "s": "y"}),
+        json!({"_id": "b", "s": "a"}),
+        long,
+    ];
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    assert!(
+        work.go_on(&Place::uncounted()).unwrap(),
+        "the long document was judged"
+    );
+    let queue = fair_queue::Queue::new(fair_queue::Limits::new(1));
+    let place = queue.try_place(&"db".into()).unwrap();
+    assert!(!work.go_on(&place).unwrap());
+    let checked = work.into_checked();
+    assert!(matches!(
+        checked.as_slice(),
+        [Ok(_), Err(Outcome::Refused(..)), Ok(_)]
+    ));
+    let mut work = validation(&db, &docs, &waits);
+    drop(waits);
+    assert!(work.go_on(&place).is_err(), "the caller has gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_of_selectors_leaves_its_place_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = json!({"newDoc.l": {"$elemMatch": {"$regex": "^z"}}});
+    let db = with_selectors(dir.path(), &[slow]).await;
+    let docs = [0, 1, 2].map(|n| json!({"_id": n.to_string(), "l": ["a", "z"]}));
+    let docs: Vec<Value> = docs.into();
+    let edits: Vec<EditDoc> = docs
+        .iter()
+        .map(|doc| document::parse_document(doc.to_string().as_bytes()).unwrap())
+        .collect();
+    drop(db.validators().unwrap());
+    assert!(db.needs_place(&edits));
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    let queue = fair_queue::Queue::new(fair_queue::Limits {
+        slice: std::time::Duration::ZERO,
+        ..fair_queue::Limits::new(1)
+    });
+    let place = queue.try_place(&"db".into()).unwrap();
+    let mut other = std::pin::pin!(queue.admission(&"other".into()));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    let mut turns = 1;
+    while work.go_on(&place).unwrap() {
+        turns += 1;
+    }
+    assert!(turns >= docs.len(), "{turns} turns");
+    assert!(work.into_checked().iter().all(Result::is_ok));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_selector_is_compiled_once_for_all_requests_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let values: Vec<String> = (0..60_000).map(|n| format!("x{n}")).collect();
+    let long = json!({"newDoc.a": {"$in": values}});
+    let db = with_selectors(dir.path(), &[long.clone(), long.clone(), long]).await;
+    let validators = db.validators().unwrap();
+    let is_long = |v: &&Validator| matches!(v.check, Check::LongSelector(_));
+    let validator = validators.iter().find(is_long).expect("one is too long");
+    let of = |kept: &mut LongSelectors| {
+        kept.of(validator, || db.validating_design(validator))
+            .unwrap()
+            .unwrap()
+    };
+    let (mut one, mut other) = (LongSelectors::default(), LongSelectors::default());
+    let (first, again, shared) = (of(&mut one), of(&mut one), of(&mut other));
+    assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&first, &shared));
+}
+
+#[test]
+fn a_verdict_that_is_none_is_cut() {
+    let verdict = format!("\"{}\"", "é".repeat(1 << 20)).into_bytes();
+    let refused = allowed(Ok(verdict)).expect_err("it is not a verdict");
+    assert_eq!(refused.name(), "unknown_error");
+    assert!(refused.reason().len() <= functions::ERROR_BYTES_MAX);
+    assert_eq!(allowed(Ok(b"1".to_vec())), Ok(()));
+}
