@@ -181,7 +181,7 @@ def test_designs_of_one_database(ctx):
 
 def test_bodies_wait_for_room(ctx):
     """Many large bodies at once take hardly more memory than few: the others wait."""
-    server = ctx.server("bodies", options=["--set", f"memory/bodies={ctx.size(16, 64) * MIB}", "--set", f"memory/limit={512 * MIB}"]).start()
+    server = ctx.server("bodies", options=["--set", f"memory/bodies={ctx.size(32, 64) * MIB}", "--set", f"memory/limit={512 * MIB}"]).start()
     server.api().expect((201, 202), "PUT", "/bodies")
     before = server.rss_mb()
     text = "x" * (7 * MIB)

@@ -473,7 +473,14 @@ def test_resumed(pair):
     report, db = pair.report, pair.databases(10)
     doc = {"source": pair.remote(db), "target": f"{pair.here_url}/{db}", "continuous": True, "checkpoint_interval": 100}
     pair.here.expect(201, "PUT", "/_replicator/resumed", doc)
+
+    def counted():
+        stats = pair.get("/_scheduler/docs/_replicator/resumed")["info"]
+        return [stats[name] for name in ("revisions_checked", "missing_revisions_found", "docs_written")]
+
     report.check("copied", wait_until(lambda: pair.get(f"/{db}")["doc_count"] == 10))
+    # The documents are there before the replicator has read that they were written.
+    report.check("and counted", wait_until(lambda: counted() == [10, 10, 10]), counted())
     here = pair.servers[0]
     here.port = int(here.url.rsplit(":", 1)[1])
     report.equal("the server stops in time", here.stop(), 0)
@@ -481,12 +488,6 @@ def test_resumed(pair):
     here.start()
     pair.here = here.api()
     report.check("after a restart it goes on", wait_until(lambda: pair.get(f"/{db}")["doc_count"] == 20))
-
-    def counted():
-        stats = pair.get("/_scheduler/docs/_replicator/resumed")["info"]
-        return [stats[name] for name in ("revisions_checked", "missing_revisions_found", "docs_written")]
-
-    # The documents are there before the replicator has read that they were written.
     wait_until(lambda: counted() == [20, 20, 20])
     report.equal("from its checkpoint, and with its counters", counted(), [20, 20, 20])
     rev = pair.get("/_replicator/resumed")["_rev"]

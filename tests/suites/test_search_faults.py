@@ -225,6 +225,8 @@ def test_full_disk_while_merging(ctx):
         server = ctx.server("merging/data", log_path=str(ctx.root / "merging.log")).start()
         try:
             Database(ctx, server, "db", "?q=2")
+            # Before its first build an index is not there.
+            server.api().expect(200, "GET", "/db/_design/d/_nouveau/i?q=alpha")
             ballast = pathlib.Path(disk.path) / "ballast"
             writers = Writers(ctx, server)
             times = ctx.size(4, 30)
