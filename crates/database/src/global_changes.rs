@@ -108,19 +108,18 @@ impl Databases {
         }
     }
 
-    /// Writes the pending events; returns false when there were none.
+    /// Writes the pending events; returns false when there were none. A `_global_changes` that was
+    /// created meanwhile begins with the events after that.
     async fn flush(self: &Arc<Self>) -> bool {
-        let pending = self.events().take_pending();
+        let mut pending = self.events().take_pending();
         let began = pending
             .iter()
-            .any(|p| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created);
-        if began {
-            self.recover().await;
+            .position(|p| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created);
+        if let Some(began) = began {
+            pending.drain(..began);
+            self.limit_revisions().await;
         }
-        let pending: Vec<PendingEvent> = pending
-            .into_iter()
-            .filter(|p| &*p.db != GLOBAL_CHANGES)
-            .collect();
+        pending.retain(|p| &*p.db != GLOBAL_CHANGES);
         if pending.is_empty() {
             return false;
         }
@@ -141,16 +140,21 @@ impl Databases {
         true
     }
 
-    /// Compares `_global_changes` with the existing databases, and notes missed events.
-    async fn recover(self: &Arc<Self>) {
-        let Ok(db) = self.get(GLOBAL_CHANGES) else {
-            return;
-        };
-        if db.revs_limit() != REVS_LIMIT
+    async fn limit_revisions(&self) {
+        if let Ok(db) = self.get(GLOBAL_CHANGES)
+            && db.revs_limit() != REVS_LIMIT
             && let Err(e) = db.set_revs_limit(REVS_LIMIT).await
         {
             tracing::warn!(error = %e, "_global_changes keeps its limit of revisions");
         }
+    }
+
+    /// Compares `_global_changes` with the existing databases, and notes missed events.
+    async fn recover(self: &Arc<Self>) {
+        self.limit_revisions().await;
+        let Ok(db) = self.get(GLOBAL_CHANGES) else {
+            return;
+        };
         let databases = self.clone();
         let missed = tokio::task::spawn_blocking(move || databases.missed(&db)).await;
         match missed {
