@@ -387,7 +387,9 @@ def try_image(ctx, root, volume):
     servers.end(process)
     report.equal("SIGTERM ends it cleanly", code, 0)
     # The allocator's thread of a worker once complained without end where the user is not root.
-    complaints = [line for line in log_path.read_text(errors="replace").splitlines() if "INFO" not in line and "is listening" not in line]
+    # On a busy machine requests may be slow.
+    expected = ("INFO", "is listening", "WARN slow:")
+    complaints = [line for line in log_path.read_text(errors="replace").splitlines() if not any(part in line for part in expected)]
     report.equal("the log has no complaints", complaints[:5], [])
 
 

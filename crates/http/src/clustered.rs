@@ -20,6 +20,7 @@ use crate::reply::answers::{Answers, Held};
 use crate::reply::{Body, Pieces, Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
+use crate::request::room::Parsed;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -350,9 +351,15 @@ async fn pass_on(
     to: Option<NodeId>,
     req: &mut Request,
 ) -> Result<Option<Reply>, ApiError> {
+    let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);
+    // What is only read may be parsed here, if no other node answers.
+    let parsed = match repeatable {
+        true => Parsed::Values,
+        false => Parsed::Documents,
+    };
     let body = match req.method.as_str() {
         "GET" | "HEAD" | "DELETE" | "COPY" => Bytes::new(),
-        _ => req.bytes_of(BodyClass::Many).await?,
+        _ => req.bytes_of(BodyClass::Many, parsed).await?,
     };
     let target = match &req.raw_query {
         Some(query) => format!("{}?{query}", req.path),
@@ -362,7 +369,6 @@ async fn pass_on(
     if let Some(place) = req.traced.and_then(Traced::header) {
         headers.insert(TRACE_PARENT, place);
     }
-    let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);
     // As for an answer of this server's own: before anything of it is here.
     let database = req.segments.first().map_or(&[][..], Vec::as_slice);
     let answers = req.answers.of(&req.user, req.peer, database);

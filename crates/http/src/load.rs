@@ -1,12 +1,17 @@
 //! Whether short requests arrive; long ones give way to them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 
 /// A longer body is long.
 pub const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// For so long after a short request, long ones give way.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// Counts requests that had no long body and got no long answer.
 static SHORT: AtomicU64 = AtomicU64::new(0);
@@ -21,11 +26,22 @@ pub fn short_requests_seen() -> u64 {
     SHORT.load(Ordering::Relaxed)
 }
 
-/// Returns whether a short request came since the last call: if not, a long one may stay on the thread that serves requests.
+/// Returns whether a short request came since the last call, or a moment before it: if not, a long
+/// one may stay on the thread that serves requests.
 pub fn others_came() -> bool {
     static SEEN: AtomicU64 = AtomicU64::new(0);
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    /// When a new short request was seen last, in milliseconds.
+    static SEEN_AT: AtomicU64 = AtomicU64::new(0);
     let seen = short_requests_seen();
-    seen != SEEN.swap(seen, Ordering::Relaxed)
+    let now = BEGAN.get_or_init(Instant::now).elapsed() + MOMENT;
+    let now = now.as_millis() as u64;
+    if seen != SEEN.swap(seen, Ordering::Relaxed) {
+        SEEN_AT.store(now, Ordering::Relaxed);
+        return true;
+    }
+    // Several long ones may have come between two short ones.
+    now.saturating_sub(SEEN_AT.load(Ordering::Relaxed)) < MOMENT.as_millis() as u64
 }
 
 /// Returns whether a request has no long body.

@@ -23,6 +23,11 @@ pub fn requester(user: &UserCtx, peer: Option<IpAddr>) -> Requester {
     }
 }
 
+/// The share of all clients at an address, for what is needed before their names are known.
+pub fn address_share(peer: IpAddr) -> Share {
+    format!("address {}", Origin::from(peer)).into()
+}
+
 /// The owner of a share of memory, which server admins have too.
 #[derive(Clone, Debug)]
 pub struct Sharer {

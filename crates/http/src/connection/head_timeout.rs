@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fair_queue::{Place, Queue, Share};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection::lenient::Lenient;
@@ -28,6 +28,14 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A longer head takes a place, and its connection is closed after the answer, in bytes.
 pub const LONG_HEAD_BYTES: usize = 16 << 10;
 
+/// The places of long heads, and the share of them that a connection's client has.
+pub struct LongHeads {
+    /// The places of all connections.
+    pub places: Arc<Queue>,
+    /// The client's address.
+    pub share: Share,
+}
+
 pub struct HeadTimeout<S> {
     stream: Lenient<S>,
     spoken: Spoken,
@@ -39,9 +47,9 @@ pub struct HeadTimeout<S> {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Bytes of the head under way.
     head_bytes: usize,
-    long_heads: Arc<Semaphore>,
+    long_heads: LongHeads,
     /// The place of a long head, until the connection ends.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
 }
 
 /// The protocol, as far as the first bytes show it.
@@ -57,7 +65,7 @@ impl<S> HeadTimeout<S> {
     pub fn new(
         stream: Lenient<S>,
         (head_time_max, silence_max): (Duration, Duration),
-        long_heads: Arc<Semaphore>,
+        long_heads: LongHeads,
     ) -> Self {
         HeadTimeout {
             stream,
@@ -78,8 +86,9 @@ impl<S> HeadTimeout<S> {
     /// Never.
     fn take_place(&mut self) -> io::Result<()> {
         if self.head_bytes > LONG_HEAD_BYTES && self.place.is_none() {
-            let place = self.long_heads.clone().try_acquire_owned();
-            self.place = Some(place.map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))?);
+            let LongHeads { places, share } = &self.long_heads;
+            let place = places.try_place(share);
+            self.place = Some(place.ok_or(io::ErrorKind::QuotaExceeded)?);
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ use crate::app::App;
 use crate::browsers::cross_site;
 use crate::browsers::dev::DevRequest;
 use crate::clustered;
-use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LONG_HEAD_BYTES};
+use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LONG_HEAD_BYTES, LongHeads};
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
@@ -52,6 +52,7 @@ use crate::request::{framing, host};
 use crate::router;
 use crate::server_routes::session;
 use crate::settings::Settings;
+use crate::shares::address_share;
 use node::{is_utf8_decoded, is_well_encoded};
 
 /// How long requests under way may take when the server stops.
@@ -255,6 +256,10 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let spoken = client.spoken;
+    let long_heads = LongHeads {
+        places: app.bodies.long_heads(),
+        share: address_share(client.peer.ip()),
+    };
     let bodiless = Arc::new(Bodiless::default());
     let service = {
         let (app, bodiless) = (app.clone(), bodiless.clone());
@@ -296,7 +301,7 @@ where
     let stream = HeadTimeout::new(
         stream,
         (app.settings().chttpd.header_timeout, app.silence_max()),
-        app.bodies.long_heads(),
+        long_heads,
     );
     let connection = builder
         .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)

@@ -81,7 +81,7 @@ impl<T> Drop for Ends<T> {
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let settings = req.settings.clone();
-    let bytes = req.required_bytes().await?;
+    let bytes = req.required_text().await?;
     let started = Instant::now();
     let gives_way = bytes.len() > PARSED_HERE_BYTES_MAX && others_came();
     let bulk = parse(

@@ -74,7 +74,7 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
     if bytes.is_empty() {
         return Ok((Map::new(), given.then_some(bytes)));
     }
-    match req.json_of(&bytes)? {
+    match req.parsed(&bytes).await? {
         Value::Object(o) => Ok((o, Some(bytes))),
         _ => Err(ApiError::bad_request("Request body must be a JSON object")),
     }

@@ -133,7 +133,7 @@ impl AsRef<[u8]> for SecurityText {
 async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
     let body = req.required_bytes().await?;
     let is_digits = body.trim_ascii().iter().all(u8::is_ascii_digit);
-    let number = match req.json_of(&body)?.as_u64() {
+    let number = match req.parsed(&body).await?.as_u64() {
         None if is_digits => Some(u64::MAX),
         number => number,
     };

@@ -67,8 +67,15 @@ struct GivenRows {
     /// Shared: copying a key of many elements is slow.
     start: Option<Arc<Value>>,
     end: Option<Arc<Value>>,
-    keys: Option<Vec<Value>>,
+    keys: Option<GivenKeys>,
     grouping: GivenGrouping,
+}
+
+#[derive(Clone)]
+struct GivenKeys {
+    keys: Vec<Key>,
+    /// The only one, if there is one.
+    only: Option<Arc<Value>>,
 }
 
 impl GivenRows {
@@ -103,18 +110,29 @@ impl GivenRows {
     }
 
     fn add_keys(&mut self, given: Given<'_>) -> Result<(), ApiError> {
-        let Value::Array(keys) = given.json()? else {
-            return Err(ApiError::bad_request(match given {
-                Given::Text(_) => "`keys` parameter must be an array.",
-                Given::Json(_) => "`keys` body member must be an array.",
-            }));
+        // Many keys of a body are not copied.
+        let parsed;
+        let (keys, what) = match given {
+            Given::Text(_) => {
+                parsed = given.json()?;
+                (&parsed, "parameter")
+            }
+            Given::Json(keys) => (keys, "body member"),
+        };
+        let Value::Array(keys) = keys else {
+            let text = format!("`keys` {what} must be an array.");
+            return Err(ApiError::bad_request(text));
         };
         // As CouchDB has it, a single one is the range too, of which what follows may make another.
-        if let [key] = keys.as_slice() {
-            let key = Arc::new(key.clone());
-            (self.start, self.end) = (Some(key.clone()), Some(key));
+        let only = match keys.as_slice() {
+            [key] => Some(Arc::new(key.clone())),
+            _ => None,
+        };
+        if only.is_some() {
+            (self.start, self.end) = (only.clone(), only.clone());
         }
-        self.keys = Some(keys);
+        let keys = keys.iter().map(key_of).collect();
+        self.keys = Some(GivenKeys { keys, only });
         Ok(())
     }
 
@@ -127,11 +145,14 @@ impl GivenRows {
             ));
         }
         let range = (self.start.as_deref(), self.end.as_deref());
-        match self.keys.as_deref() {
-            None | Some([]) => {}
-            Some(_) if range == (None, None) => {}
-            Some([key]) if range == (Some(key), Some(key)) => {}
-            Some(_) => return Err(keys_with_range()),
+        let is_of_keys = |given: &GivenKeys| {
+            let only = given.only.as_deref();
+            given.keys.is_empty()
+                || range == (None, None)
+                || only.is_some() && range == (only, only)
+        };
+        if !self.keys.as_ref().is_none_or(is_of_keys) {
+            return Err(keys_with_range());
         }
         (q.start, q.end) = (range.0.map(bound), range.1.map(bound));
         if let Some(partition) = self.partition {
@@ -151,12 +172,12 @@ impl GivenRows {
         } else {
             bound_limit(&mut q.limit, settings.query_server_config.query_limit)?;
         }
-        if let Some(keys) = self.keys {
+        if let Some(GivenKeys { keys, .. }) = self.keys {
             let max = settings.limits.max_keys;
             if keys.len() as u64 > max {
                 return Err(ApiError::too_large("max_keys", max));
             }
-            q.keys = Some(keys.into_iter().map(key_of).collect());
+            q.keys = Some(keys);
         }
         Ok(q)
     }
@@ -195,7 +216,7 @@ fn one_of_queries(
     let mut rows = of_all.clone();
     rows.add(&Params::Body(query))?;
     // As in CouchDB, a single key is a range here, so that it has an offset, and no row when missing.
-    rows.keys = rows.keys.filter(|keys| keys.len() != 1);
+    rows.keys = rows.keys.filter(|given| given.only.is_none());
     rows.check(settings, is_partitioned)
 }
 
@@ -207,9 +228,9 @@ fn bound(key: &Value) -> Bound {
     }
 }
 
-fn key_of(key: Value) -> Key {
+fn key_of(key: &Value) -> Key {
     match key {
-        Value::String(id) => Key::Id(id),
+        Value::String(id) => Key::Id(id.clone()),
         other => Key::Other(other.to_string()),
     }
 }

@@ -93,7 +93,7 @@ impl DesignFunction {
 /// # Errors
 /// Those of reading it, and 413 for a form with more fields than a JSON body may have values.
 pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
-    let body = req.bytes().await?;
+    let body = req.text().await?;
     let given = body_given(&req.headers, &body);
     if given {
         req.set_body(body.clone());

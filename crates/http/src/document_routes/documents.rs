@@ -235,7 +235,7 @@ pub fn parse_revs_or(value: &Value, reason: &'static str) -> Result<Vec<Rev>, Ap
 
 async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
-    let bytes = req.required_bytes().await.map_err(|e| {
+    let bytes = req.required_text().await.map_err(|e| {
         let error = match e.status {
             413 if !room::can_never_fit(&e) => "document_too_large".into(),
             _ => e.error,

@@ -35,7 +35,7 @@ use crate::reply::ahead::Begun;
 use crate::reply::answers::{Answers, FREE_BYTES, Held};
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::keeps::Keeps;
-use crate::request::room::{Bodies, Room};
+use crate::request::room::{Bodies, Parsed, Room};
 use crate::settings::Settings;
 use crate::shares::{self, Sharer};
 use node::RewrittenRequest;
@@ -273,11 +273,17 @@ impl Request {
     /// 413 that names the limit of the route's class or the memory of one user, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
     /// when there is no memory for it, or when the client of an HTTP/2 connection takes no responses.
     pub async fn bytes(&mut self) -> Result<Bytes, ApiError> {
-        self.bytes_of(self.row.body).await
+        self.bytes_of(self.row.body, Parsed::Values).await
+    }
+
+    /// As [`Request::bytes`], of a body whose JSON values take no memory of their own: documents,
+    /// and what functions are called with.
+    pub async fn text(&mut self) -> Result<Bytes, ApiError> {
+        self.bytes_of(self.row.body, Parsed::Documents).await
     }
 
     /// As [`Request::bytes`], within the bounds of another class than the route's.
-    pub async fn bytes_of(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+    pub async fn bytes_of(&mut self, class: BodyClass, parsed: Parsed) -> Result<Bytes, ApiError> {
         let bounds = Bounds::of(class, &self.settings);
         if let Source::Memory(body) = &self.body {
             if body.len() as u64 > bounds.bytes_max {
@@ -307,7 +313,7 @@ impl Request {
                 false => body.read(&bounds, pace, &mut room).await?,
                 true => body.inflate(&bounds, pace, &mut room).await?,
             };
-            room.work_on(read.len() as u64).await?;
+            room.work_on(&read, parsed).await?;
             Ok(read)
         };
         let read: Result<Bytes, ApiError> = read.await;
@@ -383,7 +389,7 @@ impl Request {
         let room = self.text_room.get_or_insert_with(new);
         let done = match event {
             Event::Data(bytes) => room.cover(length + bytes.len() as u64).await,
-            Event::PartEnd => room.work_on(length).await,
+            Event::PartEnd => room.work_on_text(length).await,
             Event::Part(_) | Event::End => Ok(()),
         };
         self.is_untaken = done.as_ref().is_err_and(|e| e.status == 503);
@@ -419,16 +425,18 @@ impl Request {
     /// The body as JSON of any kind.
     pub async fn json(&mut self) -> Result<Value, ApiError> {
         let bytes = self.required_bytes().await?;
-        if bytes.len() <= SHORT_BODY_BYTES_MAX || !others_came() {
-            return self.json_of(&bytes);
-        }
-        let bounds = Bounds::of(self.row.body, &self.settings);
-        self.answers.apart(move || bounds.json(&bytes)).await?
+        self.parsed(&bytes).await
     }
 
-    /// A body of the route that was read already, as JSON.
-    pub fn json_of(&self, bytes: &[u8]) -> Result<Value, ApiError> {
-        Bounds::of(self.row.body, &self.settings).json(bytes)
+    /// A body of the route that was read already, as JSON. A long one is read on another thread if
+    /// short requests come.
+    pub async fn parsed(&self, bytes: &Bytes) -> Result<Value, ApiError> {
+        let bounds = Bounds::of(self.row.body, &self.settings);
+        if bytes.len() <= SHORT_BODY_BYTES_MAX || !others_came() {
+            return bounds.json(bytes);
+        }
+        let bytes = bytes.clone();
+        self.answers.apart(move || bounds.json(&bytes)).await?
     }
 
     /// The body as a JSON object.
@@ -437,6 +445,12 @@ impl Request {
             Value::Object(o) => Ok(o),
             _ => Err(ApiError::bad_request("Request body must be a JSON object")),
         }
+    }
+
+    /// As [`Request::text`], of a request that must have a body.
+    pub async fn required_text(&mut self) -> Result<Bytes, ApiError> {
+        self.require_body()?;
+        self.text().await
     }
 
     /// As [`Request::bytes`], of a request that must have a body.
@@ -524,14 +538,14 @@ impl Request {
     /// # Errors
     /// 413 when there can never be memory for it, 503 when there was too little in time.
     pub async fn set_made_body(&mut self, body: Bytes) -> Result<(), ApiError> {
-        let (body_bytes, length) = (body.len(), body.len() as u64);
+        let (made, length) = (body.clone(), body.len() as u64);
         self.set_body(body);
         self.room = None;
         // It is in memory while it waits for room.
-        let _held = self.answers.settle_long(body_bytes).await?;
+        let _held = self.answers.settle_long(made.len()).await?;
         let mut room = self.bodies.body(self.sharer(), self.row.body);
         room.announce(length).await?;
-        room.work_on(length).await?;
+        room.work_on(&made, Parsed::Values).await?;
         self.room = Some(room);
         Ok(())
     }

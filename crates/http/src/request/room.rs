@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fair_queue::{Limits, Place, Queue};
-use tokio::sync::Semaphore;
 
 use super::body::BodyClass;
 use crate::errors::ApiError;
@@ -39,11 +38,22 @@ const STREAM_BYTES: u64 = 256 << 10;
 const DEFLATE_BYTES: u64 = 256 << 10;
 /// Least memory of a gzipped body while it is inflated, as the length of a body.
 const INFLATING_BYTES: u64 = 32 << 10;
+/// About the memory of a parsed JSON value in an array or an object, in bytes: as `serde_json::Value`,
+/// with the name of a member, or the spare places of an array.
+const VALUE_MEMORY: u64 = 120;
+/// Additional memory of an array and of an object: the least that one with contents takes.
+const ARRAY_MEMORY: u64 = 320;
+const OBJECT_MEMORY: u64 = 500;
+/// About the additional memory of a document of a bulk, its outcome and its response.
+const DOCUMENT_MEMORY: u64 = 600;
+/// A short body takes room for its values if they take this much more than the body has.
+const VALUES_FREE_MEMORY: u64 = 64 << 10;
 /// Memory of the buffer of a connection that reads a long head.
 const LONG_HEAD_MEMORY: usize = 64 << 10;
 
 /// Room for bodies, and its use.
 pub struct Bodies {
+    budget_bytes: u64,
     short: Pool,
     streams: Pool,
     /// Long bodies while they are read.
@@ -51,8 +61,7 @@ pub struct Bodies {
     /// Additional memory of long bodies while they are processed.
     working: Pool,
     /// Places of connections that read long heads.
-    long_heads: Arc<Semaphore>,
-    long_heads_max: usize,
+    long_heads: Arc<Queue>,
     /// Places for inflating portions of bodies, one for each processor.
     inflating: Arc<Queue>,
     used_bytes: AtomicU64,
@@ -66,16 +75,20 @@ struct Pool {
     units: usize,
 }
 
+/// Places of which one owner gets another only while it holds less than are free.
+fn shared(places: usize, min: usize) -> Limits {
+    Limits {
+        share_percent: Some(100),
+        ..Limits::new(places.max(min))
+    }
+}
+
 impl Pool {
     fn new(bytes: usize) -> Pool {
-        let units = (bytes / UNIT_BYTES as usize).max(1);
-        let limits = Limits {
-            share_percent: Some(100),
-            ..Limits::new(units)
-        };
+        let limits = shared(bytes / UNIT_BYTES as usize, 1);
         Pool {
             room: Queue::new(limits),
-            units,
+            units: limits.places,
         }
     }
 
@@ -102,6 +115,31 @@ fn inflating_max() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
+/// What a body becomes while it is processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// JSON values that each take memory of their own.
+    Values,
+    /// Documents, which stay texts.
+    Documents,
+}
+
+impl Parsed {
+    /// About the memory of what a body is parsed to, in bytes. Separators within strings count too.
+    fn memory(self, body: &[u8]) -> u64 {
+        let count = |separator: u8| memchr::memchr_iter(separator, body).count() as u64;
+        let objects = count(b'{');
+        match self {
+            Parsed::Values => {
+                let arrays = count(b'[');
+                let values = count(b',') + arrays + objects;
+                values * VALUE_MEMORY + arrays * ARRAY_MEMORY + objects * OBJECT_MEMORY
+            }
+            Parsed::Documents => objects * DOCUMENT_MEMORY,
+        }
+    }
+}
+
 /// Which part of the budget room is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -115,15 +153,14 @@ impl Bodies {
     /// Creates a budget of this size.
     pub fn new(budget_bytes: usize) -> Arc<Bodies> {
         let sixteenth = budget_bytes / 16;
-        let long_heads_max = (sixteenth / LONG_HEAD_MEMORY).clamp(4, Semaphore::MAX_PERMITS);
         Arc::new(Bodies {
+            budget_bytes: budget_bytes as u64,
             short: Pool::new(sixteenth * 2),
             streams: Pool::new(sixteenth * 2),
             reading: Pool::new(sixteenth * 8),
             // The last one is for long heads.
             working: Pool::new(sixteenth * 3),
-            long_heads: Arc::new(Semaphore::new(long_heads_max)),
-            long_heads_max,
+            long_heads: Queue::new(shared(sixteenth / LONG_HEAD_MEMORY, 4)),
             inflating: Queue::new(Limits::new(inflating_max())),
             used_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
@@ -133,14 +170,18 @@ impl Bodies {
 
     /// The current and the largest use, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
-        let long_heads = self.long_heads_max - self.long_heads.available_permits();
-        let heads = (long_heads * LONG_HEAD_MEMORY) as u64;
+        let heads = (self.long_heads.used() * LONG_HEAD_MEMORY) as u64;
         let used = self.used_bytes.load(Relaxed) + heads;
         (used, self.peak_bytes.load(Relaxed).max(used))
     }
 
+    fn use_more(&self, bytes: u64) {
+        let used = self.used_bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.peak_bytes.fetch_max(used, Relaxed);
+    }
+
     /// Returns the places of connections that read long heads.
-    pub fn long_heads(&self) -> Arc<Semaphore> {
+    pub fn long_heads(&self) -> Arc<Queue> {
         self.long_heads.clone()
     }
 
@@ -168,6 +209,7 @@ impl Bodies {
             factor: 0,
             covered: u64::MAX,
             held: vec![],
+            beyond: 0,
         };
         let bytes = DEFLATE_BYTES + length.unwrap_or(u64::MAX).min(STREAM_BYTES);
         room.take(Part::Streams, bytes, self.wait_max).await?;
@@ -186,6 +228,7 @@ impl Bodies {
             },
             covered: FREE_BYTES,
             held: vec![],
+            beyond: 0,
         }
     }
 }
@@ -204,6 +247,8 @@ pub struct Room {
     /// The length that there is room for.
     covered: u64,
     held: Vec<(Part, Place)>,
+    /// Memory that it takes beyond what one body is given, in bytes: it counts as used.
+    beyond: u64,
 }
 
 impl Room {
@@ -214,8 +259,7 @@ impl Room {
         let pool = self.bodies.pool(part);
         let room = pool.take(&self.sharer, (units, held), patience).await?;
         let taken = room.count() as u64 * UNIT_BYTES;
-        let used = self.bodies.used_bytes.fetch_add(taken, Relaxed) + taken;
-        self.bodies.peak_bytes.fetch_max(used, Relaxed);
+        self.bodies.use_more(taken);
         self.held.push((part, room));
         Ok(())
     }
@@ -336,13 +380,54 @@ impl Room {
     /// Takes room for processing the body, which has arrived.
     ///
     /// # Errors
-    /// 503 when too little room was freed in time.
-    pub async fn work_on(&mut self, length: u64) -> Result<(), ApiError> {
-        if length <= SHORT_BYTES {
+    /// 413 when its values take more than half of the budget, 503 when too little room was freed in
+    /// time.
+    pub async fn work_on(&mut self, body: &[u8], parsed: Parsed) -> Result<(), ApiError> {
+        let length = body.len() as u64;
+        // Nothing so short has many values.
+        if length <= UNIT_BYTES {
             return Ok(());
         }
-        let bytes = length.saturating_mul(self.factor.saturating_sub(1));
-        self.take(Part::Working, bytes, self.bodies.wait_max).await
+        let memory = parsed.memory(body);
+        let max = self.bodies.budget_bytes / 2;
+        if parsed == Parsed::Values && memory > max {
+            let what = format!("the memory of JSON values in one body: half of {SETTING}");
+            return Err(ApiError::too_large(&what, max));
+        }
+        if length > SHORT_BYTES {
+            return self.take_working(memory.max(self.copies(length))).await;
+        }
+        let more = memory.saturating_sub(length.saturating_mul(self.factor));
+        match more > VALUES_FREE_MEMORY {
+            true => self.take_working(more).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Takes room for processing a document's text of this length, which has arrived.
+    ///
+    /// # Errors
+    /// 503 when too little room was freed in time.
+    pub async fn work_on_text(&mut self, length: u64) -> Result<(), ApiError> {
+        match length > SHORT_BYTES {
+            true => self.take_working(self.copies(length)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The memory of a body's other forms.
+    fn copies(&self, length: u64) -> u64 {
+        length.saturating_mul(self.factor.saturating_sub(1))
+    }
+
+    async fn take_working(&mut self, bytes: u64) -> Result<(), ApiError> {
+        self.take(Part::Working, bytes, self.bodies.wait_max)
+            .await?;
+        let given = self.held_units(Part::Working) as u64 * UNIT_BYTES;
+        let beyond = bytes.saturating_sub(given);
+        self.beyond += beyond;
+        self.bodies.use_more(beyond);
+        Ok(())
     }
 
     /// Whether a user with no more room of the same kind waits for it.
@@ -353,6 +438,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        self.bodies.used_bytes.fetch_sub(self.beyond, Relaxed);
         for part in [Part::Short, Part::Streams, Part::Reading, Part::Working] {
             self.give_back(part);
         }

@@ -37,7 +37,7 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
         return Err(ApiError::method_not_allowed("POST"));
     }
     req.require_json()?;
-    let body = match req.json_of(&bytes)? {
+    let body = match req.parsed(&bytes).await? {
         Value::Object(body) => body,
         _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
     };

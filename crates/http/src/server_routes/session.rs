@@ -75,7 +75,7 @@ async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let form = if kind.starts_with("application/x-www-form-urlencoded") {
         Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
-        match req.json_of(&bytes)? {
+        match req.parsed(&bytes).await? {
             Value::Object(members) => Form::Json(members),
             _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
         }

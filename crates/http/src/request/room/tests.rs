@@ -32,7 +32,7 @@ async fn who_finds_no_room_is_refused_in_the_end() {
     first.announce(20 * MIB).await.expect("there is room");
     assert_eq!(bodies.used_bytes(), (20 * MIB, 20 * MIB));
     first
-        .work_on(20 * MIB)
+        .work_on_text(20 * MIB)
         .await
         .expect("it is as much as a body gets");
     assert_eq!(bodies.used_bytes().0, 26 * MIB);
@@ -169,4 +169,107 @@ async fn users_inflate_in_turns() {
     places.pop();
     assert!(waiting[0].as_mut().now_or_never().is_none());
     assert!(next.now_or_never().is_some(), "the other user is next");
+}
+
+#[tokio::test]
+async fn values_take_room_by_their_number() {
+    let bodies = impatient(64 << 20);
+    let arrays = |count: usize| format!("[{}[0]]", "[0],".repeat(count - 1)).into_bytes();
+    // About 65,000 short arrays fit into half of the budget, and few bytes are sent.
+    let mut many = body_of(&bodies, "a");
+    let body = arrays(50_000);
+    many.work_on(&body, Parsed::Values).await.expect("it fits");
+    let used = bodies.used_bytes().0;
+    assert!((20 * MIB..32 * MIB).contains(&used), "{used}");
+    // The user's part of the room is taken, another's is free.
+    let refused = body_of(&bodies, "a").work_on(&body, Parsed::Values).await;
+    assert_eq!(status(refused), 503);
+    let mut other = body_of(&bodies, "b");
+    other.work_on(&body, Parsed::Values).await.expect("it fits");
+    drop((many, other));
+    assert_eq!(bodies.used_bytes().0, 0);
+    let too_many = arrays(90_000);
+    let refused = body_of(&bodies, "a")
+        .work_on(&too_many, Parsed::Values)
+        .await;
+    assert_eq!(status(refused), 413);
+    // Documents stay texts, whatever they contain.
+    let mut document = body_of(&bodies, "a");
+    let done = document.work_on(&too_many, Parsed::Documents).await;
+    done.expect("it is a text");
+    assert_eq!(bodies.used_bytes().0, 0);
+    // A bulk of many documents takes room for each.
+    let bulk = format!("{{\"docs\":[{}{{}}]}}", "{},".repeat(20_000));
+    document
+        .work_on(bulk.as_bytes(), Parsed::Documents)
+        .await
+        .expect("it fits");
+    assert!(bodies.used_bytes().0 > 11 * MIB);
+}
+
+#[tokio::test]
+async fn ordinary_bodies_take_no_more_for_their_values() {
+    let bodies = Bodies::new(64 << 20);
+    let doc =
+        r#"{"_id":"a","name":"alice","age":30,"tags":["a","b"],"text":"a few words for a line"}"#;
+    let bulk = format!("{{\"docs\":[{}{doc}]}}", format!("{doc},").repeat(99));
+    let mut room = body_of(&bodies, "a");
+    for parsed in [Parsed::Documents, Parsed::Values] {
+        room.work_on(doc.as_bytes(), parsed)
+            .await
+            .expect("it is short");
+    }
+    room.work_on(bulk.as_bytes(), Parsed::Documents)
+        .await
+        .expect("it is short");
+    assert_eq!(bodies.used_bytes().0, 0);
+}
+
+#[test]
+fn the_estimate_of_values_covers_what_they_take() {
+    // Of the shapes that take the most for their length.
+    for one in [
+        "[0]",
+        "{}",
+        "[]",
+        "0",
+        r#"{"a":1}"#,
+        r#""a""#,
+        "[[0]]",
+        r#"{"a":{"b":[]}}"#,
+    ] {
+        let body = format!("[{}{one}]", format!("{one},").repeat(9_999));
+        let estimate = Parsed::Values.memory(body.as_bytes());
+        let value: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+        let memory = memory_of(&value);
+        assert!(memory <= estimate, "{one}: {memory} of {estimate}");
+        assert!(
+            estimate <= memory * 4 + (1 << 16),
+            "{one}: {memory} of {estimate}"
+        );
+    }
+}
+
+/// The memory of a value beside itself, with the spare places that a map allocates.
+fn memory_of(value: &serde_json::Value) -> u64 {
+    use serde_json::Value;
+    let size = size_of::<Value>();
+    (match value {
+        Value::Array(items) => {
+            let inner: u64 = items.iter().map(memory_of).sum();
+            return (items.capacity() * size) as u64 + inner;
+        }
+        Value::Object(members) => {
+            let inner: u64 = members.values().map(memory_of).sum();
+            let names: usize = members.keys().map(|name| name.capacity().max(16)).sum();
+            // At least four entries of a hash, a name and a value, and as many places of the table.
+            let places = match members.len() {
+                0 => 0,
+                n => n.next_power_of_two().max(4) * (8 + 24 + size + 9),
+            };
+            return (places + names) as u64 + inner;
+        }
+        Value::String(text) => text.capacity().max(16),
+        _ => 0,
+    }) as u64
 }
