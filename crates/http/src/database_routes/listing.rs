@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use database::{
-    Bound, ContentPlacement, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments,
+    Bound, ContentPlacement, Grouping, Key, Keys, Listing, Rows, RowsQuery, ShownAttachments,
 };
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ struct GivenRows {
 
 #[derive(Clone)]
 struct GivenKeys {
-    keys: Vec<Key>,
+    keys: Keys,
     /// The only one, if there is one.
     only: Option<Arc<Value>>,
 }

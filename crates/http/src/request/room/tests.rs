@@ -156,7 +156,7 @@ async fn users_inflate_in_turns() {
         .map(|_| body_of(&bodies, "a"))
         .collect();
     let turns = rooms.iter().map(Room::turn_to_inflate);
-    let mut turns: Vec<_> = turns.map(|turn| Box::pin(turn)).collect();
+    let mut turns: Vec<_> = turns.map(Box::pin).collect();
     let mut places = vec![];
     for turn in &mut turns[..inflating_max()] {
         places.push(turn.await.expect("a place"));
