@@ -202,3 +202,29 @@ def test_many_bodies_take_the_budget(ctx):
             body.close()
         own.close()
         api.close()
+
+
+def test_values_take_room_by_their_number(ctx):
+    """A short body of many short arrays or objects takes much more memory than its length, unless it stays a text."""
+    with limited(ctx) as server:
+        api = server.api()
+        open_to_all(api, "db")
+        for name, value in (("arrays", "[0]"), ("objects", '{"a":1}')):
+            many, too_many = ('{%s,"unknown":[' + f"{value}," * n + "0]}" for n in (8_000, 80_000))
+            for path, member in (
+                ("_bulk_get", '"docs":[]'),
+                ("_all_docs", '"keys":[]'),
+                ("_changes?filter=_doc_ids", '"doc_ids":[]'),
+                ("_revs_diff", '"a":[]'),
+            ):
+                refused = api.post(f"/db/{path}", (too_many % member).encode(), headers={"Content-Type": "application/json"})
+                ctx.report.equal(f"{name} in {path}: too many", (refused.status, refused.json["error"]), (413, "too_large"))
+                ctx.report.check(f"{name} in {path}: the budget is named", "[memory] bodies" in refused.json["reason"], refused.json)
+                answer = api.post(f"/db/{path}", (many % member).encode(), headers={"Content-Type": "application/json"})
+                ctx.report.check(f"{name} in {path}: many", answer.status in (200, 400), answer)
+            document = json.dumps({"list": json.loads("[" + f"{value}," * 80_000 + "0]")}).encode()
+            ctx.report.equal(f"{name} in a document", api.put(f"/db/{name}", document).status, 201)
+        part = bodies(server)
+        ctx.report.check("their memory is shown", part["peak"] > 3 * MIB, part)
+        ctx.report.equal("and nothing is held afterwards", part["used"], 0)
+        api.close()

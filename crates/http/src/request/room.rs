@@ -247,7 +247,7 @@ pub struct Room {
     /// The length that there is room for.
     covered: u64,
     held: Vec<(Part, Place)>,
-    /// Memory that it takes beyond what one body is given, in bytes: it counts as used.
+    /// Memory of its values beyond what one body is given, in bytes: it counts as used.
     beyond: u64,
 }
 
@@ -394,14 +394,25 @@ impl Room {
             let what = format!("the memory of JSON values in one body: half of {SETTING}");
             return Err(ApiError::too_large(&what, max));
         }
+        let copies = self.copies(length);
         if length > SHORT_BYTES {
-            return self.take_working(memory.max(self.copies(length))).await;
+            self.take_working(memory.max(copies)).await?;
+            self.use_beyond(memory.saturating_sub(copies));
+            return Ok(());
         }
         let more = memory.saturating_sub(length.saturating_mul(self.factor));
-        match more > VALUES_FREE_MEMORY {
-            true => self.take_working(more).await,
-            false => Ok(()),
+        if more > VALUES_FREE_MEMORY {
+            self.take_working(more).await?;
+            self.use_beyond(more);
         }
+        Ok(())
+    }
+
+    /// Counts memory of values for which there is no room as used.
+    fn use_beyond(&mut self, bytes: u64) {
+        let given = self.held_units(Part::Working) as u64 * UNIT_BYTES;
+        self.beyond = bytes.saturating_sub(given);
+        self.bodies.use_more(self.beyond);
     }
 
     /// Takes room for processing a document's text of this length, which has arrived.
@@ -421,13 +432,7 @@ impl Room {
     }
 
     async fn take_working(&mut self, bytes: u64) -> Result<(), ApiError> {
-        self.take(Part::Working, bytes, self.bodies.wait_max)
-            .await?;
-        let given = self.held_units(Part::Working) as u64 * UNIT_BYTES;
-        let beyond = bytes.saturating_sub(given);
-        self.beyond += beyond;
-        self.bodies.use_more(beyond);
-        Ok(())
+        self.take(Part::Working, bytes, self.bodies.wait_max).await
     }
 
     /// Whether a user with no more room of the same kind waits for it.
