@@ -18,7 +18,7 @@ const SEARCHES_A_PIECE_MAX: u32 = 1000;
 #[derive(Default)]
 pub(super) struct Searches {
     done: u32,
-    /// Begun after the first one: most queries need no other.
+    /// It starts after the first one: most queries need no other.
     turn: Option<Turn>,
 }
 

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Takes all ranges, each by its number among the rest, and those of one key at once.
+    /// Takes all ranges; if `equal`, those of one key together.
     fn lows(query: &mut ViewQuery, reversed: bool, equal: bool) -> Vec<Vec<u8>> {
         let mut ranges = query.ranges(false).unwrap();
         if reversed {

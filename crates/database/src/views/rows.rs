@@ -65,6 +65,16 @@ enum Plan {
     Whole(usize),
 }
 
+impl Plan {
+    fn new(function: Option<usize>, grouping: Grouping) -> Plan {
+        match (function, grouping) {
+            (None, _) => Plan::Rows,
+            (Some(f), Grouping::None) => Plan::Whole(f),
+            (Some(f), Grouping::By(level)) => Plan::Groups(f, level, None),
+        }
+    }
+}
+
 impl Database {
     /// Opens a view's rows on the current state of its index. Those of many keys are not placed:
     /// see [`ViewRows::place`].
@@ -109,11 +119,7 @@ impl Database {
         if reduced.is_none() && query.descending {
             ranges.reverse(&query)?;
         }
-        let plan = match (reduced, query.grouping) {
-            (None, _) => Plan::Rows,
-            (Some(f), Grouping::None) => Plan::Whole(f),
-            (Some(f), Grouping::By(level)) => Plan::Groups(f, level, None),
-        };
+        let plan = Plan::new(reduced, query.grouping);
         let mut rows = ViewRows {
             total_rows: None,
             offset: None,
@@ -181,7 +187,7 @@ impl ViewRows {
         Ok(false)
     }
 
-    /// Whether [`ViewRows::place`] has ended: `total_rows` and `offset` are there, unless the rows
+    /// Whether [`ViewRows::place`] has ended: `total_rows` and `offset` have values, unless the rows
     /// are reduced.
     pub fn is_placed(&self) -> bool {
         self.placing.is_none()

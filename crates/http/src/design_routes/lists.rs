@@ -42,8 +42,8 @@ const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 pub trait ListRows: Send {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
     fn head(&mut self) -> Result<Vec<u8>, ApiError>;
-    /// Fetches rows if there are none for [`ListRows::next`]; returns whether it must be called
-    /// again, since none was found in the time of a piece.
+    /// Fetches rows unless [`ListRows::next`] has some; returns whether it must be called again,
+    /// since no row was found in the time of a piece.
     fn fetch(&mut self) -> Result<bool, ApiError>;
     /// The next fetched row's JSON text.
     fn next(&mut self) -> Option<Vec<u8>>;
