@@ -1,6 +1,9 @@
 """Short requests of readers whose parameters or responses would take many times their length: what is in memory of them is bounded."""
 
+import concurrent.futures
 import json
+import os
+import time
 
 from harness.files import MIB
 from harness.server import wait_until
@@ -12,7 +15,7 @@ MEMBER = "reader:pw"
 def member(api, db):
     """A database with a member who is no admin."""
     api.expect((201, 409), "PUT", "/_users/org.couchdb.user:reader", {"name": "reader", "password": "pw", "roles": [], "type": "user"})
-    api.expect((201, 202), "PUT", f"/{db}?q=2")
+    api.expect((201, 202, 412), "PUT", f"/{db}?q=2")
     api.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": []}, "members": {"names": ["reader"]}})
 
 
@@ -192,6 +195,83 @@ def test_what_lists_send_is_counted(ctx):
         ctx.report.check("and is not all of it", used(server) < 4 * SENT_BYTES, used(server))
         request.close()
         ctx.report.check("until its client is gone", wait_until(lambda: used(server) == 0, 20), used(server))
+
+
+KEYED = {
+    "views": {
+        "v": {"map": "function (doc) { emit(doc.n % 10, doc.n); }"},
+        "c": {"map": "function (doc) { emit(doc.n % 10, null); }", "reduce": "_count"},
+        "custom": {
+            "map": "function (doc) { emit(doc.n % 10, null); }",
+            "reduce": "function (keys, values, re) { return re ? sum(values) : values.length; }",
+        },
+    },
+    "lists": LISTS,
+}
+KEYED_VIEW = "/keyed/_design/d/_view"
+
+
+def keyed(server):
+    """A database whose view has rows of ten keys, as one of its members sees it."""
+    api = server.api()
+    member(api, "keyed")
+    api.expect(201, "PUT", "/keyed/_design/d", KEYED)
+    api.expect(201, "POST", "/keyed/_bulk_docs", {"docs": [{"_id": f"{number:03}", "n": number} for number in range(100)]})
+    api.expect(200, "GET", f"{KEYED_VIEW}/v?limit=1")
+    return server.api(credentials=MEMBER, timeout=300)
+
+
+def test_many_keys_have_the_rows_of_few(ctx):
+    """Keys that no row has, even thousands, change nothing about the rows of the others."""
+    with ctx.server() as server:
+        reader = keyed(server)
+        few = [3, 3, 12, 5]
+        many = few + list(range(1000, 4000)) + few
+        for options in ("", "?descending=true", "?include_docs=true"):
+            wanted = reader.expect(200, "POST", f"{KEYED_VIEW}/v{options}", {"keys": few})
+            found = reader.expect(200, "POST", f"{KEYED_VIEW}/v{options}", {"keys": many})
+            ctx.report.equal(f"rows of many keys{options}", found, {**wanted, "rows": wanted["rows"] * 2})
+            asked = {"queries": [{"keys": many}, {"keys": few}, {"key": 3}, {"keys": many}]}
+            results = reader.expect(200, "POST", f"{KEYED_VIEW}/v/queries{options}", asked)["results"]
+            ctx.report.equal(f"as one of several queries{options}", [results[0], results[1], results[3]], [found, wanted, found])
+        rows = reader.expect(200, "POST", f"{KEYED_VIEW}/v", {"keys": few})["rows"]
+        skipped = reader.expect(200, "POST", f"{KEYED_VIEW}/v?skip={len(rows)}", {"keys": many})["rows"]
+        ctx.report.equal("rows before the long list are skipped", skipped, rows)
+        counted = reader.post("/keyed/_design/d/_list/count/v", {"keys": many})
+        ctx.report.equal("a list function gets all of them", counted.raw, str(2 * len(rows)).encode())
+        for view in ("c", "custom"):
+            wanted = reader.expect(200, "POST", f"{KEYED_VIEW}/{view}?group=true", {"keys": few})["rows"]
+            found = reader.expect(200, "POST", f"{KEYED_VIEW}/{view}?group=true", {"keys": many})["rows"]
+            ctx.report.equal(f"groups of {view}", found, wanted * 2)
+        listed = reader.expect(200, "POST", "/keyed/_all_docs", {"keys": ["003", *map(str, range(1000, 12_000)), "005"]})["rows"]
+        ctx.report.equal("long lists of ids have a row each", [listed[0]["id"], len(listed), listed[-1]["id"]], ["003", 11_002, "005"])
+
+
+def test_searches_for_many_keys_give_way(ctx):
+    """While more queries than cores search for keys that no row has, other requests are answered."""
+    queries = 2 * os.cpu_count()
+    with ctx.server() as server, concurrent.futures.ThreadPoolExecutor(queries) as threads:
+        # Each key is searched for in every shard.
+        server.api().expect(201, "PUT", "/keyed?q=64")
+        keyed(server)
+        # Short, so that most of the time is that of the searches.
+        body = json.dumps({"keys": list(range(1000, 1000 + ctx.size(100_000, 400_000)))}).encode()
+
+        def ask(_):
+            return server.api(credentials=MEMBER, timeout=600).post(f"{KEYED_VIEW}/v?limit=1", body)
+
+        began = time.monotonic()
+        asked = [threads.submit(ask, number) for number in range(queries)]
+        api, longest = server.api(timeout=600), 0
+        while not all(answer.done() for answer in asked):
+            before = time.monotonic()
+            api.expect(200, "GET", "/_up")
+            longest = max(longest, time.monotonic() - before)
+        whole = time.monotonic() - began
+        for answer in asked:
+            found = answer.result()
+            ctx.report.equal("no rows, after all others", (found.status, found.json["rows"], found.json["offset"]), (200, [], 100))
+        ctx.report.check("no other request waits for the searches", longest < whole / 4, f"{longest:.2f} s of {whole:.2f} s")
 
 
 DELETED_MAX = 10_000

@@ -69,7 +69,17 @@ impl Database {
         } else if query.update == database::Update::Lazy {
             db.update_view_later(&index, &Requester::Admin);
         }
-        let rows = db.view_rows(&design, &index, at, query)?;
+        let mut rows = db.view_rows(&design, &index, at, query)?;
+        if !rows.is_placed() {
+            let placed = async {
+                // Other tasks of the thread get their turn.
+                while rows.place()? {
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            };
+            self.directory.while_open(placed).await?;
+        }
         let head = head(rows.total_rows, rows.offset, rows.update_seq.as_ref());
         Ok(Rows::new(&self.directory, rows, head))
     }

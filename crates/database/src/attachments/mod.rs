@@ -13,12 +13,11 @@ mod sink;
 use std::ops::Range;
 use std::sync::Arc;
 
-use document::{Attachment, DocId, StoredBody};
-use storage::Contents;
+use document::{Attachment, DocId};
 
 pub(crate) use homes::Homes;
 pub(crate) use placement::write_attachments;
-pub use placement::{ContentPlacement, LateContents};
+pub use placement::{ContentPlacement, LateContents, ShownAttachments};
 pub use reader::{AttachmentReader, Base64Reader};
 pub(crate) use resolve::{HeldContents, MISSING_STUB, ResolvedEdits};
 pub use sink::{AttachmentSink, SinkOptions, UploadedContent};
@@ -131,33 +130,6 @@ impl Database {
         attachment: &Attachment,
     ) -> Result<Base64Reader, Error> {
         Base64Reader::open(self.contents_of(id.as_str()), attachment)
-    }
-}
-
-/// How listings show the attachments of their documents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShownAttachments {
-    /// With their bytes, in Base64, in place of stubs: pieces of such a response are slow to make.
-    pub bytes: bool,
-    /// How gzipped ones are stored.
-    pub encoding_info: bool,
-}
-
-impl ShownAttachments {
-    /// Appends the member `_attachments` of a stored body, if it has any. `contents`: those of its
-    /// document's shard.
-    pub(crate) fn write(
-        self,
-        (contents, placement): (&Arc<Contents>, &ContentPlacement),
-        stored: StoredBody<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
-        let attachments = stored.attachments();
-        let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
-        let shown = attachments
-            .iter()
-            .map(|attachment| (attachment, self.bytes));
-        write_attachments(shown, self.encoding_info, (contents, placement), out)
     }
 }
 

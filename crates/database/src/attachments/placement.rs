@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use document::{Attachment, AttachmentForm};
+use document::{Attachment, AttachmentForm, StoredBody};
 use memchr::memmem;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,6 +27,33 @@ const KEPT_CONTENTS: usize = 16;
 const KEY_BYTES: usize = 32;
 /// Bytes of a number, as hexadecimal digits.
 const NUMBER_BYTES: usize = 16;
+
+/// How listings show the attachments of their documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShownAttachments {
+    /// With their bytes, in Base64, in place of stubs: pieces of such a response are slow to make.
+    pub bytes: bool,
+    /// How gzipped ones are stored.
+    pub encoding_info: bool,
+}
+
+impl ShownAttachments {
+    /// Appends the member `_attachments` of a stored body, if it has any. `contents`: those of its
+    /// document's shard.
+    pub(crate) fn write(
+        self,
+        (contents, placement): (&Arc<Contents>, &ContentPlacement),
+        stored: StoredBody<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let attachments = stored.attachments();
+        let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+        let shown = attachments
+            .iter()
+            .map(|attachment| (attachment, self.bytes));
+        write_attachments(shown, self.encoding_info, (contents, placement), out)
+    }
+}
 
 /// How the contents of attachments get into a text.
 #[derive(Clone)]

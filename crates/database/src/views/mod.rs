@@ -4,6 +4,7 @@ mod design;
 mod endless;
 mod index_use;
 mod indexer;
+mod placing;
 mod query;
 mod row_output;
 mod rows;

@@ -47,6 +47,9 @@ impl Grouping {
     }
 }
 
+/// Most keys that a thread that serves requests searches for.
+pub(super) const KEYS_HERE_MAX: usize = 1000;
+
 /// A view query. Keys are JSON text.
 #[derive(Clone, Debug)]
 pub struct ViewQuery {
@@ -196,6 +199,12 @@ impl ViewQuery {
         } else {
             end < start
         })
+    }
+
+    /// Whether it has too many keys for a thread that serves requests.
+    pub fn is_long(&self) -> bool {
+        let keys = self.keys.as_ref();
+        keys.is_some_and(|keys| keys.len() > KEYS_HERE_MAX)
     }
 
     /// Memory that it takes, about, in bytes.
@@ -360,21 +369,114 @@ impl Ranges {
         Ok(())
     }
 
-    /// The ranges, in their order.
-    pub fn iter<'a>(
-        &'a self,
-        query: &'a ViewQuery,
-    ) -> impl Iterator<Item = Result<PlaceRange, index::Error>> + 'a {
-        let first = self.current.iter().cloned().map(Ok);
-        let (from, count) = match self.reversed {
-            false => (self.left.start, self.left.len()),
-            true => (self.left.end, self.left.len()),
+    /// Moves on to the next range, past those of the same key.
+    pub fn pop_equal(&mut self, query: &ViewQuery) -> Result<(), index::Error> {
+        let others = self.count_equal(0) - 1;
+        match self.reversed {
+            false => self.left.start += others,
+            true => self.left.end -= others,
+        }
+        self.pop_front(query)
+    }
+
+    /// Number of ranges.
+    pub fn len(&self) -> usize {
+        match self.current {
+            Some(_) => 1 + self.left.len(),
+            None => 0,
+        }
+    }
+
+    /// The range that has `n` ranges before it.
+    pub fn get(&self, n: usize, query: &ViewQuery) -> Result<Option<PlaceRange>, index::Error> {
+        if n == 0 {
+            return Ok(self.current.clone());
+        }
+        let range = self.key(n).map(|key| query.range_of_key(key, self.raw));
+        range.transpose()
+    }
+
+    /// How many ranges from the one that has `n` before it are of its key, one after the other.
+    pub fn count_equal(&self, n: usize) -> usize {
+        let key = self.key(n);
+        let mut count = 1;
+        while key.is_some() && self.key(n + count) == key {
+            count += 1;
+        }
+        count
+    }
+
+    /// The key of the range that has `n` ranges before it.
+    fn key(&self, n: usize) -> Option<&[u8]> {
+        if n > self.left.len() {
+            return None;
+        }
+        let place = match self.reversed {
+            false => (self.left.start + n).checked_sub(1),
+            true => self.left.end.checked_sub(n),
         };
-        let places = (0..count).map(move |n| match self.reversed {
-            false => from + n,
-            true => from - 1 - n,
-        });
-        let keys = places.filter_map(move |place| self.keys.get(place));
-        first.chain(keys.map(move |key| query.range_of_key(key, self.raw)))
+        place.and_then(|place| self.keys.get(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Takes all ranges; if `equal`, those of one key together.
+    fn lows(query: &mut ViewQuery, reversed: bool, equal: bool) -> Vec<Vec<u8>> {
+        let mut ranges = query.ranges(false).unwrap();
+        if reversed {
+            ranges.reverse(query).unwrap();
+        }
+        let mut lows = vec![];
+        while !ranges.is_empty() {
+            let rest = 0..ranges.len();
+            let rest = rest.map(|n| ranges.get(n, query).unwrap().unwrap().low);
+            let rest: Vec<_> = rest.collect();
+            assert_eq!(ranges.get(rest.len(), query).unwrap(), None);
+            let same = rest.iter().take_while(|low| **low == rest[0]).count();
+            assert_eq!(ranges.count_equal(0), same);
+            assert_eq!(ranges.front().map(|range| &range.low), rest.first());
+            lows.push(rest[0].clone());
+            match equal {
+                true => ranges.pop_equal(query).unwrap(),
+                false => ranges.pop_front(query).unwrap(),
+            }
+            let popped = if equal { same } else { 1 };
+            assert_eq!(ranges.len(), rest.len() - popped);
+        }
+        lows
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_those_of_the_keys_in_either_direction(keys in prop::collection::vec(0_u8..3, 0..12)) {
+            let of = |keys: &[u8]| ViewQuery {
+                keys: Some(keys.iter().map(|key| key.to_string()).collect()),
+                ..ViewQuery::default()
+            };
+            let low = |key: &u8| {
+                let mut low = vec![];
+                write_key_sort(key.to_string().as_bytes(), false, &mut low).unwrap();
+                low
+            };
+            let mut wanted: Vec<_> = keys.iter().map(low).collect();
+            prop_assert_eq!(&lows(&mut of(&keys), false, false), &wanted);
+            wanted.reverse();
+            prop_assert_eq!(&lows(&mut of(&keys), true, false), &wanted);
+            wanted.dedup();
+            prop_assert_eq!(&lows(&mut of(&keys), true, true), &wanted);
+            wanted.reverse();
+            prop_assert_eq!(&lows(&mut of(&keys), false, true), &wanted);
+        }
+    }
+
+    #[test]
+    fn a_query_without_keys_has_one_range() {
+        let mut query = ViewQuery::default();
+        assert_eq!(lows(&mut query, false, false), [vec![]]);
+        assert_eq!(lows(&mut query, true, true), [vec![]]);
     }
 }

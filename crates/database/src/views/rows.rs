@@ -11,7 +11,8 @@ use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, Stat
 use serde_json::Value;
 
 use super::design::{Design, ViewAt};
-use super::query::{Grouping, Ranges, ViewQuery};
+use super::placing::{Placing, Searches, Selected};
+use super::query::{Grouping, KEYS_HERE_MAX, Ranges, ViewQuery};
 use super::row_output::{Link, RowOutput, SameKeyRows, StopPoint, best};
 use super::{Update, ViewIndex};
 use crate::attachments::ContentPlacement;
@@ -23,13 +24,10 @@ use crate::{AttachmentSelection, Error, Read, ReadOptions};
 /// States of a group by the indexes of shards.
 type ShardStates = Vec<(usize, State)>;
 
-/// Skips up to this many rows by walking them; more by the summary tree.
-const SKIP_WALKED_MAX: u64 = 256;
-
 /// Rows of a view, produced piece by piece.
 pub struct ViewRows {
-    /// For map queries: the number of the view's rows, and the rank of the first row in the query's
-    /// direction.
+    /// For map queries, once they are placed: the number of the view's rows, and the rank of the
+    /// first row in the query's direction.
     pub total_rows: Option<u64>,
     /// Rows before the first one.
     pub offset: Option<u64>,
@@ -45,11 +43,15 @@ pub struct ViewRows {
     /// The remaining ranges, in order.
     ranges: Ranges,
     plan: Plan,
+    /// The counts of a map query that are not worked out yet.
+    placing: Option<Placing>,
     skip: u64,
     left: u64,
     /// Rows that were appended.
     given: u64,
     first: bool,
+    /// Rows of the first range were found.
+    is_within: bool,
     /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
     same_key: Option<SameKeyRows>,
@@ -63,8 +65,19 @@ enum Plan {
     Whole(usize),
 }
 
+impl Plan {
+    fn new(function: Option<usize>, grouping: Grouping) -> Plan {
+        match (function, grouping) {
+            (None, _) => Plan::Rows,
+            (Some(f), Grouping::None) => Plan::Whole(f),
+            (Some(f), Grouping::By(level)) => Plan::Groups(f, level, None),
+        }
+    }
+}
+
 impl Database {
-    /// Opens a view's rows on the current state of its index.
+    /// Opens a view's rows on the current state of its index. Those of many keys are not placed:
+    /// see [`ViewRows::place`].
     pub fn view_rows(
         self: &Arc<Self>,
         design: &Design,
@@ -106,6 +119,7 @@ impl Database {
         if reduced.is_none() && query.descending {
             ranges.reverse(&query)?;
         }
+        let plan = Plan::new(reduced, query.grouping);
         let mut rows = ViewRows {
             total_rows: None,
             offset: None,
@@ -113,21 +127,19 @@ impl Database {
             seen: self.unwatched(),
             views,
             at,
-            plan: match (reduced, query.grouping) {
-                (None, _) => Plan::Rows,
-                (Some(f), Grouping::None) => Plan::Whole(f),
-                (Some(f), Grouping::By(level)) => Plan::Groups(f, level, None),
-            },
+            placing: matches!(plan, Plan::Rows).then(Placing::default),
+            plan,
             ranges,
             skip: query.skip,
             left: query.limit.unwrap_or(u64::MAX),
             given: 0,
             first: true,
+            is_within: false,
             same_key: None,
             placement: ContentPlacement::default(),
             query,
         };
-        if matches!(rows.plan, Plan::Rows) {
+        if !rows.is_long() {
             rows.place()?;
         }
         Ok(rows)
@@ -150,143 +162,40 @@ impl ViewRows {
         !matches!(self.plan, Plan::Rows)
     }
 
-    fn sum(&self, f: impl Fn(&IndexView) -> Result<u64, index::Error>) -> Result<u64, Error> {
-        let mut sum = 0;
-        for v in &self.views {
-            sum += f(v)?;
-        }
-        Ok(sum)
-    }
-
-    fn rows_in(&self, range: &PlaceRange) -> Result<u64, Error> {
-        let view = self.at.view;
-        self.sum(|v| {
-            let end = v.rank_of_end(view, range)?;
-            Ok(end.saturating_sub(v.rank(view, &range.low)?))
-        })
-    }
-
-    /// Works out the counts, and jumps over a long skip.
-    fn place(&mut self) -> Result<(), Error> {
-        let view = self.at.view;
-        let whole = self.query.whole();
-        let total = if whole == PlaceRange::default() {
-            self.sum(|v| Ok(v.rows(view)))?
-        } else {
-            self.rows_in(&whole)?
+    /// Works out a part of `total_rows` and `offset`, and passes rows that are skipped; returns
+    /// whether more of that is left. [`ViewRows::next_rows`] does it if the caller has not.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub fn place(&mut self) -> Result<bool, Error> {
+        let Some(placing) = &mut self.placing else {
+            return Ok(false);
         };
-        self.total_rows = Some(total);
-        let before = self.rows_before(&whole)?;
-        self.offset = Some(before.saturating_add(self.skip).min(total));
-        while self.skip > SKIP_WALKED_MAX {
-            let Some(range) = self.ranges.front().cloned() else {
-                break;
-            };
-            let rows = self.rows_in(&range)?;
-            if rows <= self.skip {
-                self.skip -= rows;
-                self.ranges.pop_front(&self.query)?;
-                continue;
-            }
-            self.jump(range)?;
-            break;
-        }
-        Ok(())
+        self.seen.live()?;
+        let placed = placing.go_on(&mut Selected {
+            views: &self.views,
+            view: self.at.view,
+            query: &self.query,
+            ranges: &mut self.ranges,
+            skip: &mut self.skip,
+        })?;
+        let Some(placed) = placed else {
+            return Ok(true);
+        };
+        (self.total_rows, self.offset) = (Some(placed.total_rows), Some(placed.offset));
+        self.placing = None;
+        Ok(false)
     }
 
-    /// Rows before the first requested one, as CouchDB counts them with several ranges: in each
-    /// shard those before the first range that it has rows of, or before the last one.
-    fn rows_before(&self, whole: &PlaceRange) -> Result<u64, Error> {
-        let view = self.at.view;
-        self.sum(|v| {
-            let mut ranges = self.ranges.iter(&self.query).peekable();
-            while let Some(range) = ranges.next() {
-                let range = range?;
-                if ranges.peek().is_some() && v.edge(view, &range, false)?.is_none() {
-                    continue;
-                }
-                let (from, to) = if self.query.descending {
-                    (v.rank_of_end(view, &range)?, v.rank_of_end(view, whole)?)
-                } else {
-                    (v.rank(view, &whole.low)?, v.rank(view, &range.low)?)
-                };
-                return Ok(to.saturating_sub(from));
-            }
-            Ok(0)
-        })
+    /// Whether [`ViewRows::place`] has ended: `total_rows` and `offset` have values, unless the rows
+    /// are reduced.
+    pub fn is_placed(&self) -> bool {
+        self.placing.is_none()
     }
 
-    /// Begins the first range at a later row.
-    fn jump(&mut self, range: PlaceRange) -> Result<(), Error> {
-        // With several shards a row's rank is the sum of its ranks in all: found by halving over one shard's rows in turn.
-        let place = if let [v] = self.views.as_slice() {
-            let rank = if self.query.descending {
-                v.rank_of_end(self.at.view, &range)?
-                    .checked_sub(self.skip + 1)
-            } else {
-                Some(v.rank(self.at.view, &range.low)? + self.skip)
-            };
-            rank.map(|r| v.place_at(self.at.view, r))
-                .transpose()?
-                .flatten()
-        } else {
-            self.place_of_nth(&range)?
-        };
-        let (Some(place), Some(range)) = (place, self.ranges.front_mut()) else {
-            self.ranges.pop_front(&self.query)?;
-            return Ok(());
-        };
-        self.skip = 0;
-        if !self.query.descending {
-            range.low = place;
-            return Ok(());
-        }
-        range.high = Some([&place[..], &[0]].concat());
-        // All rows that its document has with its key, in their own order, but as many fewer as there
-        // are above it.
-        for v in &self.views {
-            if let Some(same_key) = v.same_key(self.at.view, &place)? {
-                let above =
-                    v.rank_of_end(self.at.view, &same_key)? - v.rank(self.at.view, &place)?;
-                self.skip = above.saturating_sub(1);
-                range.high = same_key.high;
-            }
-        }
-        Ok(())
-    }
-
-    /// The place of the row that comes after `skip` rows of the range, over several shards.
-    fn place_of_nth(&self, range: &PlaceRange) -> Result<Option<Vec<u8>>, Error> {
-        let view = self.at.view;
-        let rows = self.rows_in(range)?;
-        let nth = if self.query.descending {
-            match rows.checked_sub(self.skip + 1) {
-                Some(n) => n,
-                None => return Ok(None),
-            }
-        } else {
-            self.skip
-        };
-        for v in &self.views {
-            let start = v.rank(view, &range.low)?;
-            let (mut low, mut high) = (start, v.rank_of_end(view, range)?);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                let Some(place) = v.place_at(view, middle)? else {
-                    break;
-                };
-                let before = self.rows_in(&PlaceRange {
-                    low: range.low.clone(),
-                    high: Some(place.clone()),
-                })?;
-                match before.cmp(&nth) {
-                    std::cmp::Ordering::Equal => return Ok(Some(place)),
-                    std::cmp::Ordering::Less => low = middle + 1,
-                    std::cmp::Ordering::Greater => high = middle,
-                }
-            }
-        }
-        Ok(None)
+    /// Whether too many keys are left for a thread that serves requests.
+    pub fn is_long(&self) -> bool {
+        self.ranges.len() > KEYS_HERE_MAX
     }
 
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
@@ -319,25 +228,43 @@ impl ViewRows {
     }
 
     /// Passes rows to `take`, one after the other (with whether it is not the first), until that
-    /// returns false or the rows end; returns whether there may be more.
+    /// returns false, the rows end, or many keys were searched for, maybe without a row; returns
+    /// whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
         self.seen.live()?;
         // Reduce functions may be called.
         let reduces = !matches!(self.plan, Plan::Rows);
         let _cause = reduces.then(|| self.seen.requester().enter());
+        if self.place()? {
+            return Ok(true);
+        }
         self.placement.begin_piece();
-        while self.left > 0 && !self.ranges.is_empty() {
+        let mut searches = Searches::default();
+        while !self.is_done() {
+            let before = (self.skip, self.left);
             let more = match self.plan {
                 Plan::Rows => self.rows_of_range(take)?,
-                Plan::Groups(..) => self.groups_of_range(take)?,
+                Plan::Groups(..) => self.groups_of_range(take, &mut searches)?,
                 Plan::Whole(function) => self.whole_range(function, take)?,
             };
             if more {
+                self.is_within = true;
                 return Ok(true);
             }
-            self.ranges.pop_front(&self.query)?;
+            let is_empty = !std::mem::take(&mut self.is_within) && before == (self.skip, self.left);
+            match is_empty {
+                true => self.ranges.pop_equal(&self.query)?,
+                false => self.ranges.pop_front(&self.query)?,
+            }
+            if !self.is_done() && searches.are_enough() {
+                return Ok(true);
+            }
         }
         Ok(false)
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 || self.ranges.is_empty()
     }
 
     fn rows_of_range(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
@@ -591,6 +518,7 @@ impl ViewRows {
     fn groups_of_range(
         &mut self,
         take: &mut dyn FnMut(bool, &[u8]) -> bool,
+        searches: &mut Searches,
     ) -> Result<bool, Error> {
         let Plan::Groups(function, level, cursors) = &mut self.plan else {
             return Ok(false);
@@ -622,6 +550,7 @@ impl ViewRows {
             // Skipped groups are not reduced further: that may call a function.
             if self.skip > 0 {
                 self.skip -= 1;
+                more = !searches.are_enough();
                 continue;
             }
             self.combine_group(function, &mut group, states)?;

@@ -17,3 +17,4 @@ mod replacing;
 mod rules;
 mod support;
 mod validate;
+mod view_keys;

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::database_routes::{partition, queries};
 use crate::design_routes::lists::{ListRows, whole_contents};
 use crate::errors::ApiError;
+use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
 use crate::reply::late::Late;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
@@ -183,17 +184,28 @@ impl GivenRows {
     }
 }
 
-fn query_of(
+/// Applies the parameters of a request: those of its body, then those of its query string. A long
+/// body is read by threads that give way.
+async fn query_of(
     app: &App,
+    req: &Request,
     access: &Access,
     listing: Listing,
-    given: &[Params<'_>],
+    body: Option<Map<String, Value>>,
 ) -> Result<RowsQuery, ApiError> {
-    let mut rows = GivenRows::of(listing);
-    for params in given {
-        rows.add(params)?;
+    let (settings, is_partitioned) = (app.settings(), access.db.is_partitioned());
+    let parse = move |query: &Query| {
+        let mut rows = GivenRows::of(listing);
+        for params in Params::of(query, body.as_ref()) {
+            rows.add(&params)?;
+        }
+        rows.check(&settings, is_partitioned)
+    };
+    if req.body_bytes <= SHORT_BODY_BYTES_MAX as u64 {
+        return parse(&req.query);
     }
-    rows.check(&app.settings(), access.db.is_partitioned())
+    let query = req.query.clone();
+    req.answers.apart(move || parse(&query)).await?
 }
 
 /// The parameters of a request that apply to each of its `queries`: as in CouchDB, not its `keys`
@@ -271,9 +283,8 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     } else {
         None
     };
-    let q = query_of(app, access, listing, &Params::of(req, body.as_ref()))?;
+    let q = query_of(app, req, access, listing, body).await?;
     let blocking = q.attachments.bytes;
-    drop(body);
     req.keep(q.memory_bytes()).await?;
     let late = Late::of(blocking)?;
     let mut rows = RowsBody::new(access.db.rows(q)?, &late.placement());
@@ -414,22 +425,24 @@ pub struct AllDocsRows {
     /// Rows with `,\r\n` between them, and where the next one begins.
     chunk: Vec<u8>,
     at: usize,
+    /// There may be more chunks.
+    more: bool,
     version: String,
 }
 
 impl AllDocsRows {
-    pub fn open(
+    pub async fn open(
         app: &App,
         req: &Request,
         access: &Access,
-        posted: Option<&Map<String, Value>>,
+        posted: Option<Map<String, Value>>,
     ) -> Result<AllDocsRows, ApiError> {
         if !access.is_admin && !access.db.is_open() {
             return Err(ApiError::forbidden(
                 "Only admins can access _all_docs of system databases.",
             ));
         }
-        let q = query_of(app, access, Listing::AllDocs, &Params::of(req, posted))?;
+        let q = query_of(app, req, access, Listing::AllDocs, posted).await?;
         let mut rows = access.db.rows(q)?;
         rows.place_contents(whole_contents(&app.settings()));
         Ok(AllDocsRows {
@@ -437,6 +450,7 @@ impl AllDocsRows {
             rows,
             chunk: vec![],
             at: 0,
+            more: true,
         })
     }
 }
@@ -448,23 +462,26 @@ impl ListRows for AllDocsRows {
         Ok(head.to_string().into_bytes())
     }
 
-    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
-        while self.at == self.chunk.len() {
-            self.at = 0;
+    fn fetch(&mut self) -> Result<bool, ApiError> {
+        if self.at == self.chunk.len() && self.more {
             self.chunk.clear();
-            let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
+            self.more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
             // A later chunk begins with a separator.
             self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
-            if !more && self.chunk.is_empty() {
-                return Ok(None);
-            }
+        }
+        Ok(self.at == self.chunk.len() && self.more)
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if self.at == self.chunk.len() {
+            return None;
         }
         let rest = &self.chunk[self.at..];
         // No row holds a line break.
         let end = memchr::memmem::find(rest, b",\r\n").unwrap_or(rest.len());
         let row = rest[..end].to_vec();
         self.at = (self.at + end + 3).min(self.chunk.len());
-        Ok(Some(row))
+        Some(row)
     }
 
     fn fetched_bytes(&self) -> usize {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use database::{
-    ContentPlacement, Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
+    ContentPlacement, DatabaseAs, Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery,
+    ViewRows,
 };
 use document::{DocId, TextList};
 use functions::{Admission, Lane, Place};
@@ -13,9 +14,11 @@ use crate::accounting::slow::Detail;
 use crate::app::App;
 use crate::database_routes::{queries, texts};
 use crate::errors::ApiError;
+use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
+use crate::reply::answers::Answers;
 use crate::reply::late::Late;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_admitted, pull_apart};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
 use crate::settings::Settings;
@@ -100,13 +103,27 @@ pub fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
     ))
 }
 
-/// Applies the parameters of a request, of its body or of its query string, in their order.
-pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> {
+/// Applies the parameters of a request: those of its body, then those of its query string. A long
+/// body is read by threads that give way.
+pub async fn query_of(
+    settings: Arc<Settings>,
+    req: &Request,
+    body: Option<Map<String, Value>>,
+) -> Result<ViewQuery, ApiError> {
+    if req.body_bytes <= SHORT_BODY_BYTES_MAX as u64 {
+        return parse(&settings, &Params::of(&req.query, body.as_ref()));
+    }
+    let query = req.query.clone();
+    let read = move || parse(&settings, &Params::of(&query, body.as_ref()));
+    req.answers.apart(read).await?
+}
+
+fn parse(settings: &Settings, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> {
     let mut parsed = GivenQuery::default();
     for params in given {
         parsed.add(params)?;
     }
-    parsed.check(&app.settings())
+    parsed.check(settings)
 }
 
 /// The parameters of a request that apply to each of its `queries`: as in CouchDB, not its `keys`
@@ -258,13 +275,12 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
     } else {
         None
     };
-    let query = query_of(app, &Params::of(req, body.as_ref()))?;
+    let query = query_of(app.settings(), req, body).await?;
     let detail = Arc::new(Detail {
         keys: query.keys.as_ref().map(|keys| keys.len() as u64),
         ..Detail::default()
     });
     req.detail = Some(detail.clone());
-    drop(body);
     req.keep(query.memory_bytes()).await?;
     // The index may have to be built first.
     req.give_room_back();
@@ -274,24 +290,12 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
     let started = std::time::Instant::now();
     let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
-    let mut rows = RowsBody::new(rows, &late.placement());
-    let mut next = move |out: &mut Vec<u8>| {
-        let more = rows.next_chunk(out, "\n");
-        detail.done.note_rows(rows.rows.given());
-        more
+    let body = ViewBody {
+        rows: RowsBody::new(rows, &late.placement()),
+        detail,
     };
-    let mut reply = if blocking {
-        let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted(
-            &req.answers,
-            "application/json",
-            answering(access, runs),
-            next,
-        )
-        .await?
-    } else {
-        pull(&req.answers, "application/json", next).await?
-    };
+    let admission = blocking.then(|| answering(access, runs));
+    let mut reply = respond(&req.answers, admission, body).await?;
     reply.timing.wait_us = waited_us;
     Ok(late.fill(reply, &req.answers))
 }
@@ -314,49 +318,112 @@ pub async fn queries(
     let placement = late.placement();
     let blocking = runs || all.iter().any(|q| q.attachments.bytes);
     update_for(access, &view, &all).await?;
-    let db = access.db.clone();
-    let mut todo = all.into_iter();
-    let mut current: Option<RowsBody> = None;
-    let (mut begun, mut ended, mut first) = (false, false, true);
-    let mut next = move |out: &mut Vec<u8>| {
-        if !std::mem::replace(&mut begun, true) {
-            out.extend_from_slice(b"{\"results\":[\n");
+    let body = QueriesBody {
+        db: access.db.clone(),
+        view,
+        todo: all.into_iter(),
+        current: None,
+        placement,
+        state: QueriesState::Head,
+    };
+    let admission = blocking.then(|| answering(access, runs));
+    let reply = respond(&req.answers, admission, body).await?;
+    Ok(late.fill(reply, &req.answers))
+}
+
+/// Sends a response. With an `admission` its pieces may call functions or read contents of
+/// attachments.
+async fn respond(
+    answers: &Answers,
+    admission: Option<impl Fn() -> Admission + Send + 'static>,
+    mut body: impl PieceMaker,
+) -> Answer {
+    let content_type = "application/json";
+    match admission {
+        Some(admission) => {
+            let next = move |out: &mut Vec<u8>, _: Place| body.next(out);
+            pull_admitted(answers, content_type, admission, next).await
         }
+        None if body.is_long() => pull_apart(answers, content_type, body).await,
+        None => pull(answers, content_type, body).await,
+    }
+}
+
+/// The response to a query.
+struct ViewBody {
+    rows: RowsBody,
+    detail: Arc<Detail>,
+}
+
+impl PieceMaker for ViewBody {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        let more = self.rows.next_chunk(out, "\n");
+        self.detail.done.note_rows(self.rows.rows.given());
+        more
+    }
+
+    fn is_long(&self) -> bool {
+        self.rows.is_long()
+    }
+}
+
+/// The response to several queries.
+struct QueriesBody {
+    db: DatabaseAs,
+    view: View,
+    todo: std::vec::IntoIter<ViewQuery>,
+    current: Option<RowsBody>,
+    placement: ContentPlacement,
+    state: QueriesState,
+}
+
+enum QueriesState {
+    Head,
+    First,
+    More,
+    Done,
+}
+
+impl PieceMaker for QueriesBody {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         loop {
-            if let Some(rows) = &mut current {
+            if let Some(rows) = &mut self.current {
                 if rows.next_chunk(out, "")? {
                     return Ok(true);
                 }
-                current = None;
+                self.current = None;
             }
-            if ended {
-                return Ok(false);
+            match self.state {
+                QueriesState::Done => return Ok(false),
+                QueriesState::Head => {
+                    out.extend_from_slice(b"{\"results\":[\n");
+                    self.state = QueriesState::First;
+                }
+                QueriesState::First | QueriesState::More => {}
             }
-            let Some(q) = todo.next() else {
+            let Some(query) = self.todo.next() else {
                 out.extend_from_slice(b"\n]}\n");
-                ended = true;
+                self.state = QueriesState::Done;
                 return Ok(true);
             };
-            if !std::mem::take(&mut first) {
+            if matches!(self.state, QueriesState::More) {
                 out.extend_from_slice(b",\n");
             }
-            let rows = db.view_rows(&view.design, &view.index, view.at, q)?;
-            current = Some(RowsBody::new(rows, &placement));
+            self.state = QueriesState::More;
+            let view = &self.view;
+            let rows = self
+                .db
+                .view_rows(&view.design, &view.index, view.at, query)?;
+            self.current = Some(RowsBody::new(rows, &self.placement));
         }
-    };
-    let reply = if blocking {
-        let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted(
-            &req.answers,
-            "application/json",
-            answering(access, runs),
-            next,
-        )
-        .await?
-    } else {
-        pull(&req.answers, "application/json", next).await?
-    };
-    Ok(late.fill(reply, &req.answers))
+    }
+
+    fn is_long(&self) -> bool {
+        match &self.current {
+            Some(rows) if !rows.ended => rows.is_long(),
+            _ => self.todo.as_slice().first().is_some_and(ViewQuery::is_long),
+        }
+    }
 }
 
 /// Updates the index as the queries require: before they are answered, or afterwards.
@@ -395,10 +462,18 @@ impl RowsBody {
         }
     }
 
-    /// Appends a piece; false when the last one is out.
+    /// Whether the next piece searches for many keys.
+    fn is_long(&self) -> bool {
+        !self.ended && self.rows.is_long()
+    }
+
+    /// Appends a piece, which may be empty; false when the last one is out.
     fn next_chunk(&mut self, out: &mut Vec<u8>, end: &str) -> Result<bool, ApiError> {
         if self.ended {
             return Ok(false);
+        }
+        if self.rows.place()? {
+            return Ok(true);
         }
         if !std::mem::replace(&mut self.begun, true) {
             out.push(b'{');

@@ -23,7 +23,6 @@ use crate::reply::answers::{Answers, Held};
 use crate::reply::stream::{CHUNK_BYTES, LONG_BYTES, Piece as PieceOut};
 use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
-use crate::request::parameters::Params;
 use crate::settings::Settings;
 use node::Access;
 
@@ -43,8 +42,11 @@ const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 pub trait ListRows: Send {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
     fn head(&mut self) -> Result<Vec<u8>, ApiError>;
-    /// The next row's JSON text.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError>;
+    /// Fetches rows unless [`ListRows::next`] has some; returns whether it must be called again,
+    /// since no row was found in the time of a piece.
+    fn fetch(&mut self) -> Result<bool, ApiError>;
+    /// The next fetched row's JSON text.
+    fn next(&mut self) -> Option<Vec<u8>>;
     /// Memory of the rows that were fetched last, in bytes.
     fn fetched_bytes(&self) -> usize;
     /// A text that differs when the rows may.
@@ -58,15 +60,20 @@ async fn open_rows(
     access: &Access,
     design: &str,
     view: &str,
-    posted: Option<&serde_json::Map<String, Value>>,
+    posted: Option<serde_json::Map<String, Value>>,
 ) -> Result<Box<dyn ListRows>, ApiError> {
     if view == "_all_docs" {
-        return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
+        let rows = AllDocsRows::open(app, req, access, posted).await?;
+        return Ok(Box::new(rows));
     }
-    let mut query = views::query_of(app, &Params::of(req, posted))?;
+    let mut query = views::query_of(app.settings(), req, posted).await?;
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, design, view).await?;
     let mut rows = view.open(app, access, query).await?;
+    while !rows.is_placed() {
+        let place = move || rows.place().map(|_| rows);
+        rows = req.answers.apart(place).await??;
+    }
     rows.place_contents(whole_contents(&app.settings()));
     // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();
@@ -116,7 +123,7 @@ impl ListRows for ViewListRows {
         Ok(head.into_bytes())
     }
 
-    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+    fn fetch(&mut self) -> Result<bool, ApiError> {
         if self.ahead.is_empty() && self.more {
             let (ahead, mut bytes) = (&mut self.ahead, 0);
             self.more = self.rows.next_rows(&mut |_, row| {
@@ -126,7 +133,11 @@ impl ListRows for ViewListRows {
             })?;
             self.ahead_bytes = bytes;
         }
-        Ok(self.ahead.pop_front())
+        Ok(self.ahead.is_empty() && self.more)
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.ahead.pop_front()
     }
 
     fn fetched_bytes(&self) -> usize {
@@ -169,8 +180,7 @@ pub async fn list(
     };
     // It is among what the function is called with, as long as that runs.
     req.keep_body();
-    let mut rows = open_rows(app, req, access, &view_design, view, posted.as_ref()).await?;
-    drop(posted);
+    let mut rows = open_rows(app, req, access, &view_design, view, posted).await?;
     let (version, accept) = (rows.version(), req.accept());
     let parts = ["list", &rev, &view_rev, &version, accept];
     let etag = response::etag(&parts, &req.user);
@@ -381,7 +391,12 @@ impl ListIo for Io<'_> {
     }
 
     fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
-        let row = self.rows.next().map_err(|e| self.fail(e))?;
+        while self.rows.fetch().map_err(|e| self.fail(e))? {
+            if self.to.is_closed() {
+                return Err(gone());
+            }
+        }
+        let row = self.rows.next();
         let bytes = self.rows.fetched_bytes();
         if bytes != self.fetched.0 {
             // Those before are gone.

@@ -4,7 +4,6 @@ use database::Grouping;
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
-use crate::request::Request;
 use node::{Query, parse_json};
 
 /// The source of parameters. Of a parameter that is given twice, the later one applies.
@@ -15,9 +14,9 @@ pub enum Params<'a> {
 
 impl Params<'_> {
     /// The parameters of a GET or POST: the query string takes precedence.
-    pub fn of<'a>(req: &'a Request, body: Option<&'a Map<String, Value>>) -> Vec<Params<'a>> {
+    pub fn of<'a>(query: &'a Query, body: Option<&'a Map<String, Value>>) -> Vec<Params<'a>> {
         let body = body.into_iter().map(Params::Body);
-        body.chain([Params::Query(&req.query)]).collect()
+        body.chain([Params::Query(query)]).collect()
     }
 
     pub fn iter(&self) -> Box<dyn Iterator<Item = (&str, Given<'_>)> + '_> {
