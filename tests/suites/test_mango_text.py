@@ -1,6 +1,8 @@
 """Text indexes of Mango, of both types: what they find is what a scan of all documents finds, under random selectors and edits; sorts,
 pages and partitions. What single requests answer is in the recorded behaviour (suite `vectors`, area nouveau)."""
 
+import base64
+import json
 import re
 
 CITIES = ["rome", "paris", "oslo", "new york"]
@@ -384,3 +386,38 @@ def test_many_fields(ctx):
         ctx.report.check("the log says why", "at most 10000 fields" in server.log(), "")
         rev = api.expect(200, "GET", "/db/many")["_rev"]
         api.expect(200, "DELETE", f"/db/many?rev={rev}")
+
+
+def test_long_texts_and_bookmarks(ctx):
+    """Texts and bookmarks of several megabytes are refused, whatever they hold; those that the server itself writes are not."""
+    with ctx.server("long") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        long = "\x01" * 60_000
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": f"d{n}", "s": f"fox {long}{n}"} for n in range(3)]})
+        for kind in ("text", "nouveau"):
+            api.expect(200, "POST", "/db/_index", {"type": kind, "ddoc": kind, "name": "i", "index": {}})
+            query = {"selector": {"$text": "fox"}, "use_index": kind}
+            many = "\u4e2d" * 300_000
+            for name, selector in (
+                ("too many words", {"$or": [{"$text": many}, {"n": 1}]}),
+                ("too many words of several", {"$or": [{"$text": many[:100_000]}, {"$text": many[:99_999]}]}),
+            ):
+                answer = api.post("/db/_find", {**query, "selector": selector})
+                # With little memory for searches, it is the memory that does not suffice.
+                ctx.report.check(f"{kind}: {name}", answer.status in (400, 413) and answer.is_error_shape, answer.status)
+            answer = api.post("/db/_find", {**query, "selector": {"$or": [{"$text": many}, {"$text": many}]}})
+            reason = "Texts of $text operators are longer than 1048576 bytes together"
+            ctx.report.equal(f"{kind}: long texts", (answer.status, answer.json["reason"]), (400, reason))
+            answer = api.post("/db/_find", {**query, "sort": [f"f{n}:string" for n in range(33)]})
+            ctx.report.equal(f"{kind}: many fields to sort by", (answer.status, answer.json["error"]), (400, "invalid_sort_field"))
+            sorted_ = {**query, "sort": ["s:string"], "limit": 1, "fields": ["_id"]}
+            page = find(api, "db", sorted_)
+            ctx.report.check(f"{kind}: a sort value is in the bookmark", len(page["bookmark"]) > len(long), len(page["bookmark"]))
+            behind = find(api, "db", {**sorted_, "bookmark": page["bookmark"]})
+            ctx.report.equal(f"{kind}: a long bookmark is read", (ids(page), ids(behind)), (["d0"], ["d1"]))
+            index = base64.urlsafe_b64decode(page["bookmark"][:8])
+            nested = base64.urlsafe_b64encode(json.dumps({"order": [[0]] * 200_000, "sort": "x", "statistics": "x"}).encode())
+            whole = base64.urlsafe_b64encode(index + nested.rstrip(b"=")).rstrip(b"=").decode()
+            answer = api.post("/db/_find", {**sorted_, "bookmark": whole})
+            ctx.report.equal(f"{kind}: a bookmark of nested values", (answer.status, answer.json["error"]), (400, "invalid_bookmark"))

@@ -141,12 +141,17 @@ impl Analyzer {
         tokens
     }
 
-    /// Returns the words of a query's text. Where prefixes are indexed, a query for `fo` finds
-    /// words that start with it; a query for `fox` does not find all words that start with `fo`.
+    /// Returns the words of a query's text, at most the first `words_max`. Where prefixes are
+    /// indexed, a query for `fo` finds words that start with it; a query for `fox` does not find
+    /// all words that start with `fo`.
     #[must_use]
-    pub fn query_tokens(&self, text: &str) -> Vec<Token> {
+    pub fn query_tokens(&self, text: &str, words_max: usize) -> Vec<Token> {
         let mut tokens = Vec::new();
-        self.words(text, &mut |token| tokens.push(token.clone()));
+        self.words(text, &mut |token| {
+            if tokens.len() < words_max {
+                tokens.push(token.clone());
+            }
+        });
         tokens
     }
 

@@ -131,8 +131,8 @@ impl Seqs {
         let is_term = raw.first() == Some(&tag::VERSION);
         let read = match is_term {
             // Terms of CouchDB are not read: their nodes are not this server.
-            true => read_term(&raw, shards).or(read_varints(&raw).ok()),
-            false => Some(read_varints(&raw)?),
+            true => read_term(&raw, shards).or(read_varints(&raw, shards).ok()),
+            false => Some(read_varints(&raw, shards)?),
         };
         // Many words are base64: without a number, only this database's form is one.
         let is_known = read.as_ref().is_some_and(|seqs| seqs.epoch == epoch);
@@ -176,15 +176,18 @@ fn read_term(raw: &[u8], shards: usize) -> Option<Seqs> {
     Some(Seqs { epoch, at })
 }
 
-/// Reads the short form.
+/// Reads the short form. Of more seqs than shards one too many is kept: it is of another database.
 ///
 /// # Errors
 /// [`Error::MalformedSeq`]: no numbers follow the epoch, or the last one is cut off.
-fn read_varints(raw: &[u8]) -> Result<Seqs, Error> {
+fn read_varints(raw: &[u8], shards: usize) -> Result<Seqs, Error> {
     let (epoch, mut rest) = raw.split_first_chunk::<4>().ok_or(Error::MalformedSeq)?;
     let mut at = vec![];
     while !rest.is_empty() {
-        at.push(varint::take(&mut rest).ok_or(Error::MalformedSeq)?);
+        let seq = varint::take(&mut rest).ok_or(Error::MalformedSeq)?;
+        if at.len() <= shards {
+            at.push(seq);
+        }
     }
     if at.is_empty() {
         return Err(Error::MalformedSeq);
@@ -311,6 +314,14 @@ mod tests {
             let read = |text: &str| Seqs::parse(text, epoch, seqs.at.len()).unwrap();
             prop_assert_eq!(&read(&seqs.to_string()), &seqs);
             prop_assert_eq!(&read(&seqs.to_term()), &seqs);
+        }
+
+        #[test]
+        fn seqs_of_more_shards_are_not_kept(more in 1..1000_usize) {
+            let seqs = Seqs { epoch: 1, at: vec![5; 2 + more] };
+            let raw = URL_SAFE_NO_PAD.decode(seqs.to_string().split_once('-').unwrap().1).unwrap();
+            prop_assert_eq!(read_varints(&raw, 2).unwrap().at, [5, 5, 5]);
+            prop_assert_eq!(Seqs::parse(&seqs.to_string(), 1, 2).unwrap(), Seqs::start(1, 2));
         }
 
         #[test]

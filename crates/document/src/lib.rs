@@ -35,7 +35,7 @@ pub mod varint;
 
 pub use attachment::{Attachment, AttachmentForm, ContentId, Encoding, StoredBody};
 pub use collation::Collator;
-pub use id::{DocId, IdError};
+pub use id::{DocId, ID_LENGTH_MAX, IdError};
 pub use json::{
     BulkDocs, DocError, EditDoc, body_term, has_negative_zero, normalise, parse_bulk_docs,
     parse_document, parse_some_bulk_docs, with_members, write_json_string,

@@ -50,6 +50,9 @@ pub enum SelectorError {
     /// More `$text` operators than [`crate::TextHits::TEXTS_MAX`].
     #[error("Selector has too many $text operators: more than {0}")]
     TooManyTexts(usize),
+    /// `$text` operators whose texts together have more bytes than [`crate::TEXTS_BYTES_MAX`].
+    #[error("Texts of $text operators are longer than {0} bytes together")]
+    LongTexts(usize),
     /// Conditions nested deeper than [`crate::Limits`] allow, or names with more parts.
     #[error("Selector is nested too deeply: more than {0} levels")]
     TooDeep(usize),
@@ -96,7 +99,8 @@ impl SelectorError {
             | Self::TooManyParts(_)
             | Self::TooManyConditions(_)
             | Self::TooManyRegexes(_)
-            | Self::TooManyTexts(_) => "invalid_selector",
+            | Self::TooManyTexts(_)
+            | Self::LongTexts(_) => "invalid_selector",
         }
     }
 
@@ -160,6 +164,9 @@ pub enum FindError {
     /// Not a field, or one with an invalid direction.
     #[error("Invalid sort field: {0}")]
     InvalidSortField(Value),
+    /// More fields than [`crate::text::SORT_FIELDS_MAX`] with a text index.
+    #[error("Sort has too many fields: more than {0}")]
+    TooManySortFields(usize),
     /// Both directions.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
@@ -249,7 +256,7 @@ impl FindError {
             Self::InvalidPositive(_) => "invalid_pos_integer",
             Self::InvalidStale(_) => "invalid_ok_or_false_value",
             Self::InvalidSort(_) => "invalid_sort_json",
-            Self::InvalidSortField(_) => "invalid_sort_field",
+            Self::InvalidSortField(_) | Self::TooManySortFields(_) => "invalid_sort_field",
             Self::MixedSort => "unsupported_mixed_sort",
             Self::InvalidIndexName(_) => "invalid_index_name",
             Self::InvalidBookmark(_) => "invalid_bookmark",

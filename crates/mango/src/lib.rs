@@ -46,7 +46,7 @@ pub use limits::{DEPTH_MAX, Limits};
 pub use options::{Defaults, Find};
 pub use path::{FIELD_NAME_BYTES_MAX, FieldPath, PATH_PARTS_MAX};
 pub use plan::{Choice, Intervals, Plan};
-pub use selector::{Selector, TextHits};
+pub use selector::{Selector, TEXTS_BYTES_MAX, TextHits};
 pub use sort::{Direction, Sort};
 pub use text::{TextDefinition, TextKind};
 pub use work::{DOCUMENT_TIME_MAX, TookTooLong};

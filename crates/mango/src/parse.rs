@@ -10,7 +10,7 @@ use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
-use crate::selector::{ElementSelector, Field, SelectorNode, TextHits, TextNode};
+use crate::selector::{ElementSelector, Field, SelectorNode, TEXTS_BYTES_MAX, TextHits, TextNode};
 
 /// Parses the whole selector, a normalised object text.
 pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
@@ -20,6 +20,7 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifte
         regexes: 0,
         lifter: Lifter::default(),
         texts: 0,
+        texts_bytes: 0,
         last: None,
     };
     let place = Place {
@@ -39,6 +40,8 @@ struct Reader<'a> {
     /// The fields of conditions on the document itself, or on an element of an array.
     lifter: Lifter,
     texts: usize,
+    /// Length of their operands.
+    texts_bytes: usize,
     /// The field of the previous condition.
     last: Option<(Arc<str>, FieldPath)>,
 }
@@ -308,6 +311,10 @@ impl Reader<'_> {
                     return Err(SelectorError::TooManyTexts(TextHits::TEXTS_MAX));
                 }
                 self.texts += 1;
+                self.texts_bytes += value.len();
+                if self.texts_bytes > TEXTS_BYTES_MAX {
+                    return Err(SelectorError::LongTexts(TEXTS_BYTES_MAX));
+                }
                 let operand = value.into();
                 Ok(SelectorNode::Text(TextNode { number, operand }))
             }

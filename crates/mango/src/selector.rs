@@ -57,6 +57,9 @@ pub(crate) struct TextNode {
     pub operand: Box<[u8]>,
 }
 
+/// Maximum length of all operands of `$text` of a selector together, in bytes.
+pub const TEXTS_BYTES_MAX: usize = 1 << 20;
+
 /// The `$text` operators of a selector that a document matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextHits(u64);
@@ -307,6 +310,21 @@ impl Selector {
             }
         }
         has_text(&self.root)
+    }
+
+    /// Returns the length of all operands of `$text` together, in bytes: at most
+    /// [`TEXTS_BYTES_MAX`].
+    pub fn texts_bytes(&self) -> usize {
+        fn bytes(node: &SelectorNode) -> usize {
+            match node {
+                SelectorNode::All(nodes) | SelectorNode::Any(nodes) => {
+                    nodes.iter().map(bytes).sum()
+                }
+                SelectorNode::Text(text) => text.operand.len(),
+                _ => 0,
+            }
+        }
+        bytes(&self.root)
     }
 
     /// Returns the `$text` operators below an `$or`: matching documents may lack their words. All

@@ -296,7 +296,7 @@ impl Effort {
     ///
     /// # Errors
     /// [`Error::TooMuch`], or [`Error::Busy`] when all searches together take too much.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), Error> {
+    pub fn take(&self, bytes: usize) -> Result<(), Error> {
         self.try_take(bytes).map_err(|refusal| self.error(refusal))
     }
 
@@ -324,7 +324,7 @@ impl Effort {
     }
 
     /// Returns the memory that is taken now, in bytes.
-    pub(crate) fn taken(&self) -> usize {
+    pub fn taken(&self) -> usize {
         self.bytes.get()
     }
 

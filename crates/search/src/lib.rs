@@ -65,6 +65,6 @@ pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
-pub use statistics::Statistics;
+pub use statistics::{STATISTICS_BYTES_MAX, Statistics};
 pub use update::Update;
 pub use verify::find_damage;

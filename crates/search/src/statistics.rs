@@ -16,6 +16,9 @@ use crate::similarity::FieldStatistics;
 /// others are counted again.
 const NUMBERS_MAX: usize = 256;
 
+/// The maximum length of [`Statistics::to_bytes`]: a hash and two numbers for each.
+pub const STATISTICS_BYTES_MAX: usize = NUMBERS_MAX * (4 + 2 * 10);
+
 /// Statistics of an index as of the first page of a query, by the hash of the counted thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics(BTreeMap<u32, (u64, u64)>);
@@ -39,9 +42,11 @@ impl Statistics {
             bytes = rest;
             let subject = (take_number(&mut bytes)?, take_number(&mut bytes)?);
             numbers.insert(u32::from_le_bytes(*hash), subject);
+            if numbers.len() > NUMBERS_MAX {
+                return None;
+            }
         }
-        let is_whole = bytes.is_empty() && numbers.len() <= NUMBERS_MAX;
-        is_whole.then_some(Statistics(numbers))
+        bytes.is_empty().then_some(Statistics(numbers))
     }
 }
 
@@ -170,6 +175,15 @@ mod tests {
         fn what_is_written_is_read(numbers in prop::collection::btree_map(any::<u32>(), any::<(u64, u64)>(), 0..20)) {
             let statistics = Statistics(numbers);
             prop_assert_eq!(Statistics::from_bytes(&statistics.to_bytes()), Some(statistics));
+        }
+
+        #[test]
+        fn more_statistics_than_a_page_has_are_refused(more in 0..4_usize) {
+            let hashes = 0..(NUMBERS_MAX + more) as u32;
+            let statistics = Statistics(hashes.map(|hash| (hash, (u64::MAX, u64::MAX))).collect());
+            let bytes = statistics.to_bytes();
+            prop_assert_eq!(bytes.len() <= STATISTICS_BYTES_MAX, more == 0);
+            prop_assert_eq!(Statistics::from_bytes(&bytes).is_some(), more == 0);
         }
 
         #[test]

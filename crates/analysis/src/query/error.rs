@@ -22,12 +22,15 @@ pub enum Error {
     /// `_nouveau`: the text is a query that is not allowed.
     #[error("{0}")]
     NotAllowed(String),
-    /// More clauses than [`super::MAX_CLAUSES`].
+    /// More clauses, or words, than [`super::MAX_CLAUSES`].
     #[error("maxClauseCount is set to 1024")]
     TooManyClauses,
     /// More parentheses within each other than [`super::MAX_DEPTH`].
     #[error("the query is nested deeper than 100 parentheses")]
     TooDeep,
+    /// A name of a field with more bytes than [`super::MAX_FIELD_LEN`].
+    #[error("the query has a field name of more than 4096 bytes")]
+    LongField,
     /// More bytes than [`super::MAX_QUERY_LEN`].
     #[error("the query is longer than a megabyte")]
     TooLong,

@@ -1,18 +1,20 @@
 //! From the text of a term or a phrase to a query, by the field's analyzer.
 
-use super::{Clause, Error, MAX_CLAUSES, Occur, PhraseTerm, Query};
+use super::{Clause, Error, Occur, PhraseTerm, Query};
 use crate::{Analyzer, Token};
 
 /// Returns the query of Lucene's `QueryBuilder` for a text: none, a word, a phrase when it is
-/// quoted, else words of which one is enough.
+/// quoted, else words of which one is enough. Subtracts its words from those that the whole query
+/// may still have.
 pub(super) fn query(
     analyzer: &Analyzer,
     field: &str,
     text: &str,
     is_quoted: bool,
     slop: u32,
+    words_left: &mut usize,
 ) -> Result<Option<Query>, Error> {
-    let mut tokens = analyzer.query_tokens(text);
+    let mut tokens = words(analyzer, text, words_left)?;
     if tokens.len() <= 1 {
         return Ok(tokens.pop().map(|token| Query::Term {
             field: field.to_owned(),
@@ -30,9 +32,6 @@ pub(super) fn query(
             slop,
         }));
     }
-    if tokens.len() > MAX_CLAUSES {
-        return Err(Error::TooManyClauses);
-    }
     let term = |token: Token| Query::Term {
         field: field.to_owned(),
         text: token.text,
@@ -48,4 +47,17 @@ pub(super) fn query(
         clauses,
         minimum_should_match: 0,
     }))
+}
+
+/// Returns the words of a text, and subtracts them from those that the whole query may still have.
+pub(super) fn words(
+    analyzer: &Analyzer,
+    text: &str,
+    words_left: &mut usize,
+) -> Result<Vec<Token>, Error> {
+    let tokens = analyzer.query_tokens(text, *words_left + 1);
+    *words_left = words_left
+        .checked_sub(tokens.len())
+        .ok_or(Error::TooManyClauses)?;
+    Ok(tokens)
 }

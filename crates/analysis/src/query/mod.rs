@@ -27,8 +27,12 @@ pub use typing::as_you_type;
 use crate::{FieldAnalyzers, Flavour};
 use std::ops::Bound;
 
-/// The most clauses of one query, Lucene's own limit.
+/// The most clauses of one query, Lucene's own limit; also the most words, those of phrases
+/// included.
 pub const MAX_CLAUSES: usize = 1024;
+
+/// The most bytes of a field's name: each clause has it.
+pub const MAX_FIELD_LEN: usize = 4096;
 
 /// The most parentheses within each other.
 pub const MAX_DEPTH: usize = 100;
@@ -206,8 +210,8 @@ pub const DEFAULT_FIELD: &str = "default";
 ///
 /// # Errors
 ///
-/// A text that is not a query, one that is too deep or too long, or one with more than
-/// [`MAX_CLAUSES`] clauses.
+/// A text that is not a query, one that is too deep or too long, one with more than
+/// [`MAX_CLAUSES`] clauses or words, or with a name of more than [`MAX_FIELD_LEN`] bytes.
 pub fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
     if text.len() > MAX_QUERY_LEN {
         return Err(Error::TooLong);

@@ -1,5 +1,17 @@
 //! Reading a text character by character; what both languages' lexers share.
 
+/// The most words of syntax in a query: several for each clause, with parentheses and operators.
+pub(super) const MAX_LEXEMES: usize = 16 * super::MAX_CLAUSES;
+
+/// Why a text has no words of syntax.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LexError {
+    /// No word begins at this position.
+    Invalid(usize),
+    /// There are more than [`MAX_LEXEMES`].
+    TooMany,
+}
+
 /// A place in a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scan<'a> {

@@ -232,7 +232,7 @@ impl FindAnswer {
         };
         let source = match &index.index.text {
             Some(definition) if !plan.nothing && find.limit > 0 => {
-                let hits = Hits::open(&db, text_index, &find, definition, place.as_deref())?;
+                let hits = Hits::open(&db, text_index, &find, definition, place)?;
                 Source::Text(Box::new(hits))
             }
             _ => Source::Nothing,

@@ -102,7 +102,7 @@ fn search_now(
 ) -> Result<TextAnswer, Error> {
     let readers = index.readers();
     let types = types_of(&readers);
-    let engine_query = query.engine_query(index, &types)?;
+    let engine_query = query.engine_query(index, &types, effort)?;
     let mut shown = HitOutput {
         readers: &readers,
         effort,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, FieldType as ParsedType, ParseOptions};
-use search::{FieldType, GroupRequest, Query, Range, Reader, Request, SortBy, SortKey, Types};
+use search::{
+    Effort, FieldType, GroupRequest, Query, Range, Reader, Request, SortBy, SortKey, Types,
+};
 
 use super::TextIndex;
 use super::bookmark::{self, Place};
@@ -73,6 +75,21 @@ pub(super) struct EngineQuery {
     pub parsed: parsed::Query,
 }
 
+/// Memory for each byte of a query: its lexemes, and its texts in several forms, one of them a
+/// pattern with 8 bytes for a character.
+const BYTES_OF_BYTE: usize = 16;
+/// Memory of a clause besides its texts, in bytes.
+const CLAUSE_BYTES: usize = 256;
+/// The maximum length of a query that is a range of numbers.
+const RANGE_BYTES_MAX: usize = 1 << 10;
+
+/// Returns roughly how much memory a query takes while it is parsed and searched, in bytes.
+fn query_bytes(q: &str) -> usize {
+    // A clause has at least a character and a space.
+    let clauses_max = (q.len() / 2 + 1).min(parsed::MAX_CLAUSES);
+    BYTES_OF_BYTE * q.len() + CLAUSE_BYTES * clauses_max
+}
+
 fn by_score() -> SortKey {
     SortKey {
         by: SortBy::Score,
@@ -105,11 +122,31 @@ impl TextIndex {
         parsed::parse(q, &options).map_err(|e| Error::BadRequest(e.to_string()))
     }
 
+    /// Reads a query, and charges its time and memory.
+    fn parse_within(
+        &self,
+        q: &str,
+        locale: Option<&str>,
+        types: &Types,
+        effort: &Effort,
+    ) -> Result<parsed::Query, Error> {
+        effort.take(query_bytes(q))?;
+        let parsed = self.parse(q, locale, types)?;
+        effort.spend(q.len());
+        effort.step()?;
+        Ok(parsed)
+    }
+
     /// The range of numbers that a query of Clouseau specifies.
     ///
     /// # Errors
     /// [`Error::BadRequest`]: it is not such a range.
     pub fn range(&self, label: &str, q: &str) -> Result<Range, Error> {
+        if q.len() > RANGE_BYTES_MAX {
+            return Err(Error::BadRequest(format!(
+                "a range specification has at most {RANGE_BYTES_MAX} bytes"
+            )));
+        }
         match self.parse(q, None, &Types::new())? {
             parsed::Query::NumberRange { lower, upper, .. } => Ok(Range {
                 label: label.to_owned(),
@@ -125,8 +162,9 @@ impl TextIndex {
 
 impl TextIndex {
     /// A query as the engine has it.
-    pub(crate) fn understand(&self, q: &str) -> Result<Query, Error> {
-        translate(self.parse(q, None, &Types::new())?, self.flavour())
+    pub(crate) fn understand(&self, q: &str, effort: &Effort) -> Result<Query, Error> {
+        let parsed = self.parse_within(q, None, &Types::new(), effort)?;
+        translate(parsed, self.flavour())
     }
 
     /// How many documents it has.
@@ -146,8 +184,9 @@ impl TextQuery {
         &self,
         index: &TextIndex,
         types: &Types,
+        effort: &Effort,
     ) -> Result<EngineQuery, Error> {
-        let parsed = index.parse(&self.q, self.locale.as_deref(), types)?;
+        let parsed = index.parse_within(&self.q, self.locale.as_deref(), types, effort)?;
         let query = translate(parsed.clone(), index.flavour())?;
         let similarity = index.spec.similarity();
         let partition = self.partition.iter().map(|partition| Query::Term {

@@ -436,14 +436,21 @@ fn write_parts(parts: &[Tree], between: &str, out: &mut String) {
     }
 }
 
+/// Maximum number of fields that hits are sorted by: each is looked up in the whole selector, and
+/// has a value in each bookmark.
+pub const SORT_FIELDS_MAX: usize = 32;
+
 /// Returns the sort fields of hits, and CouchDB's form of them.
 ///
 /// # Errors
-/// [`FindError::TextSort`]: the type of a field is unknown.
+/// [`FindError::TooManySortFields`]; [`FindError::TextSort`]: the type of a field is unknown.
 pub fn sort_fields(
     find: &Find,
     kind: TextKind,
 ) -> Result<(Vec<SortField>, Vec<String>), FindError> {
+    if find.sort.fields.len() > SORT_FIELDS_MAX {
+        return Err(FindError::TooManySortFields(SORT_FIELDS_MAX));
+    }
     let mut fields = vec![];
     let mut shown = vec![];
     for (name, direction) in &find.sort.fields {

@@ -63,6 +63,10 @@ const DEPTH_MAX: usize = 64;
 const PATHS_MAX: usize = 16;
 /// Longer words are not found, in bytes.
 pub(super) const WORD_BYTES_MAX: usize = 32_000;
+/// Work of a conversion that takes about a millisecond, in bytes.
+const LIGHT_WORK_BYTES: usize = 256 << 10;
+/// `$text` operators of this length together are analyzed in much less than a millisecond.
+const LIGHT_TEXTS_BYTES_MAX: usize = 1 << 10;
 /// Integers up to this are distinct as doubles.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
@@ -70,6 +74,22 @@ impl Cover {
     /// Returns the index query of a selector.
     #[must_use]
     pub fn of(selector: &Selector, definition: &TextDefinition) -> Cover {
+        Cover::within(selector, definition, Effort::new()).0
+    }
+
+    /// Returns the index query of a selector that converts in about a millisecond, and whose
+    /// `$text` operators are short; `None` otherwise.
+    #[must_use]
+    pub fn of_light(selector: &Selector, definition: &TextDefinition) -> Option<Cover> {
+        if selector.texts_bytes() > LIGHT_TEXTS_BYTES_MAX {
+            return None;
+        }
+        let (cover, is_whole) = Cover::within(selector, definition, Effort::of(LIGHT_WORK_BYTES));
+        is_whole.then_some(cover)
+    }
+
+    /// Converts a selector with this effort. Also returns whether the effort was enough.
+    fn within(selector: &Selector, definition: &TextDefinition, effort: Effort) -> (Cover, bool) {
         let fields = definition.fields.as_ref().map(|fields| {
             let names = fields.iter().map(|(name, kind)| defined_name(name, *kind));
             names.filter_map(Result::ok).collect()
@@ -77,12 +97,13 @@ impl Cover {
         let reader = Reader {
             fields,
             definition,
-            effort: Effort::new(),
+            effort,
         };
-        match reader.node(&selector.root, &Path::default()) {
+        let cover = match reader.node(&selector.root, &Path::default()) {
             Cover::Part(condition) if condition.depth() > DEPTH_MAX => Cover::Everything,
             cover => cover,
-        }
+        };
+        (cover, !reader.effort.is_over())
     }
 
     fn part(self) -> Option<HitCondition> {
@@ -489,6 +510,33 @@ mod tests {
             json!({"$or": [{"a": 1}, {"b": 2}]}),
         ] {
             assert!(read(json!({}), all).is_empty());
+        }
+    }
+
+    #[test]
+    fn long_selectors_and_texts_are_not_light() {
+        let written = crate::json::text_of(&json!({}));
+        let definition =
+            TextDefinition::read(TextKind::Text, &written, &Limits::default()).unwrap();
+        let values = |count: usize| (0..count).map(|n| json!({"a": n})).collect::<Vec<_>>();
+        for (selector, is_light) in [
+            (json!({}), true),
+            (json!({"$text": "fox", "a": {"$gt": 5}}), true),
+            (json!({"$or": values(100)}), true),
+            (json!({"$and": values(4000)}), false),
+            (json!({"a": "x".repeat(300_000)}), false),
+            (json!({"$text": "x".repeat(2000)}), false),
+            (
+                json!({"$or": vec![json!({"$text": "x".repeat(500)}); 3]}),
+                false,
+            ),
+        ] {
+            let selector = Selector::parse(&selector).unwrap();
+            let light = Cover::of_light(&selector, &definition);
+            assert_eq!(light.is_some(), is_light);
+            if let Some(cover) = light {
+                assert_eq!(cover, Cover::of(&selector, &definition));
+            }
         }
     }
 

@@ -6,7 +6,7 @@ mod entries;
 mod path;
 
 pub(crate) use convert::fields_needed;
-pub use convert::{default_query, lucene_query, sort_fields};
+pub use convert::{SORT_FIELDS_MAX, default_query, lucene_query, sort_fields};
 pub use cover::{Cover, HitCondition, text_nodes_in_or};
 pub use entries::{Entry, Value as EntryValue, entries};
 pub use path::CLAUSES_MAX;

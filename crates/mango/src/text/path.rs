@@ -78,8 +78,13 @@ pub(super) struct Effort {
 
 impl Effort {
     pub fn new() -> Effort {
+        Effort::of(WORK_BYTES_MAX)
+    }
+
+    /// Limits the work to some bytes.
+    pub fn of(work_bytes: usize) -> Effort {
         Effort {
-            work_bytes: Cell::new(WORK_BYTES_MAX),
+            work_bytes: Cell::new(work_bytes),
             clauses: Cell::new(CLAUSES_MAX),
         }
     }

@@ -1,7 +1,7 @@
 //! The words of Lucene 4.6's classic query language. The longest reading wins; of equally long
 //! ones, the first in the grammar's order.
 
-use crate::query::scan::{Scan, goop, is_white, longest_until, quoted, run};
+use crate::query::scan::{LexError, MAX_LEXEMES, Scan, goop, is_white, longest_until, quoted, run};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -46,8 +46,8 @@ enum State {
     Range,
 }
 
-/// Returns all words of `text`, with [`Kind::End`] as the last; or the position of an invalid one.
-pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
+/// Returns all words of `text`, with [`Kind::End`] as the last.
+pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, LexError> {
     let mut scan = Scan { text, at: 0 };
     let mut state = State::Default;
     let mut all = Vec::new();
@@ -70,7 +70,10 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
             State::Boost => number(scan.rest()),
             State::Range => range_lexeme(scan.rest()),
         };
-        let (kind, len) = found.ok_or(scan.at)?;
+        let (kind, len) = found.ok_or(LexError::Invalid(scan.at))?;
+        if all.len() == MAX_LEXEMES {
+            return Err(LexError::TooMany);
+        }
         state = match kind {
             Kind::Caret => State::Boost,
             Kind::RangeOpen { .. } => State::Range,

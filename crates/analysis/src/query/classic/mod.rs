@@ -7,21 +7,31 @@ mod lexer;
 
 use super::field;
 use super::number::{parse_double, parse_float};
-use super::scan::unescape;
-use super::{Clause, DEFAULT_FIELD, Error, MAX_CLAUSES, MAX_DEPTH, Occur, ParseOptions, Query};
+use super::scan::{LexError, unescape};
+use super::{
+    Clause, DEFAULT_FIELD, Error, MAX_CLAUSES, MAX_DEPTH, MAX_FIELD_LEN, Occur, ParseOptions, Query,
+};
 use lexer::{Kind, Lexeme};
 use std::ops::Bound;
 
 /// The maximum and default number of edits of a fuzzy query.
 const MAX_EDITS: f32 = 2.0;
 
+/// Lucene's reason.
+const TOO_MANY_CLAUSES: &str = "too many boolean clauses";
+
 pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
-    let lexemes = lexer::lexemes(text).map_err(|at| lexical_error(text, at))?;
+    let lexemes = lexer::lexemes(text).map_err(|error| match error {
+        LexError::Invalid(at) => lexical_error(text, at),
+        LexError::TooMany => classic_error(text, TOO_MANY_CLAUSES),
+    })?;
     let mut parser = Parser {
         text,
         lexemes,
         next: 0,
         depth: 0,
+        leaves: 0,
+        words_left: MAX_CLAUSES,
         options,
     };
     let query = parser.query(DEFAULT_FIELD)?;
@@ -70,6 +80,10 @@ struct Parser<'a> {
     lexemes: Vec<Lexeme<'a>>,
     next: usize,
     depth: usize,
+    /// Number of words, phrases, patterns and ranges so far.
+    leaves: usize,
+    /// Words that the query may still have.
+    words_left: usize,
     options: &'a ParseOptions<'a>,
 }
 
@@ -196,7 +210,7 @@ impl<'a> Parser<'a> {
         }
         let Some(query) = query else { return Ok(()) };
         if clauses.len() == MAX_CLAUSES {
-            return Err(self.error("too many boolean clauses"));
+            return Err(self.error(TOO_MANY_CLAUSES));
         }
         let occur = match modifier {
             Modifier::Prohibited => Occur::MustNot,
@@ -230,6 +244,9 @@ impl<'a> Parser<'a> {
             self.take();
         }
         let field = named.as_deref().unwrap_or(field);
+        if field.len() > MAX_FIELD_LEN {
+            return Err(Error::LongField);
+        }
         if self.take_if(Kind::Open).is_none() {
             return self.term(field);
         }
@@ -258,7 +275,7 @@ impl<'a> Parser<'a> {
     }
 
     fn term(&mut self, field: &str) -> Result<Option<Query>, Error> {
-        match self.kind() {
+        let query = match self.kind() {
             Kind::RangeOpen { is_inclusive } => self.range(field, is_inclusive),
             Kind::Quoted => self.quoted(field),
             Kind::Term
@@ -269,7 +286,13 @@ impl<'a> Parser<'a> {
             | Kind::Number
             | Kind::BareOperator => self.bare(field),
             _ => Err(self.unexpected()),
+        }?;
+        // Stop words are none.
+        self.leaves += usize::from(query.is_some());
+        if self.leaves > MAX_CLAUSES {
+            return Err(self.error(TOO_MANY_CLAUSES));
         }
+        Ok(query)
     }
 
     fn bare(&mut self, field: &str) -> Result<Option<Query>, Error> {
@@ -314,7 +337,7 @@ impl<'a> Parser<'a> {
     }
 
     fn analyzed(
-        &self,
+        &mut self,
         field: &str,
         text: &str,
         is_quoted: bool,
@@ -326,8 +349,9 @@ impl<'a> Parser<'a> {
             text,
             is_quoted,
             slop,
+            &mut self.words_left,
         )
-        .map_err(|_| self.error("too many boolean clauses"))
+        .map_err(|_| self.error(TOO_MANY_CLAUSES))
     }
 
     fn wildcard(&self, field: &str, image: &str) -> Result<Query, Error> {
@@ -512,8 +536,34 @@ mod tests {
 
     #[test]
     fn deep_queries_are_refused_and_long_ones_too() {
-        assert!(shown(&"(".repeat(100_000)).starts_with("! the query is nested deeper"));
+        assert!(shown(&"(".repeat(10_000)).starts_with("! the query is nested deeper"));
+        assert!(shown(&"(".repeat(100_000)).contains("too many boolean clauses"));
         assert!(shown(&"x ".repeat(1025)).contains("too many boolean clauses"));
         assert_eq!(shown(&"x ".repeat(1024)).matches("default:x").count(), 1024);
+    }
+
+    #[test]
+    fn words_of_phrases_and_groups_are_counted_together() {
+        let phrase = |words: usize| format!("\"{}\"", "ab ".repeat(words));
+        assert!(!shown(&phrase(1024)).starts_with("! "));
+        assert!(!shown(&format!("{0} {0}", phrase(512))).starts_with("! "));
+        let groups = format!("({0}) ({0})", "x* ".repeat(513));
+        for text in [
+            phrase(1025),
+            format!("{0} {0}", phrase(513)),
+            "\u{4e2d}".repeat(300_000),
+            groups,
+        ] {
+            assert!(shown(&text).ends_with("too many boolean clauses"));
+        }
+        // Stop words are not among them.
+        assert_eq!(shown(&format!("{}fox", "the ".repeat(2000))), shown("fox"));
+    }
+
+    #[test]
+    fn long_names_of_fields_are_not_repeated_in_clauses() {
+        let grouped = |length: usize| shown(&format!("{}:(x y)", "f".repeat(length)));
+        assert!(!grouped(4096).starts_with("! "));
+        assert!(grouped(4097).starts_with("! the query has a field name of more than"));
     }
 }

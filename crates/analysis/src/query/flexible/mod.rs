@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
     let mut builder = Builder {
         options,
         numbers: Numbers::of(options.locale),
-        leaves: 0,
+        words_left: MAX_CLAUSES,
     };
     // A sign before the only clause has no effect; a negation is a clause of its own and gets here
     // as such.
@@ -42,8 +42,8 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
 struct Builder<'a> {
     options: &'a ParseOptions<'a>,
     numbers: Numbers,
-    /// Number of leaves (words, ranges and the like) so far.
-    leaves: usize,
+    /// Words that the query may still have.
+    words_left: usize,
 }
 
 impl Builder<'_> {
@@ -70,13 +70,7 @@ impl Builder<'_> {
                     ));
                 }
             },
-            leaf => {
-                self.leaves += 1;
-                if self.leaves > MAX_CLAUSES {
-                    return Err(Error::TooManyClauses);
-                }
-                self.leaf(leaf)?
-            }
+            leaf => self.leaf(leaf)?,
         })
     }
 
@@ -154,12 +148,8 @@ impl Builder<'_> {
                     upper: Bound::Included(number),
                 }))
             }
-            QueryNode::Term { field, text } => {
-                field::query(self.analyzer(&field), &field, &text.characters, false, 0)
-            }
-            QueryNode::Quoted { field, text, slop } => {
-                field::query(self.analyzer(&field), &field, &text.characters, true, slop)
-            }
+            QueryNode::Term { field, text } => self.words(&field, &text, false, 0),
+            QueryNode::Quoted { field, text, slop } => self.words(&field, &text, true, slop),
             QueryNode::Fuzzy {
                 field,
                 text,
@@ -187,11 +177,30 @@ impl Builder<'_> {
                 .range(field, [(lower, includes_lower), (upper, includes_upper)])
                 .map(Some),
             QueryNode::Intervals { field, interval } => {
-                let interval = self.interval(&field, interval);
+                let interval = self.interval(&field, interval)?;
                 Ok(Some(Query::Intervals { field, interval }))
             }
             _ => unreachable!("the other nodes are not leaves"),
         }
+    }
+
+    fn words(
+        &mut self,
+        field: &str,
+        text: &Text,
+        is_quoted: bool,
+        slop: u32,
+    ) -> Result<Option<Query>, Error> {
+        let analyzer = self.options.analyzers.of(field);
+        let words_left = &mut self.words_left;
+        field::query(
+            analyzer,
+            field,
+            &text.characters,
+            is_quoted,
+            slop,
+            words_left,
+        )
     }
 
     fn number(&self, field: &str, text: &str) -> Result<f64, Error> {
@@ -287,12 +296,11 @@ impl Builder<'_> {
         })
     }
 
-    fn interval(&mut self, field: &str, spoken: Spoken) -> Interval {
-        match spoken {
+    fn interval(&mut self, field: &str, spoken: Spoken) -> Result<Interval, Error> {
+        Ok(match spoken {
             Spoken::Text(text) => {
-                let mut words: Vec<_> = self
-                    .analyzer(field)
-                    .query_tokens(&text)
+                let analyzer = self.options.analyzers.of(field);
+                let mut words: Vec<_> = field::words(analyzer, &text, &mut self.words_left)?
                     .into_iter()
                     .map(|token| Interval::Term(token.text))
                     .collect();
@@ -307,35 +315,33 @@ impl Builder<'_> {
                 text: self.analyzer(field).normalize(&text),
                 max_edits,
             },
-            Spoken::Many { make, parts } => make(self.intervals(field, parts)),
+            Spoken::Many { make, parts } => make(self.intervals(field, parts)?),
             Spoken::Numbered {
                 make,
                 number,
                 parts,
-            } => make(number, self.intervals(field, parts)),
+            } => make(number, self.intervals(field, parts)?),
             Spoken::Extend {
                 part,
                 before,
                 after,
             } => Interval::Extend {
-                interval: Box::new(self.interval(field, *part)),
+                interval: Box::new(self.interval(field, *part)?),
                 before,
                 after,
             },
             Spoken::Related { relation, parts } => {
                 let [interval, other] = *parts;
-                let [interval, other] =
-                    [interval, other].map(|part| Box::new(self.interval(field, part)));
                 Interval::Related {
                     relation,
-                    interval,
-                    other,
+                    interval: Box::new(self.interval(field, interval)?),
+                    other: Box::new(self.interval(field, other)?),
                 }
             }
-        }
+        })
     }
 
-    fn intervals(&mut self, field: &str, parts: Vec<Spoken>) -> Vec<Interval> {
+    fn intervals(&mut self, field: &str, parts: Vec<Spoken>) -> Result<Vec<Interval>, Error> {
         parts
             .into_iter()
             .map(|part| self.interval(field, part))
@@ -445,8 +451,31 @@ mod tests {
 
     #[test]
     fn deep_queries_are_refused_and_long_ones_too() {
-        assert!(shown(&"(".repeat(100_000)).starts_with("! the query is nested deeper"));
-        assert!(shown(&"fn:or(".repeat(100_000)).starts_with("! the query is nested deeper"));
+        assert!(shown(&"(".repeat(10_000)).starts_with("! the query is nested deeper"));
+        assert!(shown(&"fn:or(".repeat(5_000)).starts_with("! the query is nested deeper"));
+        assert!(shown(&"(".repeat(100_000)).starts_with("! maxClauseCount"));
         assert!(shown(&"x ".repeat(1025)).starts_with("! maxClauseCount"));
+    }
+
+    #[test]
+    fn words_of_phrases_groups_and_intervals_are_counted_together() {
+        let phrase = |words: usize| format!("\"{}\"", "ab ".repeat(words));
+        assert!(!shown(&phrase(1024)).starts_with("! "));
+        for text in [
+            phrase(1025),
+            format!("{0} {0}", phrase(513)),
+            "\u{4e2d}".repeat(300_000),
+            format!("fn:ordered({0} {0})", phrase(513)),
+            format!("({0}) ({0})", "x* ".repeat(513)),
+        ] {
+            assert!(shown(&text).starts_with("! maxClauseCount"));
+        }
+    }
+
+    #[test]
+    fn long_names_of_fields_are_not_repeated_in_clauses() {
+        let grouped = |length: usize| shown(&format!("{}:(x y)", "f".repeat(length)));
+        assert!(!grouped(4096).starts_with("! "));
+        assert!(grouped(4097).starts_with("! the query has a field name of more than"));
     }
 }

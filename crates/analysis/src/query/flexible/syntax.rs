@@ -5,8 +5,8 @@
 //! above.
 
 use super::lexer::{self, Kind, Lexeme};
-use crate::query::scan::unescape_marked;
-use crate::query::{Error, Interval, MAX_DEPTH, Relation};
+use crate::query::scan::{LexError, unescape_marked};
+use crate::query::{Error, Interval, MAX_CLAUSES, MAX_DEPTH, MAX_FIELD_LEN, Relation};
 
 /// A text whose characters carry whether they were escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,10 @@ pub(super) enum Spoken {
 }
 
 pub(super) fn parse(text: &str, default_field: &str) -> Result<QueryNode, Error> {
-    let lexemes = lexer::lexemes(text).map_err(|at| {
+    let lexemes = lexer::lexemes(text).map_err(|lex_error| {
+        let LexError::Invalid(at) = lex_error else {
+            return Error::TooManyClauses;
+        };
         let encountered = text[at..].chars().next().unwrap_or_default();
         error(
             text,
@@ -120,6 +123,7 @@ pub(super) fn parse(text: &str, default_field: &str) -> Result<QueryNode, Error>
         lexemes,
         next: 0,
         depth: 0,
+        leaves: 0,
     };
     let node = parser.query(default_field)?;
     if parser.kind() != Kind::End {
@@ -140,6 +144,8 @@ struct Parser<'a> {
     lexemes: Vec<Lexeme<'a>>,
     next: usize,
     depth: usize,
+    /// Number of leaves (words, ranges and the like) so far.
+    leaves: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -270,6 +276,18 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Counts a leaf in this field.
+    fn leaf(&mut self, field: &str) -> Result<(), Error> {
+        self.leaves += 1;
+        if self.leaves > MAX_CLAUSES {
+            return Err(Error::TooManyClauses);
+        }
+        if field.len() > MAX_FIELD_LEN {
+            return Err(Error::LongField);
+        }
+        Ok(())
+    }
+
     fn clause(&mut self, field: &str) -> Result<QueryNode, Error> {
         let mut named = None;
         if self.kind() == Kind::Term {
@@ -288,10 +306,13 @@ impl<'a> Parser<'a> {
         let field = named.as_deref().unwrap_or(field);
         match self.kind() {
             Kind::Open => self.group(field),
-            Kind::Function => Ok(QueryNode::Intervals {
-                field: field.to_owned(),
-                interval: self.interval()?,
-            }),
+            Kind::Function => {
+                self.leaf(field)?;
+                Ok(QueryNode::Intervals {
+                    field: field.to_owned(),
+                    interval: self.interval()?,
+                })
+            }
             _ => self.term(field),
         }
     }
@@ -347,6 +368,7 @@ impl<'a> Parser<'a> {
     fn comparison(&mut self) -> Result<QueryNode, Error> {
         let field = self.take().image;
         let field = self.unescaped(field)?.characters;
+        self.leaf(&field)?;
         let operator = self.take().kind;
         let image = match self.kind() {
             Kind::Term | Kind::Number => self.take().image,
@@ -377,6 +399,7 @@ impl<'a> Parser<'a> {
     }
 
     fn term(&mut self, field: &str) -> Result<QueryNode, Error> {
+        self.leaf(field)?;
         let field = field.to_owned();
         let node = match self.kind() {
             Kind::Regexp => {
