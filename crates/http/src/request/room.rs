@@ -70,7 +70,7 @@ impl Pool {
     fn new(bytes: usize) -> Pool {
         let units = (bytes / UNIT_BYTES as usize).max(1);
         let limits = Limits {
-            share_percent: Some(100),
+            user_percent: Some(100),
             ..Limits::new(units)
         };
         Pool {
