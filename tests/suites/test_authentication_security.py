@@ -635,6 +635,26 @@ def test_sessions_end(ctx):
     server.stop()
 
 
+def test_sign_ups_are_limited(ctx):
+    """Of one anonymous request 100 passwords are hashed; admins may send any number."""
+    server, api = start(ctx, "sign-ups", ini=FAST + "[couchdb]\nusers_db_security_editable = true\n")
+    api.expect(200, "PUT", "/_users/_security", {})
+    ids = [f"org.couchdb.user:u{n}" for n in range(150)]
+    docs = [{"_id": id_, "name": id_.split(":")[1], "type": "user", "roles": [], "password": "secret"} for id_ in ids]
+    without = {"_id": "org.couchdb.user:plain", "name": "plain", "type": "user", "roles": []}
+    rows = Api(server.url, None).post("/_users/_bulk_docs", {"docs": [*docs, without]}).json
+    ctx.report.equal(
+        "100 sign-ups are done, and all edits without a password", [n for n, row in enumerate(rows) if row.get("ok")], [*range(100), 150]
+    )
+    refused = {(row["error"], "100 passwords" in row["reason"]) for row in rows[100:150]}
+    ctx.report.equal("the others are told why not", refused, {("forbidden", True)})
+    rows = api.post("/_users/_bulk_docs", {"docs": docs[100:] + [{**doc, "_id": doc["_id"] + "x", "name": doc["name"] + "x"} for doc in docs]}).json
+    ctx.report.equal("an admin creates all", [row for row in rows if not row.get("ok")], [])
+    ctx.report.equal("the last of them logs in", who(server, "u149x:secret"), ("u149x", []))
+    api.close()
+    server.stop()
+
+
 def growth_mb(server, work):
     """How much the peak of the server's memory grows."""
     pathlib.Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="ascii")

@@ -106,14 +106,19 @@ def test_lists_are_shared(ctx):
         for name in names:
             api.expect(201, "PUT", f"/{name}/_design/d", {"views": {"v": {"map": "function(doc) {}"}}, "lists": lists})
         short = lambda db: server.api(timeout=30, credentials=credentials["calm"]).get(f"/{db}/_design/d/_list/short/v").status
-        for what, who in (("one user in four databases", lambda db: "one"), ("four users", lambda db: db)):
+        for what, who, databases in (
+            ("one user in one database", lambda db: "one", names[:1]),
+            ("one user in four databases", lambda db: "one", names[:4]),
+            ("four users", lambda db: db, names[:4]),
+        ):
             readers = []
-            for db in names[:4]:
+            for db in databases:
                 readers += held(api, 12, f"/{db}/_design/d/_list/long/v", credentials[who(db)])
             # Those that got a place send until nobody takes more; the others are refused.
             all_answered = wait_until(lambda held=readers: all(has_bytes(reader) for reader in held))
             ctx.report.check(f"{what} get places, or are refused", all_answered)
             ctx.report.equal(f"{what} leave lists to others", short("calm"), 200)
+            ctx.report.equal(f"{what} leave lists of a database to its other users", short("one"), 200)
             for reader in readers:
                 reader.close()
             ctx.report.check("and give them back", wait_until(lambda: short("one") == 200))

@@ -22,7 +22,7 @@ use crate::lifecycle::{DELETED, Lifecycle, REPLACED};
 use crate::maintenance::{Maintenance, RetainedData};
 use crate::open_databases::SharedParts;
 use crate::partition_limit::{SharedLimit, SharedRoom};
-use crate::rules::{RuledWrites, SystemRules, ruled_writes};
+use crate::rules::{SlowWrites, SystemRules};
 use crate::seq::Seqs;
 use crate::sequencer::{Property, Sequencer, SharedSequencer};
 use crate::ttl::Ttl;
@@ -121,7 +121,8 @@ pub struct Database {
     designs_version: AtomicU64,
     pub(crate) validators_found: Validators,
     rules: OnceLock<Arc<dyn SystemRules>>,
-    pub(crate) ruled_writes: RuledWrites,
+    /// Created when they are first needed.
+    pub(crate) slow_writes: OnceLock<SlowWrites>,
     homes: Homes,
     attachment_options: SharedOptions,
     partition_limit: SharedLimit,
@@ -233,7 +234,7 @@ impl Database {
             designs_version: AtomicU64::new(0),
             validators_found: Validators::default(),
             rules: OnceLock::new(),
-            ruled_writes: ruled_writes(),
+            slow_writes: OnceLock::new(),
             find_indexes: IndexesFound::default(),
             design_cache: DesignCache::default(),
         }

@@ -20,7 +20,8 @@ pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
         "forbidden".into(),
         format!(
             "the document has as many leaf revisions as it may have: [couchdb] max_document_leaves ({max}). Purge some of them, or raise the limit"
-        ),
+        )
+        .into(),
     )
 }
 

@@ -41,6 +41,7 @@ mod partition_limit;
 mod preview;
 mod ranges;
 mod read;
+mod refusals;
 pub mod repair;
 mod replicas;
 mod revision_cache;

@@ -59,7 +59,7 @@ impl Database {
             Ok(doc) => Ok(match self.overflow(&doc)? {
                 Some(id) => Err(Outcome::Refused(
                     "partition_overflow".into(),
-                    format!("Partition limit exceeded due to update on '{id}'"),
+                    format!("Partition limit exceeded due to update on '{id}'").into(),
                 )),
                 None => Ok(doc),
             }),

@@ -7,7 +7,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use document::{DocId, EditDoc, Rev, RevTree};
-use functions::{Requester, Share};
+use fair_queue::{Limits, Queue};
+use functions::{Requester, SLICE, Share};
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
@@ -19,9 +20,13 @@ use crate::text::TextIndex;
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 
-/// At most two requests at a time write to one database with rules: rules may be slow (they hash
-/// passwords), and must not take all threads for blocking work.
-const RULED_WRITES_MAX: usize = 2;
+/// Requests whose slow edits are checked at a time, for one database with rules: rules hash
+/// passwords, and must not take all threads for blocking work.
+const SLOW_WRITES_MAX: usize = 3;
+/// Maximum number of those of one user.
+const SLOW_WRITES_OF_USER_MAX: usize = 2;
+/// Server admins and the background have places of their own: no number of users delays them.
+const SLOW_WRITES_OF_ADMINS_MAX: usize = 2;
 
 /// The rules of some databases. Set by [`Databases::add_rules`](crate::Databases::add_rules).
 pub trait SystemRules: Send + Sync {
@@ -42,6 +47,18 @@ pub trait SystemRules: Send + Sync {
         before: PriorDocument<'_>,
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal>;
+
+    /// Whether [`SystemRules::before_write`] may be slow for this edit. Such an edit waits for the
+    /// turn of its request, which gives the turn to others between two of them.
+    fn is_slow(&self, _edit: &EditDoc) -> bool {
+        false
+    }
+
+    /// How many slow edits one request of this caller may have, and the reason for refusing further
+    /// ones. `None`: any number.
+    fn slow_edits_max(&self, _context: &CallerContext<'_>) -> Option<(usize, &'static str)> {
+        None
+    }
 
     /// Whether the caller sees every document unchanged: then [`SystemRules::after_read`] is not
     /// called.
@@ -161,11 +178,46 @@ impl Watch {
     }
 }
 
-/// A place among the writes to a database with rules.
-pub(crate) type RuledWrites = Arc<tokio::sync::Semaphore>;
+/// The turns of requests with slow edits, for a database with rules.
+#[derive(Debug)]
+pub(crate) struct SlowWrites {
+    of_users: Arc<Queue>,
+    of_admins: Arc<Queue>,
+}
 
-pub(crate) fn ruled_writes() -> RuledWrites {
-    Arc::new(tokio::sync::Semaphore::new(RULED_WRITES_MAX))
+impl Default for SlowWrites {
+    fn default() -> SlowWrites {
+        let queue = |places, of_user| {
+            Queue::new(Limits {
+                of_user,
+                slice: SLICE,
+                ..Limits::new(places)
+            })
+        };
+        SlowWrites {
+            of_users: queue(SLOW_WRITES_MAX, SLOW_WRITES_OF_USER_MAX),
+            of_admins: queue(SLOW_WRITES_OF_ADMINS_MAX, SLOW_WRITES_OF_ADMINS_MAX),
+        }
+    }
+}
+
+impl Database {
+    /// Returns the turns that a request with these edits needs; `None` if none of them is slow.
+    pub(crate) fn slow_writes_for(
+        &self,
+        requester: &Requester,
+        edits: &[EditDoc],
+    ) -> Option<Arc<Queue>> {
+        let rules = self.rules()?;
+        if !edits.iter().any(|edit| rules.is_slow(edit)) {
+            return None;
+        }
+        let turns = self.slow_writes.get_or_init(SlowWrites::default);
+        Some(match requester {
+            Requester::Client(_) => turns.of_users.clone(),
+            Requester::Admin | Requester::Background => turns.of_admins.clone(),
+        })
+    }
 }
 
 impl Database {

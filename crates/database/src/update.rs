@@ -8,13 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
 use functions::{Admission, Lane, Requester};
 use storage::{Change, Edit, File, ShardEdit, hashed};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
 use crate::text::add_lucene_versions;
-use crate::validate::Validation;
+use crate::validate::{Held, Validation};
 use crate::{Error, partition};
 
 /// The state of a shard with fewer changes is small enough to be loaded on the commit thread.
@@ -52,7 +51,7 @@ pub enum Outcome {
     /// The document is at another revision.
     Conflict,
     /// Error code and reason.
-    Refused(Cow<'static, str>, String),
+    Refused(Cow<'static, str>, Cow<'static, str>),
 }
 
 /// The author of a write, as `validate_doc_update` functions see the user.
@@ -150,7 +149,7 @@ impl Database {
         let resolved = self.resolve(completed(edits, mode), mode).await?;
         let refused = |name: &str| {
             resolved.0.iter().find_map(|edit| match edit {
-                Err(Outcome::Refused(error, reason)) if *error == name => Some(reason.clone()),
+                Err(Outcome::Refused(error, reason)) if *error == name => Some(reason.to_string()),
                 _ => None,
             })
         };
@@ -207,11 +206,7 @@ impl Database {
             }
             None => None,
         };
-        let turn = match self.rules() {
-            Some(_) => self.ruled_writes.clone().acquire_owned().await.ok(),
-            None => None,
-        };
-        let checked = self.validate(caller, edits, mode, turn).await?;
+        let checked = self.validate(caller, edits, mode).await?;
         let (allowed, refused) = split(checked);
         let done = self.commit(allowed, &held, mode, (durability, designs));
         let (done, timing) = done.await?;
@@ -253,31 +248,44 @@ impl Database {
         caller: Caller,
         edits: Vec<EditDoc>,
         mode: EditMode,
-        turn: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
         let needs_place = self.needs_place(&edits);
         let share = caller.requester.share(self.name());
-        let admission = || self.languages().admission(Lane::Writes, &share);
-        let first = match needs_place {
-            true => admission(),
+        let place = |is_needed| match is_needed {
+            true => self.languages().admission(Lane::Writes, &share),
             false => Admission::free(),
         };
-        let mut place = first.await?;
+        let turns = self.slow_writes_for(&caller.requester, &edits);
+        let turn = || match &turns {
+            Some(queue) => queue.admission(&share).patiently(),
+            None => Admission::free(),
+        };
+        // In this order, always: one that has a place never waits for a turn.
+        let turn_held = turn().await?;
+        let held = Held {
+            place: place(needs_place).await?,
+            turn: turn_held,
+        };
         // Dropped with this future, when the caller waits no more.
         let waits = Arc::new(());
         let (db, caller_waits) = (self.clone(), Arc::downgrade(&waits));
-        let start = move || Validation::new(db, caller, edits, mode, turn, caller_waits);
+        let start = move || Validation::new(db, caller, edits, mode, caller_waits);
         let mut work = blocking(move || {
             let mut validation = start()?;
-            let more = validation.go_on(&place)?;
+            let more = validation.go_on(&held)?;
             Ok((validation, more))
         })
         .await?;
         while work.1 {
-            place = admission().patiently().await?;
             let mut validation = work.0;
+            let needs_place = needs_place || validation.is_long();
+            let turn_held = turn().await?;
+            let held = Held {
+                place: place(needs_place).patiently().await?,
+                turn: turn_held,
+            };
             work = blocking(move || {
-                let more = validation.go_on(&place)?;
+                let more = validation.go_on(&held)?;
                 Ok((validation, more))
             })
             .await?;

@@ -2,6 +2,7 @@
 //! documents.
 
 use crate::counters;
+use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -10,13 +11,13 @@ use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{Error as FunctionError, Place};
 use parking_lot::Mutex;
 use storage::Record;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Error;
 use crate::database::Database;
 use crate::design;
 use crate::long_selectors::{LongSelectors, unreadable};
 use crate::read::{Read, ReadOptions, write_path};
+use crate::refusals::RefusalRoom;
 use crate::rows::write_members;
 use crate::rules::{self, CallerContext, SystemRules};
 use crate::security::SecurityObject;
@@ -56,6 +57,21 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Longer arguments of a piece are not kept while the request waits for its next place, in bytes.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
+/// The places of a piece of a validation, until it ends.
+pub(crate) struct Held {
+    /// The place for functions and slow selectors; not counted where none is needed.
+    pub place: Place,
+    /// The turn among slow writes to a database with rules; not counted where none is needed.
+    pub turn: Place,
+}
+
+impl Held {
+    /// Returns whether others wait for it, after its slice of time.
+    fn is_wanted(&self) -> bool {
+        self.place.is_wanted() || self.turn.is_wanted()
+    }
+}
+
 /// The validation of one request's documents.
 pub(crate) struct Validation {
     db: Arc<Database>,
@@ -74,6 +90,8 @@ pub(crate) struct Validation {
     /// The current function, and the first of `inputs` that it has not validated.
     at: (usize, usize),
     refusals: RefusalRoom,
+    /// Number of further edits that may be slow for the rules, and the reason for refusing more.
+    slow_left: Option<(usize, &'static str)>,
     selectors: LongSelectors,
     /// Whether it takes too long to continue without a place.
     is_long: bool,
@@ -81,8 +99,6 @@ pub(crate) struct Validation {
     caller_waits: Weak<()>,
     /// The record of the document that was checked last in this piece.
     last: Mutex<Option<(DocId, Arc<Record>)>>,
-    /// Released when the work is done, also when the caller stopped waiting.
-    _turn: Option<OwnedSemaphorePermit>,
 }
 
 /// An edit for validators.
@@ -102,36 +118,43 @@ impl Validation {
         caller: Caller,
         docs: Vec<EditDoc>,
         mode: EditMode,
-        turn: Option<OwnedSemaphorePermit>,
         caller_waits: Weak<()>,
     ) -> Result<Validation, Error> {
+        let security = db.security_object();
+        let context = CallerContext {
+            db: db.name(),
+            caller: &caller,
+            security: &security,
+        };
+        let rules = db.rules();
+        let slow_left = rules.and_then(|rules| rules.slow_edits_max(&context));
         Ok(Validation {
             validators: db.validators()?,
             mode,
             user: caller.json(db.name()),
             caller,
-            security: db.security_object(),
+            security,
             done: Vec::with_capacity(docs.len()),
             todo: docs.into_iter(),
             taken: vec![],
             inputs: vec![],
             at: (0, 0),
             refusals: RefusalRoom::new(),
+            slow_left,
             selectors: LongSelectors::default(),
             is_long: false,
             caller_waits,
             last: Mutex::default(),
             db,
-            _turn: turn,
         })
     }
 
-    /// Continues until all is done, or others need the place, or there is too much to do without one:
+    /// Continues until all is done, or others need what it holds, or there is too much to do without one:
     /// returns whether work is left. Blocks: functions run.
     ///
     /// # Errors
     /// Errors of the store; the caller waits no more.
-    pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
+    pub fn go_on(&mut self, held: &Held) -> Result<bool, Error> {
         self.remember_inputs()?;
         loop {
             if self.is_abandoned() {
@@ -141,15 +164,20 @@ impl Validation {
                 if self.todo.len() == 0 {
                     return Ok(false);
                 }
-                self.gather(place)?;
+                self.gather(held)?;
             } else {
-                self.ask(place);
+                self.ask(held);
             }
-            if place.is_wanted() || self.is_long && !is_counted(place) {
+            if held.is_wanted() || self.is_long && !is_counted(&held.place) {
                 self.forget_inputs();
                 return Ok(true);
             }
         }
+    }
+
+    /// Returns whether it takes too long to continue without a place.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     fn is_abandoned(&self) -> bool {
@@ -203,7 +231,7 @@ impl Validation {
     }
 
     /// Examines the next documents, as far as possible without `validate_doc_update` functions.
-    fn gather(&mut self, place: &Place) -> Result<(), Error> {
+    fn gather(&mut self, held: &Held) -> Result<(), Error> {
         let mut bytes = 0;
         self.at = (0, 0);
         *self.last.lock() = None;
@@ -216,8 +244,23 @@ impl Validation {
             if self.is_taken(&doc)? {
                 self.taken.push(self.done.len());
             }
-            match self.check(place, doc)? {
-                Checked::Done(outcome) => self.done.push(outcome),
+            let rules = self.db.rules();
+            let is_slow = rules.is_some_and(|rules| rules.is_slow(&doc));
+            let checked = match is_slow.then(|| self.count_slow()).flatten() {
+                Some(refused) => Checked::Done(Err(refused)),
+                None => self.check(&held.place, doc)?,
+            };
+            match checked {
+                Checked::Done(outcome) => {
+                    let outcome = outcome.map_err(|refused| match refused {
+                        Outcome::Refused(error, reason) => {
+                            let (error, reason) = self.refusals.keep(error, reason);
+                            Outcome::Refused(error, reason)
+                        }
+                        other => other,
+                    });
+                    self.done.push(outcome);
+                }
                 Checked::Validate(doc, before) => {
                     let input = self.validator_input(self.done.len(), &doc, &before);
                     bytes += input.args.len() + input.pair.len();
@@ -225,15 +268,27 @@ impl Validation {
                     self.done.push(Ok(doc));
                 }
             }
-            if is_design && place.is_wanted() {
+            if (is_design || is_slow) && held.is_wanted() {
                 break;
             }
         }
         Ok(())
     }
 
+    /// Counts a slow edit; returns its refusal if the request has too many of them.
+    fn count_slow(&mut self) -> Option<Outcome> {
+        let (left, reason) = self.slow_left.as_mut()?;
+        match left.checked_sub(1) {
+            Some(fewer) => {
+                *left = fewer;
+                None
+            }
+            None => Some(Outcome::Refused("forbidden".into(), Cow::Borrowed(*reason))),
+        }
+    }
+
     /// Calls one validator for some of the edits that none has refused yet.
-    fn ask(&mut self, place: &Place) {
+    fn ask(&mut self, held: &Held) {
         let (number, first) = self.at;
         let validators = self.validators.clone();
         let Some(validator) = validators.get(number) else {
@@ -242,9 +297,9 @@ impl Validation {
         let started = Instant::now();
         let judged: Vec<Result<(), FunctionError>> = match validator.check {
             _ if first >= self.inputs.len() => vec![],
-            Check::Function => call(&self.db, place, validator, &self.inputs[first..]),
+            Check::Function => call(&self.db, &held.place, validator, &self.inputs[first..]),
             Check::Selector(_) | Check::LongSelector(_) | Check::Broken(_) => {
-                self.judge_some(validator, place)
+                self.judge_some(validator, held)
             }
         };
         counters::VALIDATION_TIMES.record(started.elapsed());
@@ -252,7 +307,8 @@ impl Validation {
         for (input, judged) in self.inputs[first..].iter().zip(judged) {
             if let Err(e) = judged {
                 counters::VALIDATION_REFUSALS.count();
-                self.done[input.index] = Err(self.refusals.refused(e));
+                let (error, reason) = self.refusals.refused(&e);
+                self.done[input.index] = Err(Outcome::Refused(error, reason));
             }
         }
         self.at.1 += judged_count;
@@ -299,11 +355,7 @@ fn is_counted(place: &Place) -> bool {
 impl Validation {
     /// Judges the first of the edits that the current validator has not judged by its selector. None
     /// if they need a place.
-    fn judge_some(
-        &mut self,
-        validator: &Validator,
-        place: &Place,
-    ) -> Vec<Result<(), FunctionError>> {
+    fn judge_some(&mut self, validator: &Validator, held: &Held) -> Vec<Result<(), FunctionError>> {
         let inputs = &self.inputs[self.at.1..];
         let all = |judged: Result<(), FunctionError>| vec![judged; inputs.len()];
         let selector = match self
@@ -314,13 +366,13 @@ impl Validation {
             Ok(None) => return all(Ok(())),
             Err(e) => return all(Err(e)),
         };
-        let is_free = !is_counted(place);
+        let is_free = !is_counted(&held.place);
         let mut turn = Turn::begin();
         let mut judged = vec![];
         for input in inputs {
             let is_long = !selector.is_light_for(input.pair.len());
             self.is_long |= is_free && (is_long || turn.is_over(true));
-            let is_wanted = !judged.is_empty() && (place.is_wanted() || self.is_abandoned());
+            let is_wanted = !judged.is_empty() && (held.is_wanted() || self.is_abandoned());
             if is_free && self.is_long || is_wanted {
                 break;
             }
@@ -410,7 +462,7 @@ impl Validation {
             );
             return Ok(Checked::Done(match checked {
                 Ok(()) => Ok(doc),
-                Err((error, reason)) => Err(Outcome::Refused(error, reason)),
+                Err((error, reason)) => Err(Outcome::Refused(error, reason.into())),
             }));
         }
         if id.is_local() || self.validators.is_empty() {
@@ -462,7 +514,7 @@ impl Validation {
         };
         let doc = rules
             .before_write(&context, before, doc)
-            .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason))?;
+            .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason.into()))?;
         match before {
             // As below: edits that were not checked are not left to the commit.
             rules::PriorDocument::Conflict => Err(Outcome::Conflict),
@@ -609,33 +661,6 @@ pub(crate) fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), Funct
     match reply?.as_slice() {
         b"1" | b"true" | b"\"ok\"" => Ok(()),
         other => Err(FunctionError::unknown_verdict(other)),
-    }
-}
-
-/// Room for the texts of one request's refusals. Functions choose them, and all are kept until the
-/// response is sent.
-struct RefusalRoom {
-    free_bytes: usize,
-}
-
-/// The refusals of one request have texts of this length in total, in bytes,
-const REFUSALS_BYTES_MAX: usize = 4 << 20;
-/// and each has at least this much of its own, however many there are.
-const REFUSAL_BYTES_MIN: usize = 256;
-
-impl RefusalRoom {
-    fn new() -> RefusalRoom {
-        RefusalRoom {
-            free_bytes: REFUSALS_BYTES_MAX,
-        }
-    }
-
-    /// Returns the outcome of an edit that a function refused.
-    fn refused(&mut self, e: FunctionError) -> Outcome {
-        let e = e.cut(self.free_bytes.max(REFUSAL_BYTES_MIN));
-        let (name, reason) = (e.name().to_owned(), e.reason());
-        self.free_bytes = self.free_bytes.saturating_sub(name.len() + reason.len());
-        Outcome::Refused(name.into(), reason)
     }
 }
 

@@ -3,7 +3,8 @@
 //! A [`Queue`] has a number of places. A free place goes to the waiting user that holds the fewest;
 //! among equals, to whose database has the fewest; then to the least recently served one. So a
 //! user's long work delays another user by at most one piece of it, in however many databases it
-//! is. [`Limits`] keep one user, one database, or a few together, from holding all places. The
+//! is. [`Limits`] keep one user, one database, or a few together, from holding all places; and one
+//! user from holding all that its database may have, so that its other users have some too. The
 //! number of waiting callers is limited too: when it is exceeded, the user with the most waiting
 //! callers loses its newest one.
 //!
@@ -43,13 +44,18 @@ pub struct Busy {
 pub struct Limits {
     /// Places.
     pub places: usize,
-    /// Places of one user at most, and of one database.
-    pub of_one: usize,
-    /// A user or a database gets another place only while it holds less than this percentage of
-    /// the free places. The more of them hold places, the fewer each can have, and some stay free
-    /// for one without any, which gets what it requests if that is free. `None`: only `of_one`
-    /// counts.
-    pub share_percent: Option<usize>,
+    /// Places of one user at most.
+    pub of_user: usize,
+    /// Places of one database at most: more than `of_user`, for its other users.
+    pub of_database: usize,
+    /// A user gets another place only while it holds less than this percentage of the free places.
+    /// The more of them hold places, the fewer each can have, and some stay free for one without
+    /// any, which gets what it requests if that is free. `None`: only `of_user` counts.
+    pub user_percent: Option<usize>,
+    /// A database gets another place only while it holds less than this percentage of the free
+    /// places: for its other users at least twice as much as `user_percent`, and more than 100.
+    /// `None`: only `of_database` counts.
+    pub database_percent: Option<usize>,
     /// Callers that may wait, besides the patient ones.
     pub waiting_max: usize,
     /// A user that held a place for this time is slow for a while, and so is the database. All slow
@@ -64,8 +70,10 @@ impl Limits {
     pub fn new(places: usize) -> Limits {
         Limits {
             places,
-            of_one: usize::MAX,
-            share_percent: None,
+            of_user: usize::MAX,
+            of_database: usize::MAX,
+            user_percent: None,
+            database_percent: None,
             waiting_max: usize::MAX,
             slow_after: None,
             slice: Duration::MAX,

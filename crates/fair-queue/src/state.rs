@@ -17,8 +17,8 @@ const SLOW_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct State {
     pub places: usize,
-    of_one: usize,
-    share_percent: Option<usize>,
+    of_user: Bound,
+    of_database: Bound,
     pub used: usize,
     /// Number of waiting callers that may be refused.
     pub waiting: usize,
@@ -31,6 +31,14 @@ pub(crate) struct State {
     given: u64,
     pub slow_users: Slow,
     pub slow_databases: Slow,
+}
+
+/// How many places one user, or one database, may have.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    places_max: usize,
+    /// It holds less than this percentage of the free places when it gets another one.
+    percent: Option<usize>,
 }
 
 /// The places and the callers of a user in a database.
@@ -139,8 +147,14 @@ impl State {
     pub fn new(limits: &Limits) -> State {
         State {
             places: limits.places,
-            of_one: limits.of_one,
-            share_percent: limits.share_percent,
+            of_user: Bound {
+                places_max: limits.of_user,
+                percent: limits.user_percent,
+            },
+            of_database: Bound {
+                places_max: limits.of_database,
+                percent: limits.database_percent,
+            },
             used: 0,
             waiting: 0,
             patient: 0,
@@ -210,25 +224,26 @@ impl State {
     }
 
     /// Returns whether a user or a database may have these places besides those that it holds.
-    fn may_have(&self, total: Option<&Total>, wanted: Wanted) -> bool {
+    fn may_have(&self, total: Option<&Total>, bound: Bound, wanted: Wanted) -> bool {
         let used = total.map_or(0, |total| total.used);
         let free = self.places.saturating_sub(self.used);
         // The last one of several is as a single one: those before it are held already.
         let before = wanted.count.saturating_sub(1);
-        if wanted.count > free || used.saturating_add(before) >= self.of_one {
+        if wanted.count > free || used.saturating_add(before) >= bound.places_max {
             return false;
         }
         let is_limited = !wanted.is_beyond_share && used > wanted.held;
         let is_within =
             |percent| (used + before).saturating_mul(100) < (free - before).saturating_mul(percent);
-        !is_limited || self.share_percent.is_none_or(is_within)
+        !is_limited || bound.percent.is_none_or(is_within)
     }
 
     /// Returns whether these places, which must be free, may be given to a share. Slow ones together
     /// leave one place to others.
     fn may_give(&self, share: &Share, wanted: Wanted, used_by_slow: usize, now: Instant) -> bool {
-        self.may_have(self.users.get(&share.user), wanted)
-            && self.may_have(self.databases.get(&share.database), wanted)
+        let (user, database) = (&share.user, &share.database);
+        self.may_have(self.users.get(user), self.of_user, wanted)
+            && self.may_have(self.databases.get(database), self.of_database, wanted)
             && (used_by_slow + wanted.count < self.places || !self.is_slow(share, now))
     }
 

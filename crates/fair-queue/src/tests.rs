@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
+
 use crate::{Admission, Busy, Cause, Limits, Place, Queue, Requester, Share};
 
 fn queue(of_one: usize, waiting_max: usize) -> Arc<Queue> {
     Queue::new(Limits {
-        of_one,
+        of_user: of_one,
+        of_database: of_one,
         waiting_max,
         slow_after: Some(Duration::from_secs(1)),
         ..Limits::new(of_one + 1)
@@ -124,7 +127,7 @@ fn the_owners_that_were_slow_last_are_remembered() {
 #[test]
 fn several_owners_together_leave_places_to_others() {
     let queue = Queue::new(Limits {
-        share_percent: Some(50),
+        user_percent: Some(50),
         ..Limits::new(32)
     });
     let counts: Vec<_> = ["a", "b", "c", "d"]
@@ -141,7 +144,7 @@ fn several_owners_together_leave_places_to_others() {
 #[test]
 fn a_share_grows_again_when_others_give_places_back() {
     let queue = Queue::new(Limits {
-        share_percent: Some(100),
+        user_percent: Some(100),
         ..Limits::new(8)
     });
     let mut a = take_all(&queue, "a");
@@ -346,7 +349,7 @@ fn background_work_becomes_that_of_the_first_who_waits_for_it() {
 /// A queue of 100 places that owners share.
 fn shared() -> Arc<Queue> {
     Queue::new(Limits {
-        share_percent: Some(100),
+        user_percent: Some(100),
         ..Limits::new(100)
     })
 }
@@ -399,4 +402,115 @@ fn an_owner_that_waits_for_its_share_is_passed_and_presses_no_poorer_one() {
     drop(rich);
     drop(given(&mut waits));
     drop(given(&mut more));
+}
+
+/// The kinds of limits that users and databases have together.
+fn limits_of_both() -> impl Strategy<Value = Limits> {
+    let counted = (1..6_usize).prop_map(|of_user| Limits {
+        of_user,
+        of_database: of_user + 1,
+        ..Limits::new(of_user + 2)
+    });
+    let shared = (4..40_usize).prop_map(|places| Limits {
+        user_percent: Some(50),
+        database_percent: Some(200),
+        ..Limits::new(places)
+    });
+    let both = Just(Limits {
+        of_user: 10,
+        of_database: 20,
+        user_percent: Some(50),
+        database_percent: Some(200),
+        ..Limits::new(32)
+    });
+    prop_oneof![counted, shared, both]
+}
+
+/// A user and a database, by number.
+type Owner = (usize, usize);
+
+fn share_of((user, database): Owner) -> Share {
+    share(&user.to_string(), &database.to_string())
+}
+
+/// Takes places until there are no more for this owner; returns them.
+fn all_of(queue: &Arc<Queue>, owner: Owner) -> Vec<Place> {
+    std::iter::from_fn(|| queue.try_place(&share_of(owner))).collect()
+}
+
+/// Returns whether an owner may have another place, by the documentation of [`Limits`].
+fn may_have(limits: &Limits, held: &[(Owner, Place)], (user, database): Owner) -> bool {
+    let free = limits.places - held.len();
+    let count = |is_counted: &dyn Fn(Owner) -> bool| {
+        held.iter().filter(|(owner, _)| is_counted(*owner)).count()
+    };
+    let is_within = |count: usize, max: usize, percent: Option<usize>| {
+        count < max && (count == 0 || percent.is_none_or(|percent| count * 100 < free * percent))
+    };
+    let of_user = count(&|owner| owner.0 == user);
+    let of_database = count(&|owner| owner.1 == database);
+    free > 0
+        && is_within(of_user, limits.of_user, limits.user_percent)
+        && is_within(of_database, limits.of_database, limits.database_percent)
+}
+
+proptest! {
+    #[test]
+    fn places_are_given_as_the_limits_say(
+        limits in limits_of_both(),
+        steps in proptest::collection::vec((0..3_usize, 0..5_usize, 0..3_usize), 1..100),
+    ) {
+        let queue = Queue::new(limits);
+        let mut held: Vec<(Owner, Place)> = vec![];
+        let mut waiting: Vec<(Owner, Admission)> = vec![];
+        for (kind, user, database) in steps {
+            let owner = (user, database);
+            if kind == 0 {
+                let released = user * 3 + database;
+                if released < held.len() {
+                    drop(held.swap_remove(released));
+                }
+            } else {
+                let expected = may_have(&limits, &held, owner);
+                let mut admission = queue.admission(&share_of(owner));
+                let place = served(&mut admission);
+                prop_assert_eq!(place.is_some(), expected);
+                match place {
+                    Some(place) => held.push((owner, place)),
+                    None => waiting.push((owner, admission)),
+                }
+            }
+            for (owner, mut admission) in std::mem::take(&mut waiting) {
+                match served(&mut admission) {
+                    Some(place) => held.push((owner, place)),
+                    None => waiting.push((owner, admission)),
+                }
+            }
+            prop_assert_eq!(queue.used(), held.len());
+            for (owner, _) in &waiting {
+                prop_assert!(!may_have(&limits, &held, *owner), "{owner:?} waits");
+            }
+        }
+    }
+
+    #[test]
+    fn one_user_never_has_all_that_a_database_may_have(
+        limits in limits_of_both(),
+        others in proptest::collection::vec((0..5_usize, 1..4_usize), 0..40),
+    ) {
+        let queue = Queue::new(limits);
+        let elsewhere = others.into_iter();
+        let _elsewhere: Vec<Place> =
+            elsewhere.filter_map(|owner| queue.try_place(&share_of(owner))).collect();
+        let _all_of_one = all_of(&queue, (10, 0));
+        let is_any_free = queue.used() < limits.places;
+        prop_assert_eq!(queue.try_place(&share_of((11, 0))).is_some(), is_any_free);
+    }
+
+    #[test]
+    fn the_users_of_a_database_leave_a_place_to_other_databases(limits in limits_of_both()) {
+        let queue = Queue::new(limits);
+        let _all: Vec<_> = (0..100).map(|user| all_of(&queue, (user, 0))).collect();
+        prop_assert!(queue.try_place(&share_of((100, 1))).is_some());
+    }
 }

@@ -114,7 +114,7 @@ impl Default for Feeds {
     fn default() -> Feeds {
         let shared = |percent| {
             Queue::new(Limits {
-                share_percent: Some(percent),
+                user_percent: Some(percent),
                 ..Limits::new(0)
             })
         };

@@ -268,6 +268,7 @@ impl Lifter {
                 text: doc.members,
                 span: FoundSpan::Members,
                 spans,
+                set_count: 0,
             }
             .members(MemberIter::of(doc.members), &self.branches, members);
         }
@@ -276,6 +277,7 @@ impl Lifter {
                 text: doc.body,
                 span: FoundSpan::Body,
                 spans,
+                set_count: 0,
             }
             .members(MemberIter::of(doc.body), &self.branches, body);
         }
@@ -284,18 +286,20 @@ impl Lifter {
 
 impl Lifter {
     /// Fills `spans`, one for each path, with the spans of a value of any kind, which is the body of
-    /// a [`Doc`].
-    pub fn lift_value(&self, value: &[u8], spans: &mut Vec<FoundSpan>) {
+    /// a [`Doc`]. Returns how many spans and branches were set for that: even a short value sets
+    /// those of all paths.
+    pub fn lift_value(&self, value: &[u8], spans: &mut Vec<FoundSpan>) -> usize {
         spans.clear();
         spans.resize(self.paths.len(), FoundSpan::Missing);
         if self.paths.is_empty() {
-            return;
+            return 0;
         }
         let all = &self.branches;
         let mut pass = Pass {
             text: value,
             span: FoundSpan::Body,
             spans,
+            set_count: self.paths.len(),
         };
         match Kind::of(value) {
             Kind::Object => {
@@ -306,6 +310,7 @@ impl Lifter {
             }
             _ => pass.no_way(&all.all),
         }
+        pass.set_count
     }
 }
 
@@ -313,6 +318,8 @@ struct Pass<'a, 's> {
     text: &'a [u8],
     span: fn(u32, u32) -> FoundSpan,
     spans: &'s mut Vec<FoundSpan>,
+    /// Number of spans and branches that were set.
+    set_count: usize,
 }
 
 impl Pass<'_, '_> {
@@ -407,6 +414,7 @@ impl Pass<'_, '_> {
     }
 
     fn set(&mut self, branches: &[Branch], to: FoundSpan) {
+        self.set_count += branches.len();
         for branch in branches {
             if let Some(span) = branch.span {
                 self.spans[span] = to;

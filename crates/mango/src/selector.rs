@@ -151,6 +151,9 @@ fn with_spans<T>(work: impl FnOnce(&mut Vec<FoundSpan>) -> T) -> T {
     done
 }
 
+/// To set a span or a branch takes about as long as to read this number of bytes.
+const BYTES_PER_SPAN: usize = 16;
+
 impl ElementSelector {
     /// Returns whether an element matches, or the time is over.
     pub fn any_matches<'a>(
@@ -158,9 +161,7 @@ impl ElementSelector {
         mut elements: impl Iterator<Item = &'a [u8]>,
         order: Order,
     ) -> bool {
-        with_spans(|spans| {
-            elements.any(|e| work::is_over(e.len()) || self.matches(e, order, spans))
-        })
+        with_spans(|spans| elements.any(|e| self.judge(e, order, spans) != Some(false)))
     }
 
     /// Returns whether all elements match; false when the time is over.
@@ -169,14 +170,15 @@ impl ElementSelector {
         mut elements: impl Iterator<Item = &'a [u8]>,
         order: Order,
     ) -> bool {
-        with_spans(|spans| {
-            elements.all(|e| !work::is_over(e.len()) && self.matches(e, order, spans))
-        })
+        with_spans(|spans| elements.all(|e| self.judge(e, order, spans) == Some(true)))
     }
 
-    /// Returns whether one element matches.
-    pub fn matches(&self, element: &[u8], order: Order, spans: &mut Vec<FoundSpan>) -> bool {
-        self.lifter.lift_value(element, spans);
+    /// Returns whether one element matches; `None` when the time is over.
+    pub fn judge(&self, element: &[u8], order: Order, spans: &mut Vec<FoundSpan>) -> Option<bool> {
+        let set_count = self.lifter.lift_value(element, spans);
+        if work::is_over(element.len() + BYTES_PER_SPAN * set_count) {
+            return None;
+        }
         let doc = Doc::whole(element);
         let found = |span: usize| spans[span].of(&doc);
         let at = Subject {
@@ -184,7 +186,7 @@ impl ElementSelector {
             whole: Some(&Whole::of(&doc)),
             texts: TextHits::ALL,
         };
-        self.node.matches(at, order)
+        Some(self.node.matches(at, order))
     }
 }
 

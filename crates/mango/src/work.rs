@@ -38,6 +38,9 @@ struct Work {
     /// Whether a document is being judged.
     is_judging: Cell<bool>,
     keys: RefCell<Keys>,
+    /// How often the clock was read.
+    #[cfg(test)]
+    clock_reads: Cell<u32>,
 }
 
 /// The sort keys of values, by where these are in memory.
@@ -57,12 +60,16 @@ impl Work {
                 by_place: BTreeMap::new(),
                 bytes: 0,
             }),
+            #[cfg(test)]
+            clock_reads: Cell::new(0),
         }
     }
 
     #[cold]
     fn read_clock(&self) {
         self.steps_left.set(STEPS);
+        #[cfg(test)]
+        self.clock_reads.set(self.clock_reads.get() + 1);
         let now = clock_gettime(ClockId::ThreadCPUTime);
         let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
         match self.began.get() {
@@ -157,4 +164,62 @@ pub(crate) fn is_over(bytes: usize) -> bool {
         }
         work.is_over.get()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Selector;
+
+    /// Returns how often the clock is read while a document is judged.
+    fn clock_reads(selector: &Value, document: &Value) -> u32 {
+        let selector = Selector::parse(selector).expect("a selector");
+        let reads = || WORK.with(|work| work.clock_reads.get());
+        let before = reads();
+        selector.matches(document);
+        reads() - before
+    }
+
+    #[test]
+    fn each_element_costs_as_much_as_the_paths_that_are_looked_up_in_it() {
+        let paths = |count: usize| {
+            let paths = (0..count).map(|n| json!({(format!("a{n}.b.c.d.e.f")): 1}));
+            paths.collect::<Vec<Value>>()
+        };
+        let with = |combination: &str, first: Value, count: usize| {
+            let mut nodes = vec![first];
+            nodes.extend(paths(count));
+            json!({combination: nodes})
+        };
+        let members: serde_json::Map<String, Value> =
+            (0..200).map(|n| (format!("m{n}"), json!(1))).collect();
+        let document = json!({"a": vec![1; 200], "o": members});
+        // The first condition decides about each element.
+        let of_all = |count| json!({"a": {"$allMatch": with("$or", json!({"$gt": -1}), count)}});
+        let of_any = |count| json!({"a": {"$elemMatch": with("$and", json!({"$gt": 1}), count)}});
+        let of_names =
+            |count| json!({"o": {"$keyMapMatch": with("$and", json!({"$eq": "x"}), count)}});
+        for (few, many) in [
+            (of_all(1), of_all(1000)),
+            (of_any(1), of_any(1000)),
+            (of_names(1), of_names(1000)),
+        ] {
+            assert_eq!(clock_reads(&few, &document), 0, "{few}");
+            let reads = clock_reads(&many, &document);
+            assert!(reads >= 10, "{reads} for {} bytes", many.to_string().len());
+        }
+    }
+
+    #[test]
+    fn each_array_costs_as_much_as_the_operands_of_all() {
+        let document = json!({"a": vec![json!([]); 200]});
+        let of = |count: usize| {
+            let operands: Vec<usize> = (0..count).collect();
+            json!({"a": {"$elemMatch": {"$all": operands}}})
+        };
+        assert_eq!(clock_reads(&of(1), &document), 0);
+        assert!(clock_reads(&of(20_000), &document) >= 2);
+    }
 }

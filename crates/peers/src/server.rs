@@ -160,10 +160,10 @@ pub(crate) struct ServerState<H> {
 }
 
 /// Places that addresses share.
-fn shared_by_addresses(places: usize, of_one: usize) -> Arc<Queue> {
+fn shared_by_addresses(places: usize, of_address: usize) -> Arc<Queue> {
     Queue::new(Limits {
-        of_one,
-        share_percent: Some(SHARE_PERCENT),
+        of_user: of_address,
+        user_percent: Some(SHARE_PERCENT),
         ..Limits::new(places)
     })
 }

@@ -33,6 +33,9 @@ pub struct ReplicatorRules {
     pub changed: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
+/// A longer document may be slow to check, in bytes.
+const QUICK_BYTES_MAX: usize = 64 << 10;
+
 const OTHERS: &str = "Can't update replication documents from other users.";
 
 fn refuse(reason: impl Into<String>) -> Refusal {
@@ -107,6 +110,10 @@ impl SystemRules for ReplicatorRules {
         let text = normalise(Value::Object(body).to_string().as_bytes());
         let text = text.map_err(|e| refuse(e.to_string()))?;
         edit.with_body(&text).map_err(|e| refuse(e.to_string()))
+    }
+
+    fn is_slow(&self, edit: &EditDoc) -> bool {
+        edit.body.len() > QUICK_BYTES_MAX
     }
 
     fn shows_all(&self, context: &CallerContext<'_>) -> bool {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use database::{CallerContext, PriorDocument, Refusal, SystemRules, Visibility};
 use document::EditDoc;
+use document::json::member;
 use serde_json::{Map, Value};
 use std::sync::atomic::Ordering;
 
@@ -17,6 +18,12 @@ use crate::security::Security;
 use crate::user::UserCtx;
 
 const PASSWORD: &str = "password";
+
+/// Passwords that one request of a user without admin rights may set: each is hashed, which takes
+/// about as long as a login.
+const PASSWORDS_MAX: usize = 100;
+const TOO_MANY_PASSWORDS: &str =
+    "one request may set 100 passwords at most: send the other documents in further requests";
 
 fn refusal(error: &'static str, reason: impl Into<String>) -> Refusal {
     Refusal {
@@ -97,6 +104,14 @@ impl SystemRules for Users {
             Some(Value::String(password)) => self.hashed(edit, password),
             Some(_) => Err(refusal("forbidden", "Password value is invalid.")),
         }
+    }
+
+    fn is_slow(&self, edit: &EditDoc) -> bool {
+        !edit.deleted && member(&edit.body, PASSWORD).is_some()
+    }
+
+    fn slow_edits_max(&self, context: &CallerContext<'_>) -> Option<(usize, &'static str)> {
+        (!is_database_admin(context)).then_some((PASSWORDS_MAX, TOO_MANY_PASSWORDS))
     }
 
     fn shows_all(&self, context: &CallerContext<'_>) -> bool {

@@ -25,10 +25,11 @@ section! {
         /// else UTC. Indexes whose functions use dates are rebuilt when it changes. With isolation =
         /// thread, the time zone of the server's process counts.
         time_zone: Option<Text> [start],
-        /// Maximum number of running functions per user and per database, in any language. It applies separately
+        /// Maximum number of running functions of one user, in any language. It applies separately
         /// to functions of requests and feeds (shows, updates, rewrites, filters), to validations
         /// of writes, and to functions of indexes (maps, reduces). One more of each kind may run
-        /// for others. 0 means one per core, at least 2.
+        /// for other users of a database, and one more for other databases. 0 means one per core,
+        /// at least 2.
         workers_limit: Count = "0" [start],
         /// Maximum number of requests that wait to run a function of one kind. Beyond it, the
         /// newest request of the user with the most waiting requests gets a 503.

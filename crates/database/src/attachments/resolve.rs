@@ -385,11 +385,11 @@ impl Resolving<'_> {
 }
 
 fn refused(reason: String) -> Outcome {
-    Outcome::Refused("bad_request".into(), reason)
+    Outcome::Refused("bad_request".into(), reason.into())
 }
 
 fn too_large(reason: String) -> Outcome {
-    Outcome::Refused("attachment_too_large".into(), reason)
+    Outcome::Refused("attachment_too_large".into(), reason.into())
 }
 
 fn too_many(count_max: u64) -> Outcome {
@@ -399,7 +399,7 @@ fn too_many(count_max: u64) -> Outcome {
 
 fn missing_stub(id: &DocId, name: &str) -> Outcome {
     let reason = format!("Invalid attachment stub in {} for {name}", id.as_str());
-    Outcome::Refused(MISSING_STUB.into(), reason)
+    Outcome::Refused(MISSING_STUB.into(), reason.into())
 }
 
 /// An entry of a document's `_attachments`.

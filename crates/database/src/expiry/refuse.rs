@@ -43,5 +43,5 @@ fn refusal(expiry: &Expiry) -> Outcome {
         "`{}`, the time when the document expires, must be a string with a time of RFC 3339, such as \"2026-12-31T23:59:59Z\", or a number of seconds since 1970",
         expiry.member()
     );
-    Outcome::Refused("bad_request".into(), reason)
+    Outcome::Refused("bad_request".into(), reason.into())
 }

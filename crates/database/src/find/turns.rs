@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use fair_queue::{Admission, Limits, Place, Queue, Share};
 
-/// Turns at a time. A user has at most half as many as are free, and so has a database.
+/// Turns at a time. A user has at most half as many as are free, and a database twice as many, for its
+/// other users.
 const TURNS: usize = 32;
-const SHARE_PERCENT: usize = 50;
+const USER_PERCENT: usize = 50;
+const DATABASE_PERCENT: usize = 200;
 /// Queries that wait for a turn.
 const WAITING_MAX: usize = 1000;
 /// How long a scan works before another one continues.
@@ -30,15 +32,18 @@ pub(crate) struct ScanTurns {
 impl Default for ScanTurns {
     fn default() -> ScanTurns {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let places = PLACES_PER_CORE * cores;
+        // One for other users of a database, and one for other databases.
+        let places = PLACES_PER_CORE * cores + 1;
         ScanTurns {
             turns: Queue::new(Limits {
-                share_percent: Some(SHARE_PERCENT),
+                user_percent: Some(USER_PERCENT),
+                database_percent: Some(DATABASE_PERCENT),
                 waiting_max: WAITING_MAX,
                 ..Limits::new(TURNS)
             }),
             places: Queue::new(Limits {
-                of_one: places - 1,
+                of_user: places - 2,
+                of_database: places - 1,
                 slice: SLICE,
                 ..Limits::new(places)
             }),
@@ -97,8 +102,9 @@ mod tests {
     #[test]
     fn a_scan_gives_its_place_to_another_database() {
         let turns = ScanTurns::default();
-        let held: Vec<Place> =
+        let mut held: Vec<Place> =
             std::iter::from_fn(|| turns.places.try_place(&"other".into())).collect();
+        held.extend(turns.places.try_place(&"fourth".into()));
         let mut own = turns.begin("own".into());
         own.pause();
         assert!(own.place.is_some());
@@ -133,5 +139,22 @@ mod tests {
         let one: Vec<Place> = std::iter::from_fn(|| take("one")).collect();
         assert!(one.len() <= TURNS / 2, "{} turns", one.len());
         assert!(take("two").is_some());
+    }
+
+    #[test]
+    fn a_user_leaves_turns_and_places_to_other_users_of_its_database() {
+        let scans = ScanTurns::default();
+        for queue in [&scans.turns, &scans.places] {
+            let take = |user: &str, database: &str| {
+                queue.try_place(&Requester::user(user).share(&database.into()))
+            };
+            let of_one: Vec<Place> = std::iter::from_fn(|| take("one", "db")).collect();
+            let other = take("other", "db");
+            assert!(!of_one.is_empty() && other.is_some());
+            let many = (0..100).map_while(|n| take(&n.to_string(), "db"));
+            let many: Vec<Place> = many.collect();
+            assert!(take("other", "another").is_some());
+            drop((of_one, other, many));
+        }
     }
 }

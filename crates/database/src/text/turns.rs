@@ -20,10 +20,12 @@ use super::TEXT_ANSWER_BYTES_MAX;
 use crate::low_priority::{Threads, WorkOwner};
 use crate::rules::DatabaseAs;
 
-/// Turns at a time. A user has at most half as many as are free, and so has a database.
+/// Turns at a time. A user has at most half as many as are free, and a database twice as many, for its
+/// other users.
 const LIGHT_TURNS: usize = 32;
 const HEAVY_TURNS: usize = 16;
-const SHARE_PERCENT: usize = 50;
+const USER_PERCENT: usize = 50;
+const DATABASE_PERCENT: usize = 200;
 /// Searches that wait for a turn, of each kind.
 const WAITING_MAX: usize = 1000;
 /// How long a search works before another one continues.
@@ -152,10 +154,12 @@ impl TextTurns {
     /// Creates the queue for searches that share this much memory, in bytes.
     pub fn new(memory_bytes: usize) -> TextTurns {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let places = PLACES_PER_CORE * cores;
+        // One for other users of a database, and one for other databases.
+        let places = PLACES_PER_CORE * cores + 1;
         let turns = |turns| {
             Queue::new(Limits {
-                share_percent: Some(SHARE_PERCENT),
+                user_percent: Some(USER_PERCENT),
+                database_percent: Some(DATABASE_PERCENT),
                 waiting_max: WAITING_MAX,
                 ..Limits::new(turns)
             })
@@ -164,7 +168,8 @@ impl TextTurns {
             light: turns(LIGHT_TURNS),
             heavy: turns(HEAVY_TURNS),
             places: Queue::new(Limits {
-                of_one: places - 1,
+                of_user: places - 2,
+                of_database: places - 1,
                 slice: SLICE,
                 ..Limits::new(places)
             }),
@@ -253,6 +258,8 @@ impl DatabaseAs {
 
 #[cfg(test)]
 mod tests {
+    use fair_queue::Requester;
+
     use super::*;
 
     #[test]
@@ -315,7 +322,9 @@ mod tests {
     fn a_search_that_others_wait_for_gives_its_place_away() {
         let turns = TextTurns::new(0);
         let places = turns.places.clone();
-        let held: Vec<Place> = std::iter::from_fn(|| places.try_place(&"other".into())).collect();
+        let mut held: Vec<Place> =
+            std::iter::from_fn(|| places.try_place(&"other".into())).collect();
+        held.extend(places.try_place(&"fourth".into()));
         let working = |database: &str| Working {
             places: places.clone(),
             share: database.into(),
@@ -338,5 +347,22 @@ mod tests {
             assert!(third.join().unwrap());
         });
         drop(held);
+    }
+
+    #[test]
+    fn a_user_leaves_turns_and_places_to_other_users_of_its_database() {
+        let turns = TextTurns::new(0);
+        for queue in [&turns.light, &turns.heavy, &turns.places] {
+            let take = |user: &str, database: &str| {
+                queue.try_place(&Requester::user(user).share(&database.into()))
+            };
+            let of_one: Vec<Place> = std::iter::from_fn(|| take("one", "db")).collect();
+            let other = take("other", "db");
+            assert!(!of_one.is_empty() && other.is_some());
+            let many = (0..100).map_while(|n| take(&n.to_string(), "db"));
+            let many: Vec<Place> = many.collect();
+            assert!(take("other", "another").is_some());
+            drop((of_one, other, many));
+        }
     }
 }

@@ -3,26 +3,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{CreateOptions, Databases, Durability, Options};
 
-#[test]
-fn the_refusals_of_a_request_have_a_bound_and_short_ones_are_whole() {
-    let mut room = RefusalRoom::new();
-    let mut refuse = |reason: String| match room.refused(FunctionError::Forbidden(reason)) {
-        Outcome::Refused(name, reason) => {
-            assert_eq!(name, "forbidden");
-            reason
-        }
-        other => panic!("not refused: {other:?}"),
-    };
-    let long = "x".repeat(64 << 10);
-    let first = refuse(long.clone());
-    assert_eq!(first, long, "there is room for it");
-    let rest: usize = (0..10_000).map(|_| refuse(long.clone()).len()).sum();
-    let most = REFUSALS_BYTES_MAX + 10_000 * REFUSAL_BYTES_MIN;
-    assert!(first.len() + rest <= most, "{rest}");
-    assert_eq!(refuse("no such order".to_owned()), "no such order");
-    assert_eq!(refuse(long).len(), REFUSAL_BYTES_MIN);
-}
-
 /// A database whose validators are these selectors.
 async fn with_selectors(dir: &std::path::Path, selectors: &[Value]) -> Arc<Database> {
     let databases = Databases::open(dir, Options::default()).unwrap();
@@ -41,13 +21,20 @@ async fn with_selectors(dir: &std::path::Path, selectors: &[Value]) -> Arc<Datab
     db
 }
 
+fn held(place: Place) -> Held {
+    Held {
+        place,
+        turn: Place::uncounted(),
+    }
+}
+
 fn validation(db: &Arc<Database>, docs: &[Value], waits: &Arc<()>) -> Validation {
     let docs = docs
         .iter()
         .map(|doc| document::parse_document(doc.to_string().as_bytes()).unwrap());
     let caller = Caller::default();
     let (mode, waits) = (EditMode::Interactive, Arc::downgrade(waits));
-    Validation::new(db.clone(), caller, docs.collect(), mode, None, waits).unwrap()
+    Validation::new(db.clone(), caller, docs.collect(), mode, waits).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,12 +51,12 @@ async fn long_work_of_selectors_needs_a_place_and_ends_with_its_caller() {
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
     assert!(
-        work.go_on(&Place::uncounted()).unwrap(),
+        work.go_on(&held(Place::uncounted())).unwrap(),
         "the long document was judged"
     );
     let queue = fair_queue::Queue::new(fair_queue::Limits::new(1));
-    let place = queue.try_place(&"db".into()).unwrap();
-    assert!(!work.go_on(&place).unwrap());
+    let held = held(queue.try_place(&"db".into()).unwrap());
+    assert!(!work.go_on(&held).unwrap());
     let checked = work.into_checked();
     assert!(matches!(
         checked.as_slice(),
@@ -77,7 +64,7 @@ async fn long_work_of_selectors_needs_a_place_and_ends_with_its_caller() {
     ));
     let mut work = validation(&db, &docs, &waits);
     drop(waits);
-    assert!(work.go_on(&place).is_err(), "the caller has gone");
+    assert!(work.go_on(&held).is_err(), "the caller has gone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,12 +86,12 @@ async fn work_of_selectors_leaves_its_place_to_others() {
         slice: std::time::Duration::ZERO,
         ..fair_queue::Limits::new(1)
     });
-    let place = queue.try_place(&"db".into()).unwrap();
+    let held = held(queue.try_place(&"db".into()).unwrap());
     let mut other = std::pin::pin!(queue.admission(&"other".into()));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(other.as_mut().poll(&mut context).is_pending());
     let mut turns = 1;
-    while work.go_on(&place).unwrap() {
+    while work.go_on(&held).unwrap() {
         turns += 1;
     }
     assert!(turns >= docs.len(), "{turns} turns");
@@ -137,4 +124,97 @@ fn a_verdict_that_is_none_is_cut() {
     assert_eq!(refused.name(), "unknown_error");
     assert!(refused.reason().len() <= functions::ERROR_BYTES_MAX);
     assert_eq!(allowed(Ok(b"1".to_vec())), Ok(()));
+}
+
+/// Rules for which each edit is slow.
+struct SlowRules {
+    edits_max: Option<(usize, &'static str)>,
+}
+
+impl SystemRules for SlowRules {
+    fn concerns(&self, db: &str) -> bool {
+        db == "ruled"
+    }
+
+    fn before_write(
+        &self,
+        _: &CallerContext<'_>,
+        _: rules::PriorDocument<'_>,
+        edit: EditDoc,
+    ) -> Result<EditDoc, rules::Refusal> {
+        Ok(edit)
+    }
+
+    fn is_slow(&self, _: &EditDoc) -> bool {
+        true
+    }
+
+    fn slow_edits_max(&self, _: &CallerContext<'_>) -> Option<(usize, &'static str)> {
+        self.edits_max
+    }
+
+    fn shows_all(&self, _: &CallerContext<'_>) -> bool {
+        true
+    }
+
+    fn after_read(&self, _: &CallerContext<'_>, _: &str, _: &[u8]) -> rules::Visibility {
+        rules::Visibility::Whole
+    }
+}
+
+async fn with_rules(dir: &std::path::Path, rules: SlowRules) -> Arc<Database> {
+    let databases = Databases::open(dir, Options::default()).unwrap();
+    databases.add_rules(Arc::new(rules));
+    let created = databases.create("ruled", CreateOptions::default()).await;
+    std::mem::forget(databases);
+    created.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_gives_its_turn_to_others_between_slow_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_rules(dir.path(), SlowRules { edits_max: None }).await;
+    let docs = ["a", "b", "c"].map(|id| json!({"_id": id}));
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    let queue = fair_queue::Queue::new(fair_queue::Limits {
+        slice: std::time::Duration::ZERO,
+        ..fair_queue::Limits::new(1)
+    });
+    let held = Held {
+        place: Place::uncounted(),
+        turn: queue.try_place(&"many".into()).unwrap(),
+    };
+    let mut other = std::pin::pin!(queue.admission(&"other".into()));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    let mut turns = 1;
+    while work.go_on(&held).unwrap() {
+        turns += 1;
+    }
+    assert!(turns >= docs.len(), "{turns} turns");
+    assert!(work.into_checked().iter().all(Result::is_ok));
+    // Nor does it continue for a client that has gone.
+    let mut work = validation(&db, &docs, &waits);
+    assert!(work.go_on(&held).unwrap());
+    drop(waits);
+    assert!(work.go_on(&held).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_has_a_limited_number_of_slow_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let edits_max = Some((2, "too many"));
+    let db = with_rules(dir.path(), SlowRules { edits_max }).await;
+    let docs = ["a", "b", "c", "d"].map(|id| json!({"_id": id}));
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    assert!(!work.go_on(&held(Place::uncounted())).unwrap());
+    let checked = work.into_checked();
+    let is_refused = |edit: &Result<EditDoc, Outcome>| {
+        matches!(edit, Err(Outcome::Refused(error, reason))
+            if error == "forbidden" && reason == "too many")
+    };
+    assert!(checked[..2].iter().all(Result::is_ok));
+    assert!(checked[2..].iter().all(is_refused));
 }

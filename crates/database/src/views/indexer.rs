@@ -24,8 +24,9 @@ use crate::{Error, Task, unix_seconds};
 /// Most concurrent builds; others wait.
 const RUNNING_MAX: usize = 64;
 /// Most concurrent builds of one user, and of one database: slow functions do not delay the builds of
-/// others.
-const RUNNING_OF_ONE_MAX: usize = 24;
+/// other databases, nor those of other users of the same one.
+const RUNNING_OF_USER_MAX: usize = 24;
+const RUNNING_OF_DATABASE_MAX: usize = 40;
 /// Delay after a write until the background checks a database's indexes; more writes may come until
 /// then.
 const LOOK_EVERY: Duration = Duration::from_millis(1000);
@@ -120,9 +121,9 @@ impl Work {
         };
         // The background has a limit of its own.
         let is_in_background = requester == Requester::Background;
-        self.running.iter().filter(is_of_database).count() < RUNNING_OF_ONE_MAX
+        self.running.iter().filter(is_of_database).count() < RUNNING_OF_DATABASE_MAX
             && (is_in_background
-                || self.running.iter().filter(is_of_user).count() < RUNNING_OF_ONE_MAX)
+                || self.running.iter().filter(is_of_user).count() < RUNNING_OF_USER_MAX)
     }
 
     /// The number of builds in the background.
@@ -636,7 +637,7 @@ mod tests {
                 work.running.push(of_many);
             }
         }
-        assert_eq!(work.running.len(), RUNNING_OF_ONE_MAX);
+        assert_eq!(work.running.len(), RUNNING_OF_USER_MAX);
         for other in [
             Requester::user("other"),
             Requester::Admin,
@@ -646,5 +647,25 @@ mod tests {
         }
         // Nor do they keep the background from its own.
         assert_eq!(work.background(), 0);
+    }
+
+    #[test]
+    fn a_user_leaves_builds_to_other_users_of_its_database() {
+        let mut work = Work::default();
+        let mut begin = |requester: Requester, database: usize| {
+            let build = build(requester, database);
+            let may_run = work.may_run(&build);
+            if may_run {
+                work.running.push(build);
+            }
+            may_run
+        };
+        let user = Requester::user;
+        let begun = (0..RUNNING_MAX).filter(|_| begin(user("many"), 0)).count();
+        assert_eq!(begun, RUNNING_OF_USER_MAX);
+        assert!(begin(user("other"), 0) && begin(Requester::Admin, 0));
+        let all = (0..RUNNING_MAX).filter(|n| begin(user(&n.to_string()), 0));
+        assert_eq!(all.count(), RUNNING_OF_DATABASE_MAX - begun - 2);
+        assert!(begin(user("other"), 1));
     }
 }

@@ -1,7 +1,7 @@
 //! Rules of system databases: they are called for every write and read of a caller.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use database::{
     Bound, Caller, CallerContext, ChangesQuery, CreateOptions, DatabaseAs, Databases, Durability,
@@ -9,6 +9,7 @@ use database::{
     Refusal, RevSelection, RowsQuery, Since, Style, SystemRules, Visibility,
 };
 use document::{DocId, EditDoc, parse_document};
+use functions::Requester;
 
 /// Records the writer and the previous document; hides, censors and forbids by id.
 #[derive(Default)]
@@ -189,6 +190,95 @@ async fn writes_are_rewritten_or_refused_in_databases_of_the_rules_alone() {
         .await;
     assert!(matches!(done[..], [Outcome::Ok { .. }]));
     assert!(text(&scene.seen("plain", &[]), "a").ends_with(r#""x":1}"#));
+}
+
+/// Rules for which each edit is slow; those of the user `many` wait until they may pass.
+#[derive(Default)]
+struct SlowRules {
+    waiting: AtomicUsize,
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl SystemRules for SlowRules {
+    fn concerns(&self, db: &str) -> bool {
+        db == "_users"
+    }
+
+    fn before_write(
+        &self,
+        context: &CallerContext<'_>,
+        _: PriorDocument<'_>,
+        edit: EditDoc,
+    ) -> Result<EditDoc, Refusal> {
+        if context.caller.name.as_deref() == Some("many") {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let is_open = self.is_open.lock().expect("the lock");
+            let wait = self.opened.wait_while(is_open, |is_open| !*is_open);
+            drop(wait.expect("the lock"));
+        }
+        Ok(edit)
+    }
+
+    fn is_slow(&self, _: &EditDoc) -> bool {
+        true
+    }
+
+    fn shows_all(&self, _: &CallerContext<'_>) -> bool {
+        true
+    }
+
+    fn after_read(&self, _: &CallerContext<'_>, _: &str, _: &[u8]) -> Visibility {
+        Visibility::Whole
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admins_and_other_users_write_while_slow_edits_of_a_user_are_checked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let databases = Databases::open(dir.path(), Options::default()).expect("databases");
+    let rules = Arc::new(SlowRules::default());
+    databases.add_rules(rules.clone());
+    create(&databases, "_users").await;
+    let db = databases.get("_users").expect("a database");
+    let write = |requester: Requester, id: &str| {
+        let name = match &requester {
+            Requester::Client(_) => id.split('-').next(),
+            Requester::Admin | Requester::Background => None,
+        };
+        let caller = Caller {
+            requester,
+            ..caller(name, &[])
+        };
+        let doc = parse_document(format!(r#"{{"_id":"{id}"}}"#).as_bytes()).expect("a document");
+        let db = db.clone();
+        async move {
+            let mode = EditMode::Interactive;
+            let done = db.update_as(caller, vec![doc], mode, Durability::Delayed);
+            done.await.expect("outcomes").0
+        }
+    };
+    let many: Vec<_> = (0..4)
+        .map(|n| tokio::spawn(write(Requester::user("many"), &format!("many-{n}"))))
+        .collect();
+    while rules.waiting.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    for (requester, id) in [
+        (Requester::user("other"), "other-1"),
+        (Requester::Admin, "admin"),
+    ] {
+        let done = write(requester, id).await;
+        assert!(matches!(done[..], [Outcome::Ok { .. }]), "{id}: {done:?}");
+    }
+    // The others of this user wait for their turns.
+    assert_eq!(rules.waiting.load(Ordering::Relaxed), 2);
+    *rules.is_open.lock().expect("the lock") = true;
+    rules.opened.notify_all();
+    for done in many {
+        let done = done.await.expect("no panic");
+        assert!(matches!(done[..], [Outcome::Ok { .. }]), "{done:?}");
+    }
 }
 
 #[tokio::test]

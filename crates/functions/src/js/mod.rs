@@ -78,7 +78,7 @@ pub struct Options {
     pub emit_bytes_max: usize,
     /// `isolation`: `thread` or `process`.
     pub isolation: Isolation,
-    /// `workers_limit`: functions of one database that run at a time, in each [`Lane`](crate::Lane)
+    /// `workers_limit`: functions of one user that run at a time, in each [`Lane`](crate::Lane)
     /// of calls; at least 2.
     pub workers_max: usize,
     /// `queue_limit`: maximum number of waiting calls in each lane.

@@ -314,7 +314,7 @@ impl Processes {
         worker.used = Instant::now();
         worker.works(false);
         // As many as work at a time without lists.
-        let idle_max = (self.options.workers_max + 1) * 2;
+        let idle_max = (self.options.workers_max + 2) * 2;
         let mut idle = lock(&self.idle);
         let ended = (idle.len() >= idle_max).then(|| idle.remove(0));
         idle.push(worker);

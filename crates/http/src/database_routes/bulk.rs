@@ -160,7 +160,7 @@ fn with_refused_designs(ids: &[DocId], written: Vec<Outcome>, e: &ApiError) -> V
     let mut written = written.into_iter();
     ids.iter()
         .filter_map(|id| match id.is_design() {
-            true => Some(Outcome::Refused(error.into(), e.reason.to_string())),
+            true => Some(Outcome::Refused(error.into(), e.reason.clone())),
             false => written.next(),
         })
         .collect()
@@ -212,7 +212,7 @@ fn outcomes_json(
                 continue;
             }
             Outcome::Conflict => ("conflict", "Document update conflict."),
-            Outcome::Refused(error, reason) => (error.as_ref(), reason.as_str()),
+            Outcome::Refused(error, reason) => (error.as_ref(), reason.as_ref()),
         };
         out.extend_from_slice(b"{\"id\":");
         write_json_string(id.as_str(), &mut out);

@@ -20,13 +20,15 @@ use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Previews at a time, and those of one user and of one database: each holds a place of those who answer queries with functions, of which there are more.
+/// Previews at a time, those of one database, and those of one user: each holds a place of those who answer queries with functions, of which there are more.
 const PREVIEWS_MAX: usize = 4;
-const PREVIEWS_OF_ONE_MAX: usize = 2;
+const PREVIEWS_OF_DATABASE_MAX: usize = 3;
+const PREVIEWS_OF_USER_MAX: usize = 2;
 
 static TURNS: LazyLock<Arc<Queue>> = LazyLock::new(|| {
     Queue::new(Limits {
-        of_one: PREVIEWS_OF_ONE_MAX,
+        of_user: PREVIEWS_OF_USER_MAX,
+        of_database: PREVIEWS_OF_DATABASE_MAX,
         ..Limits::new(PREVIEWS_MAX)
     })
 });

@@ -78,7 +78,7 @@ struct Pool {
 /// Places of which one owner gets another only while it holds less than are free.
 fn shared(places: usize, min: usize) -> Limits {
     Limits {
-        share_percent: Some(100),
+        user_percent: Some(100),
         ..Limits::new(places.max(min))
     }
 }

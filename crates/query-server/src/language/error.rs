@@ -137,8 +137,16 @@ impl Error {
     /// CouchDB's `error` of it; the reason is what it displays.
     pub fn name(&self) -> &str {
         match self {
-            Error::Compile(_) => "compilation_error",
             Error::Thrown { name, .. } => name,
+            e => e.fixed_name().unwrap_or_default(),
+        }
+    }
+
+    /// The name, unless a function chose it.
+    pub fn fixed_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::Compile(_) => "compilation_error",
+            Error::Thrown { .. } => return None,
             Error::Forbidden(_) => "forbidden",
             Error::Unauthorized(_) => "unauthorized",
             Error::BadArgument(_) => "bad_request",
@@ -147,7 +155,7 @@ impl Error {
             Error::ReduceOverflow(_) => "reduce_overflow_error",
             Error::Busy { .. } | Error::Late { .. } => "service_unavailable",
             Error::Process(_) => "os_process_error",
-        }
+        })
     }
 
     /// CouchDB's `reason` of it.

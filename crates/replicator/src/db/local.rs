@@ -317,7 +317,7 @@ impl LocalDb {
                 refused.push(Rejection {
                     id: id.map(|id| id.to_string()).unwrap_or_default(),
                     error: error.into_owned(),
-                    reason,
+                    reason: reason.into_owned(),
                 });
             }
         }

@@ -24,8 +24,8 @@ const RATE_MIN: u64 = 64 << 10;
 pub fn places(budget_bytes: u64) -> Arc<Queue> {
     let places = (budget_bytes / PLACE_BYTES).clamp(PLACES.0, PLACES.1) as usize;
     Queue::new(Limits {
-        of_one: places - 1,
-        share_percent: Some(50),
+        of_user: places - 1,
+        user_percent: Some(50),
         slice: GRACE,
         ..Limits::new(places)
     })
