@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn a_query_without_keys_has_one_range() {
         let mut query = ViewQuery::default();
-        assert_eq!(lows(&mut query, false, false), [vec![]]);
-        assert_eq!(lows(&mut query, true, true), [vec![]]);
+        assert_eq!(lows(&mut query, false, false), [Vec::<u8>::new()]);
+        assert_eq!(lows(&mut query, true, true), [Vec::<u8>::new()]);
     }
 }
