@@ -96,6 +96,13 @@ def test_background_builds_can_be_turned_off_and_on(server, suite):
     suite.report.check("the index is built without a query", wait_until(lambda: indexed() == 3))
 
 
+def test_names_that_no_file_can_hold_are_refused(server, suite):
+    api = server.api()
+    for section in ("uuids", "admins"):
+        for key in ("a%0Ab", "a%00b", "a%5Db"):
+            suite.report.equal(f"{section}/{key}", put(api, section, key, "x").status, 400)
+
+
 def test_files_are_read_again_at_an_interval(ctx):
     with ctx.server("reload", options=["--set", "config/auto_reload_secs=1"]) as server:
         api = server.api()

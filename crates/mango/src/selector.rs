@@ -348,6 +348,22 @@ impl Selector {
         texts
     }
 
+    /// Returns the `$text` whose words every matching document has: a query that leaves one out finds
+    /// documents that the selector does not test for it.
+    pub(crate) fn required_texts(&self) -> Vec<&TextNode> {
+        fn collect<'a>(node: &'a SelectorNode, texts: &mut Vec<&'a TextNode>) {
+            match node {
+                SelectorNode::All(nodes) => nodes.iter().for_each(|n| collect(n, texts)),
+                SelectorNode::Any(nodes) if nodes.len() == 1 => collect(&nodes[0], texts),
+                SelectorNode::Text(text) => texts.push(text),
+                _ => {}
+            }
+        }
+        let mut texts = vec![];
+        collect(&self.root, &mut texts);
+        texts
+    }
+
     /// Returns whether evaluating a short document takes no longer than reading it, roughly.
     pub fn is_light(&self) -> bool {
         self.light_conditions.is_some()

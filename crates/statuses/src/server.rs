@@ -60,6 +60,9 @@ impl Status for AuthError {
         use AuthError as E;
         match self {
             E::BadBase64 | E::MalformedCookie | E::BadToken(_) => 400,
+            E::Config(
+                ConfigError::InvalidSection | ConfigError::InvalidKey | ConfigError::InvalidValue,
+            ) => 400,
             E::BadCredentials | E::UserConflicts | E::TokenRefused(_) => 401,
             E::LockedOut | E::TooFewIterations | E::TooManyIterations => 403,
             E::JwtMisconfigured | E::Config(_) | E::UsersUnreadable(_) => 500,

@@ -278,6 +278,10 @@ impl<'e> Batch<'e> {
             }
             let doc = &mut self.docs[known + nth];
             let touched = &self.touched[doc.touched];
+            let length = value.as_ref().ok().and_then(Option::as_ref);
+            touched
+                .shard
+                .note_record(length.map_or(0, |value| value.len()));
             let read = match &value {
                 Ok(Some(value)) => {
                     bytes += value.len();

@@ -1,7 +1,7 @@
 //! One range of one database: its counters, its summary, and reads of its keyspaces.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -41,7 +41,16 @@ pub struct Shard {
     pub(crate) time_bin_ends: AtomicU64,
     /// It has a digest: known without the lock, for edits that need nothing else of the shard.
     pub(crate) has_digest: AtomicBool,
+    /// Number of its next edits that count as long: one of a long record was among the last ones.
+    long_edits: AtomicU32,
 }
+
+/// An edit of a document with a longer record is long, however short the edit is, in bytes: the
+/// record is read and written whole.
+const LONG_RECORD_BYTES: usize = 64 << 10;
+/// After such an edit, so many others of the shard count as long too. What an edit reads is known
+/// only when it is applied.
+const LONG_EDITS: u32 = 64;
 
 /// A shard at one moment: a snapshot and counters that agree with it.
 pub struct View {
@@ -69,7 +78,23 @@ impl Shard {
             dropped: AtomicBool::new(false),
             is_dirty: AtomicBool::new(false),
             time_bin_ends: AtomicU64::new(0),
+            long_edits: AtomicU32::new(0),
         })
+    }
+
+    /// Notes the length of a record that an edit changes. Only the writer calls it.
+    pub(crate) fn note_record(&self, bytes: usize) {
+        let left = self.long_edits.load(Relaxed);
+        if bytes > LONG_RECORD_BYTES {
+            self.long_edits.store(LONG_EDITS, Relaxed);
+        } else if left > 0 {
+            self.long_edits.store(left - 1, Relaxed);
+        }
+    }
+
+    /// Returns whether its edits are probably long.
+    pub(crate) fn has_long_edits(&self) -> bool {
+        self.long_edits.load(Relaxed) > 0
     }
 
     /// Returns the current counters.

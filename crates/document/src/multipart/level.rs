@@ -50,7 +50,12 @@ pub(super) struct Level {
     lead: usize,
     /// The part's end was reported; the end of the body is next.
     closing: bool,
+    /// Length of the text before the first part, in bytes.
+    preamble_bytes: usize,
 }
+
+/// A longer text before the first part is refused, in bytes: nobody reads it.
+const PREAMBLE_BYTES_MAX: usize = 1 << 20;
 
 impl Level {
     pub fn new(boundary: &str) -> Result<Level, MultipartError> {
@@ -64,6 +69,7 @@ impl Level {
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             state: State::Preamble,
+            preamble_bytes: 0,
             lead: 2,
             closing: false,
         })
@@ -85,6 +91,13 @@ impl Level {
             State::Preamble => match self.content()? {
                 Step::PartEnd if self.closing => self.epilogue(),
                 Step::PartEnd => self.headers(limits),
+                Step::Data(data) => {
+                    self.preamble_bytes += data.len();
+                    match self.preamble_bytes > PREAMBLE_BYTES_MAX {
+                        true => Err(MultipartError::PreambleTooLong),
+                        false => Ok(Step::Data(data)),
+                    }
+                }
                 step => Ok(step),
             },
             State::Headers => self.headers(limits),

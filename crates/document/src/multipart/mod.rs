@@ -65,6 +65,9 @@ pub enum MultipartError {
     /// [`Limits::headers_max`].
     #[error("Multipart headers are too long")]
     HeadersTooLong,
+    /// The text before the first part is longer than 1 MiB.
+    #[error("Multipart preamble is too long")]
+    PreambleTooLong,
     /// A line of a part's headers is invalid.
     #[error("Bad multipart header")]
     Header,

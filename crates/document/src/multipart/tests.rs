@@ -332,3 +332,14 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 }
+
+#[test]
+fn a_preamble_has_an_end() {
+    let piece = [b'x'; 64 << 10];
+    let mut pieces: Vec<&[u8]> = vec![&piece; 15];
+    pieces.push(b"\r\n--b\r\n\r\n1\r\n--b--");
+    let seen = read(&pieces, false).unwrap();
+    assert_eq!(seen, [part(""), content(b"1"), Seen::PartEnd, Seen::End]);
+    let endless: Vec<&[u8]> = vec![&piece; 20];
+    assert_eq!(read(&endless, false), Err(MultipartError::PreambleTooLong));
+}

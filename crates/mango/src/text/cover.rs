@@ -99,11 +99,33 @@ impl Cover {
             definition,
             effort,
         };
-        let cover = match reader.node(&selector.root, &Path::default()) {
-            Cover::Part(condition) if condition.depth() > DEPTH_MAX => Cover::Everything,
-            cover => cover,
+        let cover = reader.node(&selector.root, &Path::default());
+        let is_whole = !reader.effort.is_over();
+        let is_deep = |cover: &Cover| match cover {
+            Cover::Part(condition) => condition.depth() > DEPTH_MAX,
+            Cover::Everything => false,
         };
-        (cover, !reader.effort.is_over())
+        let cover = match is_whole && !is_deep(&cover) {
+            true => cover,
+            false => Cover::of_texts(selector, definition, cover),
+        };
+        (cover, is_whole)
+    }
+
+    /// Returns what a selector finds whose conversion is not complete: its required words, or else
+    /// the converted part.
+    fn of_texts(selector: &Selector, definition: &TextDefinition, converted: Cover) -> Cover {
+        let texts = selector.required_texts();
+        let mut words: Vec<HitCondition> = texts
+            .into_iter()
+            .map(|text| words_wanted(text, definition))
+            .collect();
+        match (words.len(), converted) {
+            (1, _) => words.pop().map_or(Cover::Everything, Cover::Part),
+            (2.., _) => Cover::Part(HitCondition::All(words)),
+            (_, Cover::Part(condition)) if condition.depth() <= DEPTH_MAX => Cover::Part(condition),
+            _ => Cover::Everything,
+        }
     }
 
     fn part(self) -> Option<HitCondition> {
@@ -510,6 +532,32 @@ mod tests {
             json!({"$or": [{"a": 1}, {"b": 2}]}),
         ] {
             assert!(read(json!({}), all).is_empty());
+        }
+    }
+
+    /// Hits are tested for everything else.
+    #[test]
+    fn required_words_are_in_every_query() {
+        let branches: Vec<Value> = (0..2000).map(|n| json!({"a": n})).collect();
+        let deep = (0..80).fold(json!({"b": 1}), |inner, n| match n % 2 {
+            0 => json!({"$and": [inner, {"c": n}]}),
+            _ => json!({"$or": [inner, {"c": n}]}),
+        });
+        let fox = || HitCondition::Text("fox".to_owned());
+        let dog = HitCondition::Text("dog".to_owned());
+        for (selector, words) in [
+            (json!({"$and": branches, "$text": "fox"}), fox()),
+            (
+                json!({"$and": [{"$and": branches}, {"$text": "fox"}]}),
+                fox(),
+            ),
+            (json!({"$and": [deep, {"$or": [{"$text": "fox"}]}]}), fox()),
+            (
+                json!({"$and": [{"$text": "fox"}, {"$and": branches}, {"$text": "dog"}]}),
+                HitCondition::All(vec![fox(), dog]),
+            ),
+        ] {
+            assert_eq!(cover(json!({}), selector), Cover::Part(words));
         }
     }
 

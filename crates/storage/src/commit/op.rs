@@ -165,7 +165,7 @@ impl Op {
             Op::Purge { purges, .. } => (&purges.first()?.shard, purges.len() > SHORT_EDITS_MAX),
             _ => return None,
         };
-        (is_long || self.done() > 0).then_some(shard.number)
+        (is_long || shard.has_long_edits() || self.done() > 0).then_some(shard.number)
     }
 
     /// Returns the number of its parts.

@@ -2,7 +2,8 @@
 //!
 //! Short operations are written in order of arrival. Long ones wait in lanes, one for each database
 //! (strictly, for its shards): after the short ones of a batch the lanes alternate. So a bulk of
-//! many edits is written in pieces, and other writes wait for at most one piece of it.
+//! many edits is written in pieces, and other writes wait for at most one piece of it. Short edits
+//! of documents with long records are long too, as soon as that is known of their shard.
 
 use std::collections::VecDeque;
 

@@ -125,6 +125,38 @@ fn short_writes_come_between_the_pieces_of_a_long_one() {
     store.close();
 }
 
+/// Each of them is short, but rewrites the long record of its document.
+#[test]
+fn short_writes_come_between_edits_of_long_records() {
+    const EDITS: u32 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (one, other) = (shard(&store, 1), shard(&store, 2));
+    let branches = (0..40).map(|branch| edit(&one, "deep", branch, 1000, 999));
+    submit(&store, branches.collect(), UNLIMITED);
+    let queue = |edit| store.committer.edit(vec![edit], UNLIMITED, true);
+    let long = (100..100 + EDITS).map(|branch| queue(edit(&one, "deep", branch, 1, 0)));
+    let mut long: Vec<_> = long.collect();
+    let short = queue(edit(&other, "d", 1, 1, 0)).blocking_recv();
+    assert!(matches!(
+        short.unwrap().unwrap().0[..],
+        [Outcome::Written(_)]
+    ));
+    let before = long.iter_mut().filter_map(|done| done.try_recv().ok());
+    let before = before.count();
+    assert!(before < EDITS as usize / 2, "{before} were written first");
+    store.close();
+    assert_eq!(store_leaves(dir.path()), 40 + EDITS as usize);
+}
+
+/// The leaves of the document "deep", after the store was opened again.
+fn store_leaves(path: &Path) -> usize {
+    let store = open(path);
+    let leaves = record(&shard(&store, 1), "deep").tree.leaves().len();
+    store.close();
+    leaves
+}
+
 #[test]
 fn what_is_queued_is_written_before_the_store_closes() {
     let dir = tempfile::tempdir().unwrap();
