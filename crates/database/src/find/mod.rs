@@ -10,8 +10,9 @@ mod text_search;
 mod turns;
 mod uses;
 
+use std::any::Any;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use document::DocId;
 use mango::plan::Explanation;
@@ -76,7 +77,11 @@ pub struct FindIndexes {
     all: Vec<FindIndex>,
     /// About how much memory they take.
     bytes: usize,
+    holder: Mutex<Weak<MemoryHolder>>,
 }
+
+/// What counts the memory of something shared while it is in use.
+type MemoryHolder = dyn Any + Send + Sync;
 
 impl Deref for FindIndexes {
     type Target = [FindIndex];
@@ -89,7 +94,11 @@ impl Deref for FindIndexes {
 impl FindIndexes {
     fn sorted(mut all: Vec<FindIndex>, bytes: usize) -> FindIndexes {
         all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
-        FindIndexes { all, bytes }
+        FindIndexes {
+            all,
+            bytes,
+            holder: Mutex::new(Weak::<()>::new()),
+        }
     }
 
     fn definitions(&self) -> Vec<&Index> {
@@ -99,6 +108,16 @@ impl FindIndexes {
     /// About how much memory they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns what counts their memory for other requests, while one of these keeps it.
+    pub fn memory_holder(&self) -> Option<Arc<MemoryHolder>> {
+        self.holder.lock().upgrade()
+    }
+
+    /// Sets what [`FindIndexes::memory_holder`] returns as long as it exists.
+    pub fn set_memory_holder(&self, holder: Arc<MemoryHolder>) {
+        *self.holder.lock() = Arc::downgrade(&holder);
     }
 
     /// Returns whether a choice among them takes longer than a serving thread may be held.

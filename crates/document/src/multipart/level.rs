@@ -91,12 +91,8 @@ impl Level {
             State::Preamble => match self.content()? {
                 Step::PartEnd if self.closing => self.epilogue(),
                 Step::PartEnd => self.headers(limits),
-                Step::Data(data) => {
-                    self.preamble_bytes += data.len();
-                    match self.preamble_bytes > PREAMBLE_BYTES_MAX {
-                        true => Err(MultipartError::PreambleTooLong),
-                        false => Ok(Step::Data(data)),
-                    }
+                _ if self.preamble_bytes > PREAMBLE_BYTES_MAX => {
+                    Err(MultipartError::PreambleTooLong)
                 }
                 step => Ok(step),
             },
@@ -183,6 +179,9 @@ impl Level {
         self.buffer.advance(lead);
         self.lead -= lead;
         let data = self.buffer.split_to(upto - lead);
+        if self.state == State::Preamble {
+            self.preamble_bytes += data.len();
+        }
         (!data.is_empty() && self.state == State::Content).then(|| data.freeze())
     }
 }

@@ -113,7 +113,7 @@ pub struct Request {
     /// Its place among the responses that its connection makes.
     pub begun: Option<Begun>,
     /// Memory that its answer has until it ends.
-    held: Vec<Held>,
+    held: Vec<Arc<Held>>,
     /// Whether its body stays in memory until the end of its response.
     is_kept: bool,
     /// Its body's room, until the request is answered.
@@ -483,19 +483,29 @@ impl Request {
         let bytes = bytes as u64;
         if bytes > FREE_BYTES {
             let held = self.answers.take(bytes).await?;
-            self.held.push(held);
+            self.held.push(Arc::new(held));
         }
         Ok(())
     }
 
     /// Takes memory for definitions of indexes that the response is made of, until it ends: those of
-    /// another version of the design documents are in no other memory.
+    /// another version of the design documents are in no other memory. Responses that are made of the
+    /// same ones have it together.
     ///
     /// # Errors
     /// 503 when too little was freed in time.
     pub async fn keep_indexes(&mut self, indexes: &FindIndexes) -> Result<(), ApiError> {
-        let held = self.answers.settle_long(indexes.memory_bytes()).await?;
-        self.held.extend(held);
+        let of_others = indexes.memory_holder();
+        let of_others = of_others.and_then(|holder| holder.downcast::<Held>().ok());
+        if let Some(held) = of_others {
+            self.held.push(held);
+            return Ok(());
+        }
+        if let Some(held) = self.answers.settle_long(indexes.memory_bytes()).await? {
+            let held = Arc::new(held);
+            indexes.set_memory_holder(held.clone());
+            self.held.push(held);
+        }
         Ok(())
     }
 

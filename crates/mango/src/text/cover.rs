@@ -105,9 +105,10 @@ impl Cover {
             Cover::Part(condition) => condition.depth() > DEPTH_MAX,
             Cover::Everything => false,
         };
-        let cover = match is_whole && !is_deep(&cover) {
-            true => cover,
-            false => Cover::of_texts(selector, definition, cover),
+        let may_lack_texts = !is_whole || reader.effort.clauses_left() == 0 || is_deep(&cover);
+        let cover = match may_lack_texts {
+            true => Cover::of_texts(selector, definition, cover),
+            false => cover,
         };
         (cover, is_whole)
     }

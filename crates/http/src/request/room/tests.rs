@@ -244,7 +244,7 @@ fn the_estimate_of_values_covers_what_they_take() {
         let memory = memory_of(&value);
         assert!(memory <= estimate, "{one}: {memory} of {estimate}");
         assert!(
-            estimate <= memory * 4 + (1 << 16),
+            estimate <= memory * 8 + (1 << 16),
             "{one}: {memory} of {estimate}"
         );
     }
