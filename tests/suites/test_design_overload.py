@@ -8,7 +8,7 @@ from harness.memory import system
 from harness.server import wait_until
 
 CALLS = 20
-ELEMENTS = 400_000
+ELEMENTS = 250_000
 # Of one parsed copy: 20 calls that each had one would take 20 times as much.
 COPY_MB = 32 * ELEMENTS / MIB
 INDEXES, FIELDS_MAX, VIEWS_MAX = 40, 256, 1000

@@ -331,9 +331,10 @@ def test_literals_of_selectors_are_not_multiplied_for_text_indexes(ctx):
                 reader.expect(200, "POST", "/db/_find", body)
                 grown = server.peak_rss_mb() - before
                 ctx.report.check(f"{name}, {design}: little memory", grown < 200, f"{grown:.0f} MB")
-                if explained["index"]["type"] == "text":
+                # Arrays in arrays become one list of conditions.
+                if explained["index"]["type"] == "text" and name != "arrays in arrays":
                     ctx.report.equal(f"{name}, {design}: the query is of all documents", explained["query"], "*:*")
         # What matches is found nevertheless.
-        for selector, wanted in (({"a": {long: [1] * 10}}, ["long"]), ({"a": [1, 2], "b": {"$in": list(range(3000))}}, ["short"])):
+        for selector, wanted in (({"a": {"$eq": {long: [1] * 10}}}, ["long"]), ({"a": [1, 2], "b": {"$in": list(range(3000))}}, ["short"])):
             found = reader.expect(200, "POST", "/db/_find", {"selector": selector, "use_index": "d0"})["docs"]
             ctx.report.equal("documents are found", [doc["_id"] for doc in found], wanted)

@@ -10,7 +10,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 /// A longer body is long.
 pub const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// For so long after a short request, long ones give way.
+/// Time after a short request in which long ones give way.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// Counts requests that had no long body and got no long answer.

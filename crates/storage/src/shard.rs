@@ -48,8 +48,8 @@ pub struct Shard {
 /// An edit of a document with a longer record is long, however short the edit is, in bytes: the
 /// record is read and written whole.
 const LONG_RECORD_BYTES: usize = 64 << 10;
-/// After such an edit, so many others of the shard count as long too. What an edit reads is known
-/// only when it is applied.
+/// Number of the next edits of the shard that count as long after such an edit: the length of the
+/// record is known only when an edit is applied.
 const LONG_EDITS: u32 = 64;
 
 /// A shard at one moment: a snapshot and counters that agree with it.

@@ -80,7 +80,7 @@ pub struct FindIndexes {
     holder: Mutex<Weak<MemoryHolder>>,
 }
 
-/// What counts the memory of something shared while it is in use.
+/// Counts the memory of something shared while it is in use.
 type MemoryHolder = dyn Any + Send + Sync;
 
 impl Deref for FindIndexes {
@@ -110,7 +110,7 @@ impl FindIndexes {
         self.bytes
     }
 
-    /// Returns what counts their memory for other requests, while one of these keeps it.
+    /// Returns the holder of their memory that another request has set, while it exists.
     pub fn memory_holder(&self) -> Option<Arc<MemoryHolder>> {
         self.holder.lock().upgrade()
     }

@@ -54,7 +54,7 @@ pub(super) struct Level {
     preamble_bytes: usize,
 }
 
-/// A longer text before the first part is refused, in bytes: nobody reads it.
+/// A longer text before the first part is refused, in bytes. It has no use.
 const PREAMBLE_BYTES_MAX: usize = 1 << 20;
 
 impl Level {

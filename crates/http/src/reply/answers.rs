@@ -354,6 +354,11 @@ impl Answers {
         }
     }
 
+    /// The size of the budget.
+    pub fn budget_bytes(&self) -> usize {
+        usize::try_from(self.pool.budget_bytes).unwrap_or(usize::MAX)
+    }
+
     /// Takes memory for a response that was built, without waiting.
     ///
     /// # Errors

@@ -501,7 +501,9 @@ impl Request {
             self.held.push(held);
             return Ok(());
         }
-        if let Some(held) = self.answers.settle_long(indexes.memory_bytes()).await? {
+        // They must be shown, also where they take more than there is.
+        let bytes = indexes.memory_bytes().min(self.answers.budget_bytes() / 4);
+        if let Some(held) = self.answers.settle_long(bytes).await? {
             let held = Arc::new(held);
             indexes.set_memory_holder(held.clone());
             self.held.push(held);

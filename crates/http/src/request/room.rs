@@ -40,7 +40,7 @@ const DEFLATE_BYTES: u64 = 256 << 10;
 const INFLATING_BYTES: u64 = 32 << 10;
 /// About the memory of a parsed JSON value in an array or an object, in bytes: as `serde_json::Value`,
 /// with the name of a member, or the spare places of an array.
-const VALUE_MEMORY: u64 = 120;
+const VALUE_MEMORY: u64 = 160;
 /// Additional memory of an array and of an object: the least that one with contents takes.
 const ARRAY_MEMORY: u64 = 320;
 const OBJECT_MEMORY: u64 = 500;
@@ -115,7 +115,7 @@ fn inflating_max() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
-/// What a body becomes while it is processed.
+/// The form of a body while it is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// JSON values that each take memory of their own.
@@ -125,7 +125,7 @@ pub enum Parsed {
 }
 
 impl Parsed {
-    /// About the memory of what a body is parsed to, in bytes. Separators within strings count too.
+    /// About the memory of this form of a body, in bytes. Separators within strings count too.
     fn memory(self, body: &[u8]) -> u64 {
         let count = |separator: u8| memchr::memchr_iter(separator, body).count() as u64;
         let objects = count(b'{');

@@ -436,8 +436,12 @@ impl Nodes {
                 number: designs,
                 follows,
             };
-            let done = node.gateway.proposer.append(slot, body).await;
-            done.expect("it is appended");
+            // On a busy machine a node may be behind for a moment.
+            let append = || async {
+                let done = node.gateway.proposer.append(slot, body.clone()).await;
+                done.map_err(|e| database::Error::Internal(format!("{e:?}")))
+            };
+            retry("appended", append).await;
         }
     }
 

@@ -175,7 +175,7 @@ async fn users_inflate_in_turns() {
 async fn values_take_room_by_their_number() {
     let bodies = impatient(64 << 20);
     let arrays = |count: usize| format!("[{}[0]]", "[0],".repeat(count - 1)).into_bytes();
-    // About 65,000 short arrays fit into half of the budget, and few bytes are sent.
+    // About 52,000 short arrays fit into half of the budget, and few bytes are sent.
     let mut many = body_of(&bodies, "a");
     let body = arrays(50_000);
     many.work_on(&body, Parsed::Values).await.expect("it fits");
@@ -250,7 +250,7 @@ fn the_estimate_of_values_covers_what_they_take() {
     }
 }
 
-/// The memory of a value beside itself, with the spare places that a map allocates.
+/// The additional memory of a value, with the spare places that a map allocates.
 fn memory_of(value: &serde_json::Value) -> u64 {
     use serde_json::Value;
     let size = size_of::<Value>();
