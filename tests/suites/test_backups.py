@@ -365,12 +365,12 @@ def test_by_itself(ctx):
         report.equal("and nothing is left there", [path.name for path in elsewhere.iterdir()], ["photo"])
         count = made()
         server.configure("backup", "target", target)
-        report.check("a right setting counts at once", wait_until(lambda: made() > count, 30), known(server))
+        report.check("a right setting counts at once", wait_until(lambda: made() > count, 120), known(server))
         report.check("and doctor has no more to say of it", str(elsewhere) not in json.dumps(api.expect(200, "GET", "/_settee/doctor")))
         last = known(server)["last_success"]["time"]
     with server:
         report.check(
-            "after a restart it goes on", wait_until(lambda: (known(server)["last_success"] or {"time": ""})["time"] > last, 30), known(server)
+            "after a restart it goes on", wait_until(lambda: (known(server)["last_success"] or {"time": ""})["time"] > last, 120), known(server)
         )
 
 

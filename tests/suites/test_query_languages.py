@@ -87,6 +87,8 @@ if PYPY:
 def options(ctx):
     couchpy = virtual_environment(ctx, ctx.checkout / "tests" / "clients" / "python") / "bin" / "couchpy"
     settings = {"query_servers/couchpy": couchpy, **{f"query_servers/{name}": "builtin" for name in ("python", "nodejs", "erlang")}}
+    # On a busy machine the first compilation of a function may take longer than usual.
+    settings["couchdb/os_process_timeout"] = 60_000
     if PYPY:
         settings["query_servers/python3"] = f"builtin {PYPY}"
     return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
