@@ -25,9 +25,6 @@ export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C TZ=UTC
 # What `make` was started with is no business of the Makefiles of C libraries.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 
-# Slower to build, smaller and faster to run than what `make build` makes.
-export CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
-
 # Flags in RUSTFLAGS replace those of .cargo/config.toml.
 flags=(-C force-frame-pointers=yes)
 for map in "$checkout=/settee" "$cargo_home=/cargo" "$target=/target"; do flags+=("--remap-path-prefix=$map"); done
