@@ -2,8 +2,8 @@
 //! Erlang, `erlang/settee.erl`, and in Elixir, `elixir/settee.ex`.
 //!
 //! No function here waits. Each starts its work on threads of the database's own runtime, and
-//! returns; the result is sent to the calling process as `{Tag, Result}` ([`answer`]). So any number
-//! of processes can wait at the same time. Erlang has only ten dirty I/O schedulers, and their
+//! returns; the result is sent to the calling process as `{Tag, Result}` ([`answer`]). Any number of
+//! processes can therefore wait concurrently. Erlang has only ten dirty I/O schedulers, and their
 //! stacks of 320 KiB are too small for RocksDB. Only the conversion of large terms to JSON text
 //! runs on dirty schedulers ([`text`]).
 

@@ -436,8 +436,8 @@ fn write_parts(parts: &[Tree], between: &str, out: &mut String) {
     }
 }
 
-/// Maximum number of fields that hits are sorted by: each is looked up in the whole selector, and
-/// has a value in each bookmark.
+/// Maximum number of fields that hits are sorted by. Each field is looked up in the whole selector,
+/// and each bookmark contains its value.
 pub const SORT_FIELDS_MAX: usize = 32;
 
 /// Returns the sort fields of hits, and CouchDB's form of them.

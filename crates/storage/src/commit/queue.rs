@@ -2,8 +2,8 @@
 //!
 //! Short operations are written in order of arrival. Long ones wait in lanes, one for each database
 //! (strictly, for its shards): after the short ones of a batch the lanes alternate. So a bulk of
-//! many edits is written in pieces, and other writes wait for at most one piece of it. Short edits
-//! of documents with long records are long too, as soon as that is known of their shard.
+//! many edits is written in pieces, and other writes wait for at most one piece of it. A short edit
+//! of a document with a long record counts as long once the writer has read such a record.
 
 use std::collections::VecDeque;
 
