@@ -90,6 +90,14 @@ fn write(directory: &Path, files: &Files) {
 /// Changes of a server, each with a backup.
 const ROUNDS: u32 = 10;
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 fn read(directory: &Path) -> Files {
     let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let read = entries.map(|e| {
@@ -133,7 +141,7 @@ async fn check(target: &Target, rounds: &BTreeMap<DateTime<Utc>, Files>) {
 )]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_listed_can_be_restored_whatever_happens() {
-    for seed in 0..8 {
+    for seed in 0..rounds(3, 8) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut server = Server::new();
         let target = server.target().await;

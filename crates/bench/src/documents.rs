@@ -193,7 +193,7 @@ mod tests {
             (Shape::Bytes300, 300),
             (Shape::Words, 300),
         ] {
-            let docs = bulk(shape, Order::Sequential, 200_000);
+            let docs = bulk(shape, Order::Sequential, 123_457);
             let size = serde_json::to_vec(&docs[123_456]).unwrap().len();
             assert!(size.abs_diff(bytes) <= bytes / 10, "{shape:?}: {size}");
         }

@@ -10,15 +10,27 @@ use std::thread;
 use database::{Database, Read, ReadOptions, RevSelection, Since};
 use document::{DocId, Rev};
 use support::{
-    all_docs, changes_of, compact, doc, feed, ids_of, open, rows_of, runtime, with_shards, write,
+    all_docs, changes_of, compact, doc, feed, ids_of, open, rounds, rows_of, runtime, with_shards,
+    write,
 };
 
 /// Compactions that every reader must have lived through.
 const COMPACTIONS_MIN: usize = 3;
+
 /// Documents before the race begins.
-const DOCS_BEFORE: usize = 2_000;
+fn docs_before() -> usize {
+    rounds(800, 2_000)
+}
+
 /// Documents of each writer.
-const DOCS_PER_WRITER: usize = 1_000;
+fn docs_per_writer() -> usize {
+    rounds(400, 1_000)
+}
+
+/// Documents of all.
+fn docs_max() -> usize {
+    docs_before() + 2 * docs_per_writer()
+}
 
 /// The writers that run concurrently with the readers.
 struct Race {
@@ -33,8 +45,8 @@ impl Race {
     }
 
     /// Whether a reader should continue after this number of rounds.
-    fn wants_more(&self, rounds: usize) -> bool {
-        rounds < 5 || self.compactions.load(Relaxed) < COMPACTIONS_MIN
+    fn wants_more(&self, done: usize) -> bool {
+        done < rounds(3, 5) || self.compactions.load(Relaxed) < COMPACTIONS_MIN
     }
 }
 
@@ -56,13 +68,14 @@ type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
     // Spread over the existing ids, and not created in their order.
-    let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)
+    let count = docs_per_writer();
+    let mut docs: Vec<(String, Option<Rev>)> = (0..count)
         .map(|n| (format!("{}-{writer}", n * 7919 % 50_021), None))
         .collect();
     for n in (0..WRITES_MAX).take_while(|_| race.is_on()) {
         let mut edits = vec![];
         for i in 0..20 {
-            let (id, rev) = &docs[(n * 20 + i) % DOCS_PER_WRITER];
+            let (id, rev) = &docs[(n * 20 + i) % count];
             let deleted = deletes && rev.is_some() && (n + i) % 3 == 0;
             let deleted = if deleted { r#","_deleted":true"# } else { "" };
             let pad = "p".repeat(if i == 1 { 5000 } else { 10 });
@@ -74,7 +87,7 @@ fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
         let written = runtime.block_on(write(db, edits));
         for (i, (rev, deleted)) in written.iter().zip(deleted).enumerate() {
             let rev = (!deleted).then(|| Rev::parse(rev).unwrap());
-            docs[(n * 20 + i) % DOCS_PER_WRITER].1 = rev;
+            docs[(n * 20 + i) % count].1 = rev;
         }
     }
 }
@@ -97,7 +110,8 @@ fn race(q: u32, deletes: bool, readers: &[&Reader]) {
     let runtime = runtime();
     let created = databases.create("db", with_shards(q));
     let db = runtime.block_on(created).unwrap();
-    let docs = (0..DOCS_BEFORE).map(|n| doc(&format!(r#"{{"_id":"{}"}}"#, n * 25)));
+    let apart = 50_000 / docs_before();
+    let docs = (0..docs_before()).map(|n| doc(&format!(r#"{{"_id":"{}"}}"#, n * apart)));
     runtime.block_on(write(&db, docs.collect()));
     // Trees stay small however long this takes.
     runtime.block_on(db.set_revs_limit(10)).unwrap();
@@ -152,7 +166,7 @@ fn page_rows(db: &Arc<Database>, round: usize) {
 /// A page in the middle starts at its offset.
 fn page_offsets(db: &Arc<Database>, round: usize) {
     let mut query = all_docs();
-    query.skip = round as u64 * 97 % 4000;
+    query.skip = (round * 97 % docs_max()) as u64;
     query.limit = Some(20);
     let (skip, limit) = (query.skip, 20);
     let mut rows = db.rows(query).unwrap();
@@ -197,7 +211,8 @@ fn follow_changes(db: &Arc<Database>, _: usize) {
 fn read_documents(db: &Arc<Database>, round: usize) {
     let mut query = all_docs();
     query.limit = Some(200);
-    query.skip = 100 * (round as u64 % 30);
+    // Some of the last ones are deleted.
+    query.skip = (round * 100 % (docs_max() * 3 / 4)) as u64;
     for id in ids_of(&rows_of(&mut db.rows(query).unwrap(), 10_000)) {
         let id = DocId::new(&id).unwrap();
         let options = ReadOptions {

@@ -14,7 +14,7 @@ use document::{DocId, EditDoc, Rev, RevHash, RevPath};
 use naive::{Model, Wrote};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::{compact, doc, open, runtime, with_shards};
+use support::{compact, doc, open, rounds, runtime, with_shards};
 
 /// Ids of documents; short ones that are prefixes of others, and ones that sort around every letter.
 const IDS: [&str; 14] = [
@@ -366,7 +366,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => 64,
+            None => rounds(24, 64),
         },
         failure_persistence: None,
         max_shrink_iters: 2000,

@@ -3,7 +3,7 @@
 use crate::support;
 
 use functions::{Doc, Emits, Error, Indexes, MapGroup};
-use support::{assert_emits, each, group, run};
+use support::{assert_emits, assert_emits_on, both, each, group, run};
 
 #[test]
 fn functions_of_all_styles_run() {
@@ -100,8 +100,10 @@ const WRITTEN: &[(&str, &str)] = &[
 
 #[test]
 fn values_are_written_as_json_stringify_writes_them() {
+    let engines = both();
     for &(value, json) in WRITTEN {
-        assert_emits(
+        assert_emits_on(
+            &engines,
             &format!(
                 "function(doc){{emit(0, {})}}",
                 if value.is_empty() { "undefined" } else { value }

@@ -6,7 +6,7 @@ use functions::js::{Engine, Isolation};
 use functions::{Doc, Emits, Mapper};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value};
-use support::{group, options};
+use support::{group, options, rounds};
 
 fn value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
@@ -110,7 +110,7 @@ fn run(isolation: Isolation, cases: u32) {
 
 #[test]
 fn documents_go_through_a_map_function_unchanged() {
-    run(Isolation::Thread, 1500);
+    run(Isolation::Thread, rounds(500, 1500));
 }
 
 #[test]

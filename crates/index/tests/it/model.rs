@@ -7,7 +7,7 @@ use index::{BuildLimits, Error};
 use proptest::prelude::*;
 use support::language::Native;
 use support::model::{check, check_rows, rows};
-use support::{Dice, World, body, specs};
+use support::{Dice, World, body, rounds, specs};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -209,7 +209,7 @@ fn sixty_thousand_rows_stay_right_through_builds_of_many_runs_edits_and_compacti
     };
     let mut world = World::open(dir.path(), &specs(), limits, Native::default());
     load(&world, 3000, 20, 0);
-    for round in 0..6 {
+    for round in 0..rounds(5, 6) {
         for index in &world.indexes {
             index.update().unwrap();
             check(&world.shard, index, &mut dice);

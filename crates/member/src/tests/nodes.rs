@@ -307,6 +307,8 @@ impl Nodes {
     pub async fn stop(&mut self, me: NodeId) {
         self.net.nodes.lock().remove(&me);
         let node = self.running.remove(&me).expect("it runs");
+        // As `Member::stop` does: a copy that waits for a version would hold the store for half a minute.
+        node.catalogue.close();
         node.replicas.stop().await;
         let store = Arc::downgrade(node.databases.store().engine());
         node.databases.close();

@@ -6,6 +6,7 @@ use super::choices::Choices;
 use super::followed::FOLLOWED;
 use super::maker::Maker;
 use super::refused::REFUSED;
+use super::rounds;
 use crate::{Arguments, LastingEffect, lasting_effect};
 
 /// Ordinary functions. Their heaps need not be rewound after each call.
@@ -438,7 +439,8 @@ impl Pieces<'_> {
 #[test]
 fn functions_of_random_pieces_that_are_trusted_leave_nothing_behind() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
-    let (seed, count) = (number("SETTEE_SEED", 5), number("SETTEE_FUNCTIONS", 4_000));
+    let seed = number("SETTEE_SEED", 5);
+    let count = number("SETTEE_FUNCTIONS", rounds(1_500, 4_000));
     let calls = calls();
     let mut choices = Choices(seed);
     let mut trusted = 0;

@@ -60,7 +60,7 @@ fn is_timeout(result: &Result<Vec<common::Row>, Error>) -> bool {
     *result
         == Err(Error::Limit {
             limit: "os_process_timeout",
-            value: "2000".to_owned(),
+            value: "1000".to_owned(),
         })
 }
 
@@ -127,7 +127,7 @@ fn a_process_that_dies_fails_the_call_and_is_replaced() {
 fn a_function_that_never_answers_is_killed() {
     for word in ["hang", "spin", "half", "log_flood", "stderr_flood"] {
         let result = outcome_with(&format!("ok {word}"), |settings| {
-            settings.timeout = Duration::from_secs(2)
+            settings.timeout = Duration::from_secs(1)
         });
         assert!(is_timeout(&result), "{word}: {result:?}");
     }

@@ -1,4 +1,4 @@
-use super::{RecordingHost, heap, map};
+use super::{RecordingHost, heap, map, rounds};
 use crate::{Form, Heap, Limits, Scope, SilentHost};
 
 /// Functions that touch documents in all ways, some of which throw.
@@ -34,20 +34,28 @@ fn map_all(scope: &Scope<'_>, from: usize, to: usize) {
     }
 }
 
-/// As many documents as tables need to fill up. Under a sanitizer each takes ten times as long.
-const MANY: usize = if cfg!(debug_assertions) { 700 } else { 3000 };
+/// As many documents as tables need to fill up, and for some bytes of each to be noticed. Under a sanitizer each takes ten times as
+/// long.
+fn many() -> usize {
+    if cfg!(debug_assertions) {
+        700
+    } else {
+        rounds(1000, 3000)
+    }
+}
 
 #[test]
 fn mapping_leaves_nothing_behind() {
+    let many = many();
     let (mut heap, context) = heap();
     heap.enter(&context, &SilentHost, |scope| {
         scope.define_emit().expect("defined");
-        map_all(scope, 0, 4 * MANY);
+        map_all(scope, 0, 4 * many);
     });
     heap.collect();
     let before = heap.memory_used();
     heap.enter(&context, &SilentHost, |scope| {
-        map_all(scope, 4 * MANY, 8 * MANY)
+        map_all(scope, 4 * many, 8 * many)
     });
     heap.collect();
     let after = heap.memory_used();

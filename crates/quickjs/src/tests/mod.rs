@@ -9,6 +9,14 @@ use std::cell::RefCell;
 
 use crate::{Clock, Context, Form, Heap, Host, Interrupted, Limits, Reply, Scope};
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 /// A host that records its calls, and answers by their arguments.
 #[derive(Default)]
 struct RecordingHost(RefCell<Vec<String>>);

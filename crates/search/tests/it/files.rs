@@ -9,7 +9,7 @@ use search::{Error, Index};
 
 use crate::support;
 
-use support::{Words, found, opened, term, text, write};
+use support::{Words, found, opened, rounds, term, text, write};
 
 /// Files of segments in a folder.
 fn segment_files(dir: &Path) -> Vec<PathBuf> {
@@ -317,7 +317,7 @@ fn what_is_to_be_thrown_away_is_not_copied_and_no_copy_is_written_over() {
 
 #[test]
 fn updates_that_are_given_up_beside_merges_leave_no_files() {
-    for round in 0..10u64 {
+    for round in (0..10u64).step_by(rounds(2, 1)) {
         let dir = tempfile::tempdir().unwrap();
         let index = opened(dir.path());
         let mut seq = 0;

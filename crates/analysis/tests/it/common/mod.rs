@@ -4,6 +4,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 /// The lines of a recorded file.
 pub fn recorded(name: &str) -> Vec<Value> {
     let path = format!("tests/data/{name}.jsonl.gz");

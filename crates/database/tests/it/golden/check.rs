@@ -14,9 +14,7 @@ use storage::{Body, Engine, Keyspace, Row, StoreOptions};
 
 use crate::golden::functions::Golden;
 use crate::golden::{assert_same, describe, expected, kept, runtime, unpacked, write};
-
-/// Faults of a run; SETTEE_FAULTS is another number, SETTEE_SEED the first seed.
-const FAULTS: u64 = 60;
+use crate::support::rounds;
 
 fn looked_at(store: &Path) -> Result<Report, database::Error> {
     let temporary = tempfile::tempdir().unwrap();
@@ -203,10 +201,12 @@ fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> boo
     }
 }
 
+/// SETTEE_FAULTS is another number of faults, SETTEE_SEED the first seed.
 #[test]
 fn a_fault_is_found_or_every_read_is_as_before() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
-    let (first, faults) = (number("SETTEE_SEED", 1), number("SETTEE_FAULTS", FAULTS));
+    let first = number("SETTEE_SEED", 1);
+    let faults = number("SETTEE_FAULTS", rounds(20, 60));
     let name = crate::golden::CURRENT;
     let store = unpacked(name);
     let expected = expected(name);

@@ -236,10 +236,12 @@ fn documents_of_kept_stores_expire_once_the_property_is_set() {
     }
 }
 
-/// Their attachments are replaced, copied to documents of all shards, and removed, with compactions in between.
+/// Their attachments are replaced, copied to documents of all shards, and removed, with compactions in between. Attachments are stored
+/// in the two forms of the first store and of the current one.
 #[test]
 fn attachments_of_a_kept_store_are_written_on() {
-    for name in kept() {
+    let forms = ["settee-1", CURRENT].map(str::to_owned);
+    for name in support::rounds(forms.to_vec(), kept()) {
         let dir = unpacked(&name);
         let expected = ["one", "three", "parts"].map(|db| {
             let databases = write::open(dir.path(), true);

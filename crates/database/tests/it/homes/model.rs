@@ -14,7 +14,7 @@ use crate::homes::docs::{
     apply, base64, bytes_of, edit_of, files_of, found, id_of, upload, written,
 };
 use crate::homes::support::{
-    all_docs, changes_of, compact, doc, feed, open, rows_of, runtime, with_shards,
+    all_docs, changes_of, compact, doc, feed, open, rounds, rows_of, runtime, with_shards,
 };
 
 /// Changes of the documents `d0`, `d1`, …
@@ -269,7 +269,7 @@ pub fn run(form: Form, q: u32, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(6, 16), max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn attachments_are_where_their_documents_are_whatever_happens(

@@ -15,6 +15,14 @@ use database::{
 use document::{EditDoc, parse_document};
 use serde_json::Value;
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 pub fn open(dir: &Path) -> Arc<Databases> {
     let options = Options {
         store: StoreOptions {

@@ -21,10 +21,33 @@ pub fn options(isolation: Isolation) -> Options {
 
 pub const BOTH: [Isolation; 2] = [Isolation::Thread, Isolation::Process];
 
+/// Returns an engine of each kind. To start them takes longer than most functions.
+pub fn both() -> [Engine; 2] {
+    BOTH.map(|isolation| Engine::new(options(isolation)))
+}
+
+/// Returns engines for functions that do not end: their time limit is short.
+pub fn both_brief() -> [Engine; 2] {
+    BOTH.map(|isolation| {
+        Engine::new(Options {
+            time: Duration::from_millis(200),
+            ..options(isolation)
+        })
+    })
+}
+
 /// Runs a test on an engine in this thread, and on one with worker processes.
 pub fn each(test: impl Fn(&Engine)) {
-    for isolation in BOTH {
-        test(&Engine::new(options(isolation)));
+    for engine in both() {
+        test(&engine);
+    }
+}
+
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
     }
 }
 
@@ -81,13 +104,18 @@ pub fn emits(engine: &Engine, map: &str, body: &str) -> Vec<(String, String)> {
 
 /// Asserts the rows that one function emits for one document, on both kinds of engines.
 pub fn assert_emits(map: &str, body: &str, expected: &[(&str, &str)]) {
-    each(|engine| {
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect();
+    assert_emits_on(&both(), map, body, expected);
+}
+
+/// Asserts the rows that one function emits for one document.
+pub fn assert_emits_on(engines: &[Engine], map: &str, body: &str, expected: &[(&str, &str)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    for engine in engines {
         assert_eq!(emits(engine, map, body), expected, "{map}");
-    });
+    }
 }
 
 /// Asserts that an engine still works, however small its time limit is.
@@ -104,7 +132,7 @@ pub fn assert_works(engine: &Engine) {
 
 /// Repeats harmless code until it is not stopped by the time limit: on a busy machine it may wait
 /// longer for a processor than it may run.
-fn in_time<T>(call: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+pub fn in_time<T>(call: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
     const TRIES: usize = 50;
     let is_late = |result: &Result<T, Error>| matches!(result, Err(Error::Limit { limit, .. }) if *limit == "time_limit_ms");
     let mut result = call();

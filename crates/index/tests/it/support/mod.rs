@@ -15,6 +15,14 @@ use storage::{
     Change, Edit, Limits, Outcome, Shard, ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions,
 };
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 /// Numbers that look random and are the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);

@@ -9,6 +9,14 @@ use query_server::language::{DesignDoc, Doc, Emits, Error, Indexes, MapGroup, Ow
 use query_server::{Pools, Settings};
 use tempfile::TempDir;
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 /// A query server in Python whose functions are words: what it does in place of mapping a document.
 pub struct Fake {
     dir: TempDir,

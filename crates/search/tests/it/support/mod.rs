@@ -9,6 +9,14 @@ use search::{
 };
 use serde_json::{Value, json};
 
+/// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
+pub fn rounds<T>(short: T, full: T) -> T {
+    match std::env::var("NEXTEST_PROFILE").as_deref() {
+        Ok("soak") => full,
+        _ => short,
+    }
+}
+
 /// Splits at spaces.
 pub struct Words;
 

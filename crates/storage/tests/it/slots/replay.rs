@@ -8,6 +8,7 @@ use storage::{Error, Position, SlotOutcome, SlotWrite};
 use crate::slots::dump;
 use crate::slots::history::{self, Beside, Logged, Record, SHARDS, SLOTS, number};
 use crate::slots::model::{self, Expected, Model};
+use crate::slots::rounds;
 use crate::slots::world::{Waiting, World, done, new_doc, position, request, write};
 
 /// A record with its requests, as every replica gets it.
@@ -139,7 +140,7 @@ pub fn config() -> ProptestConfig {
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => 24,
+            None => rounds(10, 24),
         },
         failure_persistence: None,
         max_shrink_iters: 300,

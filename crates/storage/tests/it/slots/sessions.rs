@@ -5,6 +5,7 @@ use storage::{SESSIONS_MAX, Session, SlotOutcome, WorkOutcome};
 
 use crate::slots::dump;
 use crate::slots::model::{self, Expected, Model};
+use crate::slots::rounds;
 use crate::slots::world::{World, local, request, write};
 
 /// Returns the outcome of requests whose one edit is of a local document with their position as its
@@ -73,7 +74,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => 24,
+            None => rounds(10, 24),
         },
         failure_persistence: None,
         max_shrink_iters: 300,
