@@ -340,10 +340,10 @@ async fn writes_that_wait_for_a_place_leave_their_turns_to_others() {
             done.await.unwrap().0
         }
     };
-    // Another user has the third turn.
+    // Other users have all turns but one.
     let one = edits(&[json!({"_id": "one"})]);
     let turns = db.slow_writes_for(&many, &one).unwrap();
-    let third = turns.try_place(&"third".into()).unwrap();
+    let others = ["third", "fourth"].map(|user| turns.try_place(&user.into()).unwrap());
     let mut waiting = vec![];
     for id in ["a", "b"] {
         let mut write = Box::pin(write(&many, id));
@@ -353,7 +353,7 @@ async fn writes_that_wait_for_a_place_leave_their_turns_to_others() {
     }
     let done = write(&Requester::user("other"), "c").await;
     assert!(matches!(done[..], [Outcome::Ok { .. }]), "{done:?}");
-    drop((busy, third));
+    drop((busy, others));
     for done in waiting {
         let done = done.await.unwrap();
         assert!(matches!(done[..], [Outcome::Ok { .. }]), "{done:?}");
