@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use document::DocId;
 use mango::plan::Explanation;
-use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan, TextKind};
+use mango::{AggregateLimits, Bookmark, Choice, Find, FindError, Index, Plan, TextKind};
 use parking_lot::Mutex;
 
 pub(crate) use mapper::WithIndexes;
@@ -159,6 +159,9 @@ pub struct FindPlan {
     pub(crate) index: FindIndex,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
+    /// The place of the bookmark, after which the answer begins. It may be long, and is decoded where
+    /// the query is parsed. An error does not count if another index is used after all.
+    pub(crate) place: Option<Result<Vec<u8>, FindError>>,
 }
 
 /// The interface of a kind of text index.
@@ -365,11 +368,14 @@ impl DatabaseAs {
         if index.index.is_special() {
             counters::FIND_UNINDEXED.count();
         }
+        let bookmark = find.bookmark.as_deref();
+        let place = bookmark.map(|text| Bookmark::decode(text, &index.index).map(|b| b.place));
         Ok(FindPlan {
             find: Arc::new(find),
             index: index.clone(),
             plan,
             warnings,
+            place,
         })
     }
 
