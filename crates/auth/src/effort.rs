@@ -31,9 +31,9 @@ impl Effort {
         }
     }
 
-    /// Returns its iterations as they count towards `[chttpd_auth] max_iterations`. All machines
-    /// accept the same hashes, so this is not measured; nor are hashes refused as long ones that
-    /// are no more expensive than the `configured` ones.
+    /// Returns its iterations as they count towards `[chttpd_auth] max_iterations`: those of long
+    /// hashes several times, unless the `configured` hash has as many. Not measured, so that all
+    /// machines accept the same hashes.
     pub(crate) fn counted_iterations(self, configured: Effort) -> u64 {
         let is_configured =
             self.hash == configured.hash && self.iterations <= configured.iterations;

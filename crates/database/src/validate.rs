@@ -57,8 +57,8 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Longer arguments of a piece are not kept while the request waits for its next place, in bytes.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
-/// What a piece of a validation has to hold. It is one thing at a time, so that none is held by a
-/// request that waits for another.
+/// The permit that a piece of a validation needs. It is one at a time, so that a request that waits
+/// for one holds no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing: what it does is short.
@@ -69,7 +69,7 @@ pub(crate) enum Need {
     Place,
 }
 
-/// What the edits of a request need.
+/// The permits that a request needs for its edits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Turns: some of them are slow for the rules of the database.
@@ -99,7 +99,7 @@ impl Needs {
 
 /// The turn or the place of a piece of a validation, until it ends.
 pub(crate) struct Held {
-    /// What it is.
+    /// The kind of the permit.
     pub what: Need,
     /// Not counted where nothing is needed.
     pub place: Place,

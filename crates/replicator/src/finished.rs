@@ -1,6 +1,6 @@
-//! Entries of `_scheduler/docs` for documents whose replications have ended, or have not begun.
+//! Entries of `_scheduler/docs` for documents whose replications have ended, or have not started.
 //!
-//! Whoever writes a document may add members to it, so an entry has only known ones, of limited length.
+//! Documents may have any members, so an entry has only known ones, of limited length.
 
 use document::json::{member, members, string_text};
 use serde_json::{Map, Value, json};

@@ -399,3 +399,48 @@ impl DatabaseAs {
         FindAnswer::open(self.clone(), plan, view, limits)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Databases, Options};
+
+    #[tokio::test]
+    async fn a_bookmark_is_decoded_with_its_query() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let options = CreateOptions::default();
+        let db = databases.create("db", options).await.unwrap();
+        let indexes = db.find_indexes_async().await.unwrap();
+        let limits = FindLimits {
+            scan_limit: 0,
+            scan_warning_threshold: 0,
+            aggregate: AggregateLimits {
+                groups_max: 1,
+                values_max: 1,
+                bytes_max: 1,
+                user: None,
+            },
+        };
+        let defaults = mango::Defaults {
+            limit: 25,
+            limits: mango::Limits::default(),
+        };
+        let place = |bookmark: &str| {
+            let find = serde_json::json!({"selector": {"a": 1}, "bookmark": bookmark});
+            let find = Find::parse(find.to_string().as_bytes(), &defaults).unwrap();
+            let plan = db.unwatched().plan_find(find, &limits, &indexes);
+            plan.unwrap().place
+        };
+        let bookmark = Bookmark {
+            place: b"id".to_vec(),
+        };
+        let text = bookmark.encode(&Index::all_docs());
+        assert_eq!(place(&text), Some(Ok(b"id".to_vec())));
+        // Another index may be used after all.
+        let refused = place("x");
+        assert!(matches!(refused, Some(Err(FindError::InvalidBookmark(_)))));
+        drop(indexes);
+        databases.close();
+    }
+}
