@@ -280,6 +280,13 @@ def test_older_hashes(ctx):
     config(api, "chttpd_auth", "max_iterations", "19")
     refused = Api(server.url, None).post("/_session", {"name": "pia", "password": "secret"})
     check("too many iterations are refused", (refused.status, refused.json["reason"]), (403, "Iteration count is too high for this server"))
+    key = hashlib.pbkdf2_hmac("sha512", b"secret", b"salty", 7).hex()
+    long_hash = {"salt": "salty", "password_scheme": "pbkdf2", "pbkdf2_prf": "sha512", "iterations": 7, "derived_key": key}
+    api.expect(201, "PUT", "/_users/org.couchdb.user:pat", {"name": "pat", "type": "user", "roles": [], **long_hash})
+    login = lambda: Api(server.url, None).post("/_session", {"name": "pat", "password": "secret"}).status
+    check("iterations of SHA-512 count three times", login(), 403)
+    config(api, "chttpd_auth", "max_iterations", "21")
+    check("so a few are allowed", login(), 200)
     api.close()
     server.stop()
 

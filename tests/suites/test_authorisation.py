@@ -387,6 +387,11 @@ def views_where_documents_are_hidden(ctx, server, admin, db):
     refusal = Api(server.url, None).get(f"{path}/_view/all").json
     check(f"why views of {db} are refused", refusal, {"error": "forbidden", "reason": reason})
     check(f"local documents of {db} are not listed", Api(server.url, None).get(f"/{db}/_local_docs").status, 401)
+    gone = admin.expect(201, "PUT", f"/{db}/_design/gone", {})["rev"]
+    admin.expect(201, "POST", f"/{db}/_purge", {"_design/gone": [gone]})
+    for actor, credentials, may in (("nobody", None, False), ("member", "member:pw-member", False), ("admin", "admin:admin", True)):
+        infos = Api(server.url, credentials).get(f"/{db}/_purged_infos")
+        check(f"{actor}: purges of {db}", (infos.status in (401, 403), b"_design/gone" in infos.raw), (not may, may))
     check(f"a view of {db} that is not there", admin.get(f"{path}/_view/none").status, 404)
 
 

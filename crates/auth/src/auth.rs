@@ -65,6 +65,8 @@ pub(crate) struct State {
     /// The least cost of checking a password: that of a new hash, or of the most expensive
     /// administrator's.
     pub(crate) effort: Effort,
+    /// The cost of checking a new hash.
+    pub(crate) new_effort: Effort,
     session: SessionSettings,
     pub(crate) lockout: LockoutSettings,
     /// PBKDF2 iterations that a user document may have.
@@ -372,15 +374,32 @@ impl Auth {
         // Before the state: what changes later clears the cache later.
         let generation = self.inner.cache.generation();
         let state = self.state();
-        let tag = self.inner.cache.tag_of_header(header);
-        if let Some(login) = self.remembered(&state, &tag, origin)? {
-            LoginKind::Basic.check(&login.account, &self.inner.used_tokens)?;
-            CACHE_HITS.count();
-            return Ok(Basic::Hit(login));
-        }
-        let Some(credentials) = Credentials::parse(header)? else {
+        let Some(encoded) = Credentials::encoded(header) else {
             return Ok(Basic::Anonymous);
         };
+        let hit = |tag: &Tag| -> Result<Option<Basic>, AuthError> {
+            let Some(login) = self.remembered(&state, tag, origin)? else {
+                return Ok(None);
+            };
+            LoginKind::Basic.check(&login.account, &self.inner.used_tokens)?;
+            CACHE_HITS.count();
+            Ok(Some(Basic::Hit(login)))
+        };
+        let mut tag = self.inner.cache.tag_of_encoded(encoded);
+        if let Some(hit) = hit(&tag)? {
+            return Ok(hit);
+        }
+        let Some(credentials) = Credentials::decode(encoded)? else {
+            return Ok(Basic::Anonymous);
+        };
+        // Another spelling of the same credentials is not checked again.
+        let usual = credentials.encode();
+        if usual != encoded {
+            tag = self.inner.cache.tag_of_encoded(&usual);
+            if let Some(hit) = hit(&tag)? {
+                return Ok(hit);
+            }
+        }
         CACHE_MISSES.count();
         let account = self.account(&state, &credentials.name)?;
         let pending = PendingDerivation::new(
@@ -610,9 +629,10 @@ impl State {
         let admins = read_admins(&settings, &mut problems);
         let (hash, iterations) = new_scheme(auth);
         let efforts = admins.values().filter_map(|admin| admin.hash.as_ref());
+        let new_effort = Effort::of(hash, iterations);
         let effort = efforts
             .map(|hash| hash.effort())
-            .fold(Effort::of(hash, iterations), Effort::max);
+            .fold(new_effort, Effort::max);
         let session = SessionSettings::of(auth)?;
         let (handlers, unknown) = Handler::parse_list(&settings.chttpd.authentication_handlers);
         problems.extend(
@@ -632,6 +652,7 @@ impl State {
         Ok(State {
             version,
             effort,
+            new_effort,
             admins,
             session,
             lockout: LockoutSettings::of(&settings.chttpd_auth_lockout),
@@ -650,6 +671,7 @@ impl State {
             version,
             admins: HashMap::new(),
             effort: self.effort,
+            new_effort: self.new_effort,
             session: self.session.clone(),
             lockout: self.lockout,
             iterations: self.iterations,

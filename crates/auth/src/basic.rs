@@ -43,15 +43,21 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// Returns the credentials in a header; `None` when it has none.
     pub(crate) fn parse(header: &str) -> Result<Option<Credentials>, AuthError> {
-        let Some((scheme, encoded)) = header.trim().split_once(' ') else {
-            return Ok(None);
-        };
-        if !scheme.eq_ignore_ascii_case("basic") {
-            return Ok(None);
+        match Credentials::encoded(header) {
+            Some(encoded) => Credentials::decode(encoded),
+            None => Ok(None),
         }
-        let decoded = BASE64
-            .decode(encoded.trim())
-            .map_err(|_| AuthError::BadBase64)?;
+    }
+
+    /// Returns the Base64 text of a header; `None` for other schemes.
+    pub(crate) fn encoded(header: &str) -> Option<&str> {
+        let (scheme, encoded) = header.trim().split_once(' ')?;
+        scheme.eq_ignore_ascii_case("basic").then(|| encoded.trim())
+    }
+
+    /// Returns the credentials in the Base64 text of a header; `None` when it has none.
+    pub(crate) fn decode(encoded: &str) -> Result<Option<Credentials>, AuthError> {
+        let decoded = BASE64.decode(encoded).map_err(|_| AuthError::BadBase64)?;
         let Some(colon) = decoded.iter().position(|byte| *byte == b':') else {
             return Ok(None);
         };
@@ -64,6 +70,12 @@ impl Credentials {
             name,
             password: decoded[colon + 1..].to_vec(),
         }))
+    }
+
+    /// Returns their usual Base64 text. Others have other bits at the end, or bytes in the name
+    /// that are not UTF-8.
+    pub(crate) fn encode(&self) -> String {
+        BASE64.encode([self.name.as_bytes(), b":", &self.password].concat())
     }
 }
 
@@ -200,9 +212,9 @@ impl PendingDerivation {
             .enter(|| self.derivation.get().is_some());
         // Others of this origin may have failed while we waited.
         self.refuse_locked_out(origin)?;
-        let (min, max) = self.state.iterations;
+        let (min, _) = self.state.iterations;
         let iterations = self.iterations().unwrap_or(min);
-        if iterations > max {
+        if self.is_too_expensive() {
             // The hash is too expensive to check, so the password stays unverified.
             self.waste(None);
             return Err(AuthError::TooManyIterations);
@@ -281,6 +293,15 @@ impl PendingDerivation {
     fn waste(&self, done: Option<Effort>) {
         let dearest = self.auth.inner.dearest.with(self.state.effort);
         dearest.spend(&self.credentials.password, done);
+    }
+
+    /// Returns whether the hash of a user document takes more than `[chttpd_auth] max_iterations`
+    /// allows.
+    fn is_too_expensive(&self) -> bool {
+        let is_document = self.account.as_ref().is_some_and(|a| a.is_document);
+        let effort = self.effort().filter(|_| is_document);
+        let (_, max) = self.state.iterations;
+        effort.is_some_and(|effort| effort.counted_iterations(self.state.new_effort) > max)
     }
 
     /// Iterations of a user document's hash.
@@ -421,6 +442,29 @@ mod tests {
         assert_eq!(parse("Basic YWRtaW46YWRtaW4="), both("admin", "admin"));
         assert_eq!(parse("basic  YTpiOmM= "), both("a", "b:c"));
         assert_eq!(parse("Basic Og=="), both("", ""));
+    }
+
+    #[test]
+    fn every_spelling_of_credentials_has_the_same_usual_one() {
+        for (header, usual) in [
+            ("Basic YTpi", "YTpi"),
+            ("basic \t YTpi ", "YTpi"),
+            ("Basic YTo=", "YTo="),
+            ("Basic YTp=", "YTo="),
+            ("BASIC   Og==", "Og=="),
+            ("Basic Oh==", "Og=="),
+        ] {
+            let credentials = Credentials::parse(header).expect("valid base64");
+            assert_eq!(credentials.expect("a colon").encode(), usual, "{header}");
+        }
+        // A name is read as UTF-8.
+        let usual_of = |name: &[u8]| {
+            let header = format!("Basic {}", BASE64.encode([name, b":b"].concat()));
+            let credentials = Credentials::parse(&header).expect("valid base64");
+            credentials.expect("a colon").encode()
+        };
+        assert_eq!(usual_of(b"\xff"), usual_of(b"\xfe"));
+        assert_eq!(usual_of(b"\xff"), usual_of("\u{fffd}".as_bytes()));
     }
 
     #[test]

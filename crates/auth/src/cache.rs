@@ -65,10 +65,10 @@ impl Cache {
         }
     }
 
-    /// Returns the tag of an `Authorization` header.
-    pub(crate) fn tag_of_header(&self, header: &str) -> Tag {
+    /// Returns the tag of the Base64 text of an `Authorization` header.
+    pub(crate) fn tag_of_encoded(&self, encoded: &str) -> Tag {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(b"h").update(header.as_bytes());
+        hasher.update(b"h").update(encoded.as_bytes());
         Tag(*hasher.finalize().as_bytes())
     }
 
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn what_was_put_in_is_found_until_the_cache_is_cleared() {
         let cache = cache(50);
-        let tag = cache.tag_of_header("Basic x");
+        let tag = cache.tag_of_encoded("Basic x");
         cache.insert(tag, user(), cache.generation());
         assert_eq!(cache.get(&tag), Some(user()));
-        assert_eq!(cache.get(&cache.tag_of_header("Basic y")), None);
+        assert_eq!(cache.get(&cache.tag_of_encoded("Basic y")), None);
         cache.clear(50);
         assert_eq!(cache.get(&tag), None);
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn what_was_verified_before_a_clearing_is_not_kept() {
         let cache = cache(50);
-        let (tag, generation) = (cache.tag_of_header("Basic x"), cache.generation());
+        let (tag, generation) = (cache.tag_of_encoded("Basic x"), cache.generation());
         cache.clear(50);
         cache.insert(tag, user(), generation);
         assert_eq!(cache.get(&tag), None);
@@ -172,7 +172,7 @@ mod tests {
             let cache = cache(entries_max);
             for n in 0..1000 {
                 cache.insert(
-                    cache.tag_of_header(&n.to_string()),
+                    cache.tag_of_encoded(&n.to_string()),
                     user(),
                     cache.generation(),
                 );
@@ -193,7 +193,7 @@ mod tests {
             cache.tag_of_login("ab", b"c"),
             cache.tag_of_login("a", b"bc")
         );
-        assert_ne!(cache.tag_of_login("", b"x"), cache.tag_of_header("x"));
-        assert_ne!(cache.tag_of_header("x"), Cache::new().tag_of_header("x"));
+        assert_ne!(cache.tag_of_login("", b"x"), cache.tag_of_encoded("x"));
+        assert_ne!(cache.tag_of_encoded("x"), Cache::new().tag_of_encoded("x"));
     }
 }

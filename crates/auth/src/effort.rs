@@ -12,6 +12,10 @@ const MEASURED_ITERATIONS: u32 = 500;
 /// Number of measurements, of which the fastest counts: other threads slow down the rest.
 const MEASUREMENTS: usize = 7;
 
+/// An iteration of SHA-384 or SHA-512 counts as this number of iterations of SHA-256: processors
+/// have instructions for the latter.
+const OF_LONG_HASHES: u64 = 3;
+
 /// A number of PBKDF2 iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effort {
@@ -25,6 +29,20 @@ impl Effort {
             hash,
             iterations: iterations.max(1),
         }
+    }
+
+    /// Returns its iterations as they count towards `[chttpd_auth] max_iterations`: those of long
+    /// hashes several times, unless the `configured` hash has as many. Not measured, so that all
+    /// machines accept the same hashes.
+    pub(crate) fn counted_iterations(self, configured: Effort) -> u64 {
+        let is_configured =
+            self.hash == configured.hash && self.iterations <= configured.iterations;
+        let is_long = matches!(self.hash, Hash::Sha384 | Hash::Sha512);
+        let each = match is_long && !is_configured {
+            true => OF_LONG_HASHES,
+            false => 1,
+        };
+        u64::from(self.iterations) * each
     }
 
     fn ns(self) -> f64 {
@@ -137,6 +155,22 @@ mod tests {
         let sha1 = Effort::of(Hash::Sha1, 100_000);
         let left = dear.after(sha1).expect("more to do");
         assert!((left.ns() + sha1.ns() - dear.ns()).abs() < dear.ns() / 1000.0);
+    }
+
+    #[test]
+    fn iterations_of_long_hashes_count_more_than_once() {
+        let configured = Effort::of(Hash::Sha512, 1_000_000);
+        for (hash, iterations, counted) in [
+            (Hash::Sha1, 2_000_000, 2_000_000),
+            (Hash::Sha256, 2_000_000, 2_000_000),
+            (Hash::Sha384, 600_000, 1_800_000),
+            (Hash::Sha512, 1_000_001, 3_000_003),
+            (Hash::Sha512, 1_000_000, 1_000_000),
+            (Hash::Sha512, u32::MAX, 3 * u64::from(u32::MAX)),
+        ] {
+            let effort = Effort::of(hash, iterations);
+            assert_eq!(effort.counted_iterations(configured), counted, "{effort:?}");
+        }
     }
 
     #[test]

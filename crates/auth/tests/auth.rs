@@ -127,6 +127,23 @@ fn a_wrong_password_and_an_unknown_name_are_refused_alike() {
 }
 
 #[test]
+fn another_spelling_of_a_header_is_not_checked_again() {
+    let server = admin_server();
+    let usual = header("admin", "secret");
+    assert!(!is_hit(&server.auth, &usual));
+    assert!(let_in(&server.auth, "admin", "secret"));
+    assert!(is_hit(&server.auth, &usual));
+    let encoded = usual.strip_prefix("Basic ").expect("its scheme");
+    for other in [
+        format!("Basic    {encoded}"),
+        format!("bASIC {encoded}"),
+        format!(" Basic {encoded}\t "),
+    ] {
+        assert!(is_hit(&server.auth, &other), "{other}");
+    }
+}
+
+#[test]
 fn headers_without_credentials_are_anonymous_and_bad_base64_is_refused() {
     let auth = admin_server().auth;
     for header in ["Basic bm9jb2xvbg==", "Bearer abc", "Foo bar", "Basic", ""] {

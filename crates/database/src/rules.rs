@@ -23,7 +23,7 @@ use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 /// Requests whose slow edits are checked at a time, for one database with rules: rules hash
 /// passwords, and must not take all threads for blocking work.
 const SLOW_WRITES_MAX: usize = 3;
-/// Maximum number of those of one user.
+/// Maximum number of those of one user, and never more than half of the processors: as for logins.
 const SLOW_WRITES_OF_USER_MAX: usize = 2;
 /// Server admins and the background have places of their own: no number of users delays them.
 const SLOW_WRITES_OF_ADMINS_MAX: usize = 2;
@@ -194,8 +194,10 @@ impl Default for SlowWrites {
                 ..Limits::new(places)
             })
         };
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let of_user = (processors / 2).clamp(1, SLOW_WRITES_OF_USER_MAX);
         SlowWrites {
-            of_users: queue(SLOW_WRITES_MAX, SLOW_WRITES_OF_USER_MAX),
+            of_users: queue(SLOW_WRITES_MAX, of_user),
             of_admins: queue(SLOW_WRITES_OF_ADMINS_MAX, SLOW_WRITES_OF_ADMINS_MAX),
         }
     }

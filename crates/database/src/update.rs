@@ -13,7 +13,7 @@ use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
 use crate::text::add_lucene_versions;
-use crate::validate::{Held, Validation};
+use crate::validate::{Held, Need, Needs, Validation};
 use crate::{Error, partition};
 
 /// The state of a shard with fewer changes is small enough to be loaded on the commit thread.
@@ -241,52 +241,55 @@ impl Database {
         Ok((join(unresolved, done), timing))
     }
 
-    /// The permitted edits, in their final form, and the outcomes of the others. No thread is held
-    /// while the caller waits for a place to run functions in.
+    /// The permitted edits, in their final form, and the outcomes of the others. While the caller
+    /// waits for a turn or a place, it holds no thread, and nothing that others wait for.
     async fn validate(
         self: &Arc<Self>,
         caller: Caller,
         edits: Vec<EditDoc>,
         mode: EditMode,
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
-        let needs_place = self.needs_place(&edits);
         let share = caller.requester.share(self.name());
-        let place = |is_needed| match is_needed {
-            true => self.languages().admission(Lane::Writes, &share),
-            false => Admission::free(),
-        };
         let turns = self.slow_writes_for(&caller.requester, &edits);
-        let turn = || match &turns {
-            Some(queue) => queue.admission(&share).patiently(),
-            None => Admission::free(),
+        let needs = Needs {
+            turns: turns.is_some(),
+            place: self.needs_place(&edits),
         };
-        // In this order, always: one that has a place never waits for a turn.
-        let turn_held = turn().await?;
+        let admission = |need| match (need, &turns) {
+            (Need::Turn, Some(queue)) => queue.admission(&share).patiently(),
+            (Need::Place, _) => self.languages().admission(Lane::Writes, &share),
+            (Need::Turn | Need::Nothing, _) => Admission::free(),
+        };
+        let first = edits.first().map_or(Need::Nothing, |e| needs.for_edit(e));
         let held = Held {
-            place: place(needs_place).await?,
-            turn: turn_held,
+            what: first,
+            place: admission(first).await?,
         };
         // Dropped with this future, when the caller waits no more.
         let waits = Arc::new(());
         let (db, caller_waits) = (self.clone(), Arc::downgrade(&waits));
-        let start = move || Validation::new(db, caller, edits, mode, caller_waits);
+        let start = move || Validation::new(db, caller, edits, mode, needs, caller_waits);
         let mut work = blocking(move || {
             let mut validation = start()?;
-            let more = validation.go_on(&held)?;
-            Ok((validation, more))
+            let next = validation.go_on(&held)?;
+            Ok((validation, next))
         })
         .await?;
-        while work.1 {
-            let mut validation = work.0;
-            let needs_place = needs_place || validation.is_long();
-            let turn_held = turn().await?;
-            let held = Held {
-                place: place(needs_place).patiently().await?,
-                turn: turn_held,
+        // A request that has begun is not refused, except where it only had a turn.
+        let mut is_patient = first != Need::Turn;
+        while let (mut validation, Some(need)) = work {
+            let next = match is_patient {
+                true => admission(need).patiently(),
+                false => admission(need),
             };
+            let held = Held {
+                what: need,
+                place: next.await?,
+            };
+            is_patient |= need != Need::Turn;
             work = blocking(move || {
-                let more = validation.go_on(&held)?;
-                Ok((validation, more))
+                let next = validation.go_on(&held)?;
+                Ok((validation, next))
             })
             .await?;
         }

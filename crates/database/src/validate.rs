@@ -57,19 +57,52 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Longer arguments of a piece are not kept while the request waits for its next place, in bytes.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
-/// The places of a piece of a validation, until it ends.
-pub(crate) struct Held {
-    /// The place for functions and slow selectors; not counted where none is needed.
-    pub place: Place,
-    /// The turn among slow writes to a database with rules; not counted where none is needed.
-    pub turn: Place,
+/// The permit that a piece of a validation needs. It is one at a time, so that a request that waits
+/// for one holds no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: what it does is short.
+    Nothing,
+    /// A turn among slow writes to a database with rules.
+    Turn,
+    /// A place for functions and slow selectors.
+    Place,
 }
 
-impl Held {
-    /// Returns whether others wait for it, after its slice of time.
-    fn is_wanted(&self) -> bool {
-        self.place.is_wanted() || self.turn.is_wanted()
+/// The permits that a request needs for its edits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Turns: some of them are slow for the rules of the database.
+    pub turns: bool,
+    /// Places: functions or slow selectors may have to judge them.
+    pub place: bool,
+}
+
+impl Needs {
+    /// Returns what the examination of an edit before validators has to hold.
+    pub fn for_edit(self, edit: &EditDoc) -> Need {
+        // Functions of design documents are compiled.
+        let is_design = edit.id.as_ref().is_some_and(DocId::is_design);
+        match self.turns && !is_design {
+            true => Need::Turn,
+            false => self.for_validators(),
+        }
     }
+
+    fn for_validators(self) -> Need {
+        match self.place {
+            true => Need::Place,
+            false => Need::Nothing,
+        }
+    }
+}
+
+/// The turn or the place of a piece of a validation, until it ends.
+pub(crate) struct Held {
+    /// The kind of the permit.
+    pub what: Need,
+    /// Not counted where nothing is needed.
+    pub place: Place,
 }
 
 /// The validation of one request's documents.
@@ -93,8 +126,8 @@ pub(crate) struct Validation {
     /// Number of further edits that may be slow for the rules, and the reason for refusing more.
     slow_left: Option<(usize, &'static str)>,
     selectors: LongSelectors,
-    /// Whether it takes too long to continue without a place.
-    is_long: bool,
+    /// Places are also needed once it takes too long to continue without one.
+    needs: Needs,
     /// Alive while the caller waits for the outcome.
     caller_waits: Weak<()>,
     /// The record of the document that was checked last in this piece.
@@ -118,6 +151,7 @@ impl Validation {
         caller: Caller,
         docs: Vec<EditDoc>,
         mode: EditMode,
+        needs: Needs,
         caller_waits: Weak<()>,
     ) -> Result<Validation, Error> {
         let security = db.security_object();
@@ -142,42 +176,49 @@ impl Validation {
             refusals: RefusalRoom::new(),
             slow_left,
             selectors: LongSelectors::default(),
-            is_long: false,
+            needs,
             caller_waits,
             last: Mutex::default(),
             db,
         })
     }
 
-    /// Continues until all is done, or others need what it holds, or there is too much to do without one:
-    /// returns whether work is left. Blocks: functions run.
+    /// Continues until all is done, or others wait for what it holds, or it needs something else:
+    /// returns what the rest has to hold, if work is left. Blocks: functions run.
     ///
     /// # Errors
     /// Errors of the store; the caller waits no more.
-    pub fn go_on(&mut self, held: &Held) -> Result<bool, Error> {
+    pub fn go_on(&mut self, held: &Held) -> Result<Option<Need>, Error> {
         self.remember_inputs()?;
+        let mut is_wanted = false;
         loop {
             if self.is_abandoned() {
                 return Err(Error::Unavailable("the client has gone".into()));
             }
+            let need = self.need();
+            if need.is_none() {
+                return Ok(None);
+            }
+            if is_wanted || need != Some(held.what) {
+                self.forget_inputs();
+                return Ok(need);
+            }
             if self.inputs.is_empty() {
-                if self.todo.len() == 0 {
-                    return Ok(false);
-                }
                 self.gather(held)?;
             } else {
                 self.ask(held);
             }
-            if held.is_wanted() || self.is_long && !is_counted(&held.place) {
-                self.forget_inputs();
-                return Ok(true);
-            }
+            is_wanted = held.place.is_wanted();
         }
     }
 
-    /// Returns whether it takes too long to continue without a place.
-    pub fn is_long(&self) -> bool {
-        self.is_long
+    /// Returns what the next piece has to hold; `None` at the end.
+    fn need(&self) -> Option<Need> {
+        if !self.inputs.is_empty() {
+            return Some(self.needs.for_validators());
+        }
+        let next = self.todo.as_slice().first();
+        next.map(|edit| self.needs.for_edit(edit))
     }
 
     fn is_abandoned(&self) -> bool {
@@ -239,6 +280,11 @@ impl Validation {
             if self.is_abandoned() {
                 break;
             }
+            let is_for_other_piece =
+                |edit: &EditDoc| self.needs.turns && self.needs.for_edit(edit) != held.what;
+            if self.todo.as_slice().first().is_some_and(is_for_other_piece) {
+                break;
+            }
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
             if self.is_taken(&doc)? {
@@ -268,7 +314,7 @@ impl Validation {
                     self.done.push(Ok(doc));
                 }
             }
-            if (is_design || is_slow) && held.is_wanted() {
+            if (is_design || is_slow) && held.place.is_wanted() {
                 break;
             }
         }
@@ -347,11 +393,6 @@ fn call(
     replies.into_iter().map(allowed).collect()
 }
 
-/// Whether a place is one of a queue, on which others may wait.
-fn is_counted(place: &Place) -> bool {
-    place.database().is_some()
-}
-
 impl Validation {
     /// Judges the first of the edits that the current validator has not judged by its selector. None
     /// if they need a place.
@@ -366,14 +407,14 @@ impl Validation {
             Ok(None) => return all(Ok(())),
             Err(e) => return all(Err(e)),
         };
-        let is_free = !is_counted(&held.place);
+        let is_free = held.what == Need::Nothing;
         let mut turn = Turn::begin();
         let mut judged = vec![];
         for input in inputs {
             let is_long = !selector.is_light_for(input.pair.len());
-            self.is_long |= is_free && (is_long || turn.is_over(true));
-            let is_wanted = !judged.is_empty() && (held.is_wanted() || self.is_abandoned());
-            if is_free && self.is_long || is_wanted {
+            self.needs.place |= is_free && (is_long || turn.is_over(true));
+            let is_wanted = !judged.is_empty() && (held.place.is_wanted() || self.is_abandoned());
+            if is_free && self.needs.place || is_wanted {
                 break;
             }
             judged.push(judge(&selector, &input.pair));

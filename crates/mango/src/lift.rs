@@ -170,7 +170,10 @@ impl Branches {
         at.map(|at| &self.all[*at])
     }
 
-    fn add(&mut self, name: &str) -> &mut Branch {
+    /// Returns the branch of a name, which is added if it is new, and whether that is another name
+    /// of an array position.
+    fn add(&mut self, name: &str) -> (&mut Branch, bool) {
+        let mut is_alias = false;
         let at = self.position(name).unwrap_or_else(|| {
             let at = self.all.len();
             self.all.push(Branch {
@@ -179,7 +182,9 @@ impl Branches {
                 below: Branches::default(),
             });
             self.own += usize::from(name.starts_with('_'));
-            if let Ok(position) = name.parse() {
+            if let Ok(position) = name.parse::<usize>() {
+                let same = (position, 0)..=(position, usize::MAX);
+                is_alias = self.positions.range(same).next().is_some();
                 self.positions.insert((position, at));
             }
             if self.all.len() > COMPARED_NAMES_MAX {
@@ -190,13 +195,16 @@ impl Branches {
             }
             at
         });
-        &mut self.all[at]
+        (&mut self.all[at], is_alias)
     }
 }
 
 /// Maximum number of parts of all paths of a selector, of `fields` or of an aggregate; each may
 /// take some 600 bytes.
 const PARTS_MAX: usize = 1 << 16;
+/// Another name of an array position, such as `01` besides `1`, counts as this number of parts:
+/// the element is read again for each.
+const PARTS_OF_ALIAS: usize = 1 << 11;
 
 impl Lifter {
     /// Returns the span of a path from a client.
@@ -223,7 +231,10 @@ impl Lifter {
         let mut branches = &mut self.branches;
         let last = path.parts().len() - 1;
         for (i, name) in path.parts().enumerate() {
-            let branch = branches.add(name);
+            let (branch, is_alias) = branches.add(name);
+            if is_alias {
+                self.parts += PARTS_OF_ALIAS;
+            }
             if i == last {
                 branch.span = Some(span);
             }
@@ -539,6 +550,25 @@ mod tests {
             found(&["a.1", "a.01"], &Doc::whole(text.as_bytes())),
             ["1", "1"]
         );
+    }
+
+    #[test]
+    fn an_array_position_has_a_few_names() {
+        let added = |count: usize, name: &dyn Fn(usize) -> String| {
+            let mut lifter = Lifter::default();
+            let paths = (0..count).map(|n| FieldPath::parse(&name(n)).unwrap());
+            let mut added = paths.map(|path| lifter.try_add(&path));
+            added.find_map(Result::err)
+        };
+        let too_many = Some(SelectorError::TooManyParts(PARTS_MAX));
+        let zeros = |n: usize| format!("a.{}1.k", "0".repeat(n));
+        assert_eq!(added(20, &zeros), None);
+        assert_eq!(added(40, &zeros), too_many);
+        let nested = |n: usize| format!("a.{}1.{}1", "0".repeat(n / 8), "0".repeat(n % 8));
+        assert_eq!(added(64, &nested), too_many);
+        // Names of members may begin with zeros.
+        assert_eq!(added(1000, &|n| format!("a.{n:06}.k")), None);
+        assert_eq!(added(1000, &|n| format!("a.1.k{n}")), None);
     }
 
     #[test]

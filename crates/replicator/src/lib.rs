@@ -10,6 +10,7 @@
 //! | `batch_memory`, `selections` | How much memory do jobs take, and who gets it next? |
 //! | `scheduler` | Which jobs run when? |
 //! | `docs` | How do documents of replicator databases become jobs, and how are their states written back? |
+//! | `finished` | What does `_scheduler/docs` show of documents without a job? |
 #![forbid(unsafe_code)]
 
 mod batch_memory;
@@ -20,6 +21,7 @@ mod docs;
 mod endpoint;
 mod environment;
 mod error;
+mod finished;
 pub mod id;
 mod job;
 mod options;

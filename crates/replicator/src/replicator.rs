@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use database::{Databases, Listing, Read, ReadOptions, RowsQuery, SystemRules};
 use document::DocId;
-use serde_json::{Map, Value, json};
+use document::json::{member, string_text};
+use serde_json::{Map, Value};
 
-use crate::db::json_limits::{DOC_VALUES_MAX, parse};
 use crate::docs::Docs;
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::finished;
 use crate::options::{DocRef, Replication, Request, User};
 use crate::rules::{ReplicatorRules, is_replicator_db};
 use crate::scheduler::{JobCounts, Outcome, Scheduler};
@@ -195,7 +196,7 @@ impl Replicator {
         names.map(|name| name.to_string()).collect()
     }
 
-    /// Returns the ids of a database's replication documents, in order.
+    /// Returns the ids of a database's replication documents, in order. Blocks: there may be many.
     ///
     /// # Errors
     /// Errors of the listing.
@@ -215,17 +216,16 @@ impl Replicator {
             attachments: database::ShownAttachments::default(),
             update_seq: false,
         })?;
-        let mut out = vec![];
-        while rows.next_chunk(&mut out, 64 << 10)? {}
-        let mut split = crate::rows::Rows::new(crate::rows::Form::Lines);
-        split.push(&out);
-        let mut ids = vec![];
-        while let Ok(Some(row)) = split.next_row() {
-            let row: Value = serde_json::from_slice(&row).unwrap_or_default();
-            if let Some(id) = row.get("id").and_then(Value::as_str)
-                && !id.starts_with("_design/")
-            {
-                ids.push(id.to_owned());
+        let (mut ids, mut out, mut more) = (vec![], vec![], true);
+        while more {
+            out.clear();
+            more = rows.next_chunk(&mut out, 64 << 10)?;
+            // No row has a line break, and each has a line.
+            for row in out.split(|&byte| byte == b'\n') {
+                let id = member(row, "id").and_then(string_text);
+                if let Some(id) = id.filter(|id| !id.starts_with("_design/")) {
+                    ids.push(id.into_owned());
+                }
             }
         }
         Ok(ids)
@@ -261,44 +261,6 @@ impl Replicator {
         let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
             return Ok(None);
         };
-        let doc: Map<String, Value> = parse(&doc.json, DOC_VALUES_MAX).unwrap_or_default();
-        Ok(Some(self.finished_json(&at, &doc)))
-    }
-
-    /// Returns the entry of a document whose replication has ended, or has not started yet.
-    fn finished_json(&self, at: &DocRef, doc: &Map<String, Value>) -> Value {
-        let shown = |side: &str| {
-            let url = match doc.get(side) {
-                Some(Value::Object(members)) => members.get("url").and_then(Value::as_str),
-                other => other.and_then(Value::as_str),
-            };
-            url.map(crate::endpoint::without_user_info)
-        };
-        let state = doc.get("_replication_state").and_then(Value::as_str);
-        let mut info = match state {
-            Some("completed") => doc.get("_replication_stats").cloned().unwrap_or_default(),
-            Some("failed") => json!({"error": doc.get("_replication_state_reason")}),
-            _ => Value::Null,
-        };
-        let time = doc
-            .get("_replication_state_time")
-            .cloned()
-            .unwrap_or_default();
-        let start = info
-            .as_object_mut()
-            .and_then(|info| info.shift_remove("start_time"))
-            .unwrap_or_else(|| time.clone());
-        json!({
-            "database": at.db,
-            "doc_id": at.id,
-            "id": null,
-            "source": shown("source"),
-            "target": shown("target"),
-            "state": state.filter(|s| matches!(*s, "completed" | "failed")).unwrap_or("initializing"),
-            "info": info,
-            "error_count": u32::from(state == Some("failed")),
-            "last_updated": time,
-            "start_time": start,
-        })
+        Ok(Some(finished::entry(&at, &doc.json)))
     }
 }

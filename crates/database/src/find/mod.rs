@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use document::DocId;
 use mango::plan::Explanation;
-use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan, TextKind};
+use mango::{AggregateLimits, Bookmark, Choice, Find, FindError, Index, Plan, TextKind};
 use parking_lot::Mutex;
 
 pub(crate) use mapper::WithIndexes;
@@ -159,6 +159,9 @@ pub struct FindPlan {
     pub(crate) index: FindIndex,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
+    /// The place of the bookmark, after which the answer begins. It may be long, and is decoded where
+    /// the query is parsed. An error does not count if another index is used after all.
+    pub(crate) place: Option<Result<Vec<u8>, FindError>>,
 }
 
 /// The interface of a kind of text index.
@@ -365,11 +368,14 @@ impl DatabaseAs {
         if index.index.is_special() {
             counters::FIND_UNINDEXED.count();
         }
+        let bookmark = find.bookmark.as_deref();
+        let place = bookmark.map(|text| Bookmark::decode(text, &index.index).map(|b| b.place));
         Ok(FindPlan {
             find: Arc::new(find),
             index: index.clone(),
             plan,
             warnings,
+            place,
         })
     }
 
@@ -391,5 +397,50 @@ impl DatabaseAs {
             view = Some((index, at.view));
         }
         FindAnswer::open(self.clone(), plan, view, limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Databases, Options};
+
+    #[tokio::test]
+    async fn a_bookmark_is_decoded_with_its_query() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let options = CreateOptions::default();
+        let db = databases.create("db", options).await.unwrap();
+        let indexes = db.find_indexes_async().await.unwrap();
+        let limits = FindLimits {
+            scan_limit: 0,
+            scan_warning_threshold: 0,
+            aggregate: AggregateLimits {
+                groups_max: 1,
+                values_max: 1,
+                bytes_max: 1,
+                user: None,
+            },
+        };
+        let defaults = mango::Defaults {
+            limit: 25,
+            limits: mango::Limits::default(),
+        };
+        let place = |bookmark: &str| {
+            let find = serde_json::json!({"selector": {"a": 1}, "bookmark": bookmark});
+            let find = Find::parse(find.to_string().as_bytes(), &defaults).unwrap();
+            let plan = db.unwatched().plan_find(find, &limits, &indexes);
+            plan.unwrap().place
+        };
+        let bookmark = Bookmark {
+            place: b"id".to_vec(),
+        };
+        let text = bookmark.encode(&Index::all_docs());
+        assert_eq!(place(&text), Some(Ok(b"id".to_vec())));
+        // Another index may be used after all.
+        let refused = place("x");
+        assert!(matches!(refused, Some(Err(FindError::InvalidBookmark(_)))));
+        drop(indexes);
+        databases.close();
     }
 }

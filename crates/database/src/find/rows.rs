@@ -182,11 +182,9 @@ impl FindAnswer {
             index,
             plan,
             warnings,
+            place,
         } = plan;
-        let bookmark = match &find.bookmark {
-            Some(text) => Some(Bookmark::decode(text, &index.index)?.place),
-            None => None,
-        };
+        let bookmark = place.transpose()?;
         let looks_behind = find.execution_stats && find.aggregate.is_none();
         let left = find.limit.saturating_add(u64::from(looks_behind));
         let source = if plan.nothing || (left == 0 && find.aggregate.is_none()) {
@@ -225,11 +223,9 @@ impl FindAnswer {
             index,
             plan,
             warnings,
+            place,
         } = plan;
-        let place = match &find.bookmark {
-            Some(text) => Some(Bookmark::decode(text, &index.index)?.place),
-            None => None,
-        };
+        let place = place.transpose()?;
         let source = match &index.index.text {
             Some(definition) if !plan.nothing && find.limit > 0 => {
                 let hits = Hits::open(&db, text_index, &find, definition, place)?;

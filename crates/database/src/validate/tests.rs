@@ -1,5 +1,10 @@
 use serde_json::{Value, json};
 
+use functions::{
+    Admission, Designs, Lane, Languages, MapGroup, Mapper, NoLanguages, Places, Reducer, Requester,
+    Share,
+};
+
 use super::*;
 use crate::{CreateOptions, Databases, Durability, Options};
 
@@ -11,30 +16,56 @@ async fn with_selectors(dir: &std::path::Path, selectors: &[Value]) -> Arc<Datab
         .await
         .unwrap();
     for (n, selector) in selectors.iter().enumerate() {
-        let design = json!({"_id": format!("_design/{n}"), "language": "query", "validate_doc_update": selector});
-        let design = document::parse_document(design.to_string().as_bytes()).unwrap();
-        let written = db.update(vec![design], EditMode::Interactive, Durability::Synced);
-        written.await.unwrap();
+        add_selector(&db, &n.to_string(), selector).await;
     }
     // Open until the test ends.
     std::mem::forget(databases);
     db
 }
 
-fn held(place: Place) -> Held {
+async fn add_selector(db: &Arc<Database>, name: &str, selector: &Value) {
+    let design = json!({"_id": format!("_design/{name}"), "language": "query", "validate_doc_update": selector});
+    let design = document::parse_document(design.to_string().as_bytes()).unwrap();
+    let written = db.update(vec![design], EditMode::Interactive, Durability::Synced);
+    written.await.unwrap();
+}
+
+fn nothing() -> Held {
     Held {
-        place,
-        turn: Place::uncounted(),
+        what: Need::Nothing,
+        place: Place::uncounted(),
     }
 }
 
+fn held(place: Place) -> Held {
+    Held {
+        what: Need::Place,
+        place,
+    }
+}
+
+fn turn(place: Place) -> Held {
+    Held {
+        what: Need::Turn,
+        place,
+    }
+}
+
+fn edits(docs: &[Value]) -> Vec<EditDoc> {
+    let docs = docs.iter().map(Value::to_string);
+    let edits = docs.map(|doc| document::parse_document(doc.as_bytes()).unwrap());
+    edits.collect()
+}
+
 fn validation(db: &Arc<Database>, docs: &[Value], waits: &Arc<()>) -> Validation {
-    let docs = docs
-        .iter()
-        .map(|doc| document::parse_document(doc.to_string().as_bytes()).unwrap());
-    let caller = Caller::default();
+    drop(db.validators().unwrap());
+    let (caller, edits) = (Caller::default(), edits(docs));
+    let needs = Needs {
+        turns: db.slow_writes_for(&caller.requester, &edits).is_some(),
+        place: db.needs_place(&edits),
+    };
     let (mode, waits) = (EditMode::Interactive, Arc::downgrade(waits));
-    Validation::new(db.clone(), caller, docs.collect(), mode, waits).unwrap()
+    Validation::new(db.clone(), caller, edits, mode, needs, waits).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,13 +81,15 @@ async fn long_work_of_selectors_needs_a_place_and_ends_with_its_caller() {
     ];
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
-    assert!(
-        work.go_on(&held(Place::uncounted())).unwrap(),
+    assert_eq!(work.need(), Some(Need::Nothing));
+    assert_eq!(
+        work.go_on(&nothing()).unwrap(),
+        Some(Need::Place),
         "the long document was judged"
     );
     let queue = fair_queue::Queue::new(fair_queue::Limits::new(1));
     let held = held(queue.try_place(&"db".into()).unwrap());
-    assert!(!work.go_on(&held).unwrap());
+    assert_eq!(work.go_on(&held).unwrap(), None);
     let checked = work.into_checked();
     assert!(matches!(
         checked.as_slice(),
@@ -73,15 +106,9 @@ async fn work_of_selectors_leaves_its_place_to_others() {
     let slow = json!({"newDoc.l": {"$elemMatch": {"$regex": "^z"}}});
     let db = with_selectors(dir.path(), &[slow]).await;
     let docs = [0, 1, 2].map(|n| json!({"_id": n.to_string(), "l": ["a", "z"]}));
-    let docs: Vec<Value> = docs.into();
-    let edits: Vec<EditDoc> = docs
-        .iter()
-        .map(|doc| document::parse_document(doc.to_string().as_bytes()).unwrap())
-        .collect();
-    drop(db.validators().unwrap());
-    assert!(db.needs_place(&edits));
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
+    assert_eq!(work.need(), Some(Need::Place));
     let queue = fair_queue::Queue::new(fair_queue::Limits {
         slice: std::time::Duration::ZERO,
         ..fair_queue::Limits::new(1)
@@ -91,7 +118,7 @@ async fn work_of_selectors_leaves_its_place_to_others() {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(other.as_mut().poll(&mut context).is_pending());
     let mut turns = 1;
-    while work.go_on(&held).unwrap() {
+    while work.go_on(&held).unwrap().is_some() {
         turns += 1;
     }
     assert!(turns >= docs.len(), "{turns} turns");
@@ -163,7 +190,15 @@ impl SystemRules for SlowRules {
 }
 
 async fn with_rules(dir: &std::path::Path, rules: SlowRules) -> Arc<Database> {
-    let databases = Databases::open(dir, Options::default()).unwrap();
+    open_with_rules(dir, rules, Options::default()).await
+}
+
+async fn open_with_rules(
+    dir: &std::path::Path,
+    rules: SlowRules,
+    options: Options,
+) -> Arc<Database> {
+    let databases = Databases::open(dir, options).unwrap();
     databases.add_rules(Arc::new(rules));
     let created = databases.create("ruled", CreateOptions::default()).await;
     std::mem::forget(databases);
@@ -181,22 +216,19 @@ async fn a_request_gives_its_turn_to_others_between_slow_edits() {
         slice: std::time::Duration::ZERO,
         ..fair_queue::Limits::new(1)
     });
-    let held = Held {
-        place: Place::uncounted(),
-        turn: queue.try_place(&"many".into()).unwrap(),
-    };
+    let held = turn(queue.try_place(&"many".into()).unwrap());
     let mut other = std::pin::pin!(queue.admission(&"other".into()));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(other.as_mut().poll(&mut context).is_pending());
     let mut turns = 1;
-    while work.go_on(&held).unwrap() {
+    while work.go_on(&held).unwrap().is_some() {
         turns += 1;
     }
     assert!(turns >= docs.len(), "{turns} turns");
     assert!(work.into_checked().iter().all(Result::is_ok));
     // Nor does it continue for a client that has gone.
     let mut work = validation(&db, &docs, &waits);
-    assert!(work.go_on(&held).unwrap());
+    assert_eq!(work.go_on(&held).unwrap(), Some(Need::Turn));
     drop(waits);
     assert!(work.go_on(&held).is_err());
 }
@@ -209,7 +241,7 @@ async fn a_request_has_a_limited_number_of_slow_edits() {
     let docs = ["a", "b", "c", "d"].map(|id| json!({"_id": id}));
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
-    assert!(!work.go_on(&held(Place::uncounted())).unwrap());
+    assert_eq!(work.go_on(&turn(Place::uncounted())).unwrap(), None);
     let checked = work.into_checked();
     let is_refused = |edit: &Result<EditDoc, Outcome>| {
         matches!(edit, Err(Outcome::Refused(error, reason))
@@ -217,4 +249,113 @@ async fn a_request_has_a_limited_number_of_slow_edits() {
     };
     assert!(checked[..2].iter().all(Result::is_ok));
     assert!(checked[2..].iter().all(is_refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_edits_and_validators_need_one_thing_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_rules(dir.path(), SlowRules { edits_max: None }).await;
+    let slow = json!({"newDoc.l": {"$elemMatch": {"$regex": "^z"}}});
+    add_selector(&db, "slow", &slow).await;
+    let docs = ["a", "_design/d", "b"].map(|id| json!({"_id": id, "l": ["z"]}));
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    let mut needs = vec![];
+    while let Some(what) = work.need() {
+        needs.push(what);
+        let place = Place::uncounted();
+        let next = work.go_on(&Held { what, place }).unwrap();
+        assert_eq!(next, work.need());
+    }
+    // Each document, and after each its validators; design documents have none.
+    let (turn, place) = (Need::Turn, Need::Place);
+    assert_eq!(needs, [turn, place, turn, place]);
+    assert!(work.into_checked().iter().all(Result::is_ok));
+}
+
+/// No language, and places for one.
+#[derive(Debug)]
+struct OnlyPlaces(Arc<Places>);
+
+impl Languages for OnlyPlaces {
+    fn admission(&self, lane: Lane, share: &Share) -> Admission {
+        self.0.admission(lane, share)
+    }
+
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, FunctionError> {
+        NoLanguages.mapper(group)
+    }
+
+    fn reducer(
+        &self,
+        database: &Arc<str>,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, FunctionError> {
+        NoLanguages.reducer(database, language, source, lib)
+    }
+
+    fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, FunctionError> {
+        NoLanguages.designs(place, language)
+    }
+
+    fn check(
+        &self,
+        place: &Place,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<(), FunctionError> {
+        NoLanguages.check(place, language, source, lib)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_wait_for_a_place_leave_their_turns_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let places = Places::new(2, 100);
+    let options = Options {
+        languages: Arc::new(OnlyPlaces(places.clone())),
+        ..Options::default()
+    };
+    let rules = SlowRules { edits_max: None };
+    let db = open_with_rules(dir.path(), rules, options).await;
+    add_selector(&db, "slow", &json!({"newDoc.n": {"$regex": "z"}})).await;
+    // Slow validators of a database of their own have all places that `many` may hold.
+    let many = Requester::user("many");
+    let mut busy = vec![];
+    for _ in 0..2 {
+        let share = many.share(&"own".into());
+        busy.push(places.admission(Lane::Writes, &share).await.unwrap());
+    }
+    let write = |requester: &Requester, id: &str| {
+        let caller = Caller {
+            requester: requester.clone(),
+            ..Caller::default()
+        };
+        let (db, edits) = (db.clone(), edits(&[json!({"_id": id, "n": "z"})]));
+        async move {
+            let done = db.update_as(caller, edits, EditMode::Interactive, Durability::Delayed);
+            done.await.unwrap().0
+        }
+    };
+    // Other users have all turns but one.
+    let one = edits(&[json!({"_id": "one"})]);
+    let turns = db.slow_writes_for(&many, &one).unwrap();
+    let others = ["third", "fourth"].map(|user| turns.try_place(&user.into()).unwrap());
+    let mut waiting = vec![];
+    for id in ["a", "b"] {
+        let mut write = Box::pin(write(&many, id));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(write.as_mut().poll(&mut context).is_pending());
+        waiting.push(tokio::spawn(write));
+    }
+    let done = write(&Requester::user("other"), "c").await;
+    assert!(matches!(done[..], [Outcome::Ok { .. }]), "{done:?}");
+    drop((busy, others));
+    for done in waiting {
+        let done = done.await.unwrap();
+        assert!(matches!(done[..], [Outcome::Ok { .. }]), "{done:?}");
+    }
 }

@@ -12,7 +12,7 @@ use fair_queue::{Limits, Queue};
 use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX, language_name};
 
 use crate::app::App;
-use crate::design_routes::calls::place;
+use crate::design_routes::calls::{in_time, place};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -20,7 +20,8 @@ use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Previews at a time, those of one database, and those of one user: each holds a place of those who answer queries with functions, of which there are more.
+/// Previews at a time, those of one database, and those of one user: each has a thread, which waits
+/// for places of the functions call by call.
 const PREVIEWS_MAX: usize = 4;
 const PREVIEWS_OF_DATABASE_MAX: usize = 3;
 const PREVIEWS_OF_USER_MAX: usize = 2;
@@ -56,12 +57,10 @@ async fn view(
     functions: PreviewFunctions,
     docs: PreviewDocs,
 ) -> Answer {
-    // The functions have their own places, call by call; this one is for the thread that waits for them.
-    let turn = TURNS.admission(&access.db.share()).await?;
-    let place = place(app, access, Lane::Answers).await?;
+    let turn = in_time(app, TURNS.admission(&access.db.share())).await?;
     let db = access.db.clone();
     let work = move || {
-        let _held = (turn, place);
+        let _turn = turn;
         let _cause = db.requester().enter();
         db.preview(functions, docs).map(|preview| answer(&preview))
     };

@@ -61,7 +61,7 @@ pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiE
 }
 
 /// Waits for a place for functions as long as one may wait.
-async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
+pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
     let max = app.settings().functions.queue_time_limit_ms;
     let late = functions::Error::Late {
         limit_ms: max.as_millis() as u64,

@@ -1,8 +1,10 @@
 //! `_replicate`, `_scheduler`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use replicator::Replicator;
 use routes::SchedulerRoute;
 use serde_json::{Value, json};
 
@@ -14,6 +16,8 @@ use crate::request::Request;
 
 /// Jobs listed by default.
 const JOBS_LIMIT: u64 = 100;
+/// Documents whose entries are made together, before work of others has its turn.
+const DOCS_AT_ONCE: usize = 100;
 /// States that `_scheduler/docs?states=` knows.
 const STATES: [&str; 7] = [
     "initializing",
@@ -129,26 +133,31 @@ fn number(req: &Request, name: &str, default: u64) -> Result<u64, ApiError> {
 
 fn page(all: Vec<Value>, skip: u64, limit: u64) -> (usize, usize, Vec<Value>) {
     let total = all.len();
-    let offset = usize::try_from(skip).unwrap_or(usize::MAX).min(total);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    (
-        total,
-        offset,
-        all.into_iter().skip(offset).take(limit).collect(),
-    )
+    let offset = as_count(skip).min(total);
+    let page = all.into_iter().skip(offset).take(as_count(limit));
+    (total, offset, page.collect())
+}
+
+fn as_count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 async fn jobs(app: &App, req: &Request) -> Answer {
     let (limit, skip) = (number(req, "limit", JOBS_LIMIT)?, number(req, "skip", 0)?);
-    let mut all = app.node.replicator.jobs();
     let others = clustered::gather(app, req, &format!("{}?limit={}", req.path, u32::MAX)).await;
-    all.extend(members_of(others, "jobs"));
-    all.sort_by(|a, b| a["id"].as_str().cmp(&b["id"].as_str()));
-    let (total, offset, jobs) = page(all, skip, limit);
-    Ok(Reply::json(
-        200,
-        &json!({"total_rows": total, "offset": offset, "jobs": jobs}),
-    ))
+    let replicator = app.node.replicator.clone();
+    // There may be many.
+    let listed = req.answers.apart(move || {
+        let mut all = replicator.jobs();
+        all.extend(members_of(others, "jobs"));
+        all.sort_by(|a, b| a["id"].as_str().cmp(&b["id"].as_str()));
+        let (total, offset, jobs) = page(all, skip, limit);
+        format!(
+            "{}\n",
+            json!({"total_rows": total, "offset": offset, "jobs": jobs})
+        )
+    });
+    Ok(Reply::json_bytes(200, listed.await?))
 }
 
 /// The elements of an array that all these responses have.
@@ -164,52 +173,161 @@ fn members_of(responses: Vec<Value>, name: &str) -> Vec<Value> {
 
 /// The documents of a database that have a job, or will get one, by id: each at one node of a
 /// cluster.
-async fn own_docs(app: &App, req: &Request, db: &str) -> HashMap<String, Value> {
+async fn own_docs(
+    app: &App,
+    req: &Request,
+    db: &Arc<str>,
+) -> Result<HashMap<String, Value>, ApiError> {
     let mut path = "/_scheduler/docs/".to_owned();
     node::encode_into(db, &mut path);
     let others = clustered::gather(app, req, &path).await;
-    let mut all = members_of(others, "docs");
-    all.extend(app.node.replicator.own_docs(db));
-    let by_id = |doc: Value| Some((doc["doc_id"].as_str()?.to_owned(), doc));
-    all.into_iter().filter_map(by_id).collect()
+    let (replicator, db) = (app.node.replicator.clone(), db.clone());
+    let own = move || {
+        let mut all = members_of(others, "docs");
+        all.extend(replicator.own_docs(&db));
+        let by_id = |doc: Value| Some((doc["doc_id"].as_str()?.to_owned(), doc));
+        all.into_iter().filter_map(by_id).collect::<HashMap<_, _>>()
+    };
+    req.answers.apart(own).await
+}
+
+/// A page of documents.
+#[derive(Default)]
+struct DocsPage {
+    /// The states of listed documents; all if it is empty.
+    states: Vec<String>,
+    skip: usize,
+    limit: usize,
+    /// Number of documents in these states so far.
+    total: usize,
+    /// The documents of the page, with commas between them.
+    text: String,
+}
+
+impl DocsPage {
+    fn add(&mut self, doc: &Value) {
+        let state = doc.get("state").and_then(Value::as_str).unwrap_or_default();
+        if !self.states.is_empty() && !self.states.iter().any(|listed| listed == state) {
+            return;
+        }
+        let place = self.total;
+        self.total += 1;
+        if place < self.skip || place - self.skip >= self.limit {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
+        self.text.push_str(&doc.to_string());
+    }
 }
 
 async fn docs(app: &App, req: &Request, db: &str) -> Answer {
+    let (replicator, db) = (app.node.replicator.clone(), Arc::<str>::from(db));
     if clustered::is_gathered(req) {
-        let own = app.node.replicator.own_docs(db);
-        return Ok(Reply::json(200, &json!({"docs": own})));
+        let own = move || format!("{}\n", json!({"docs": replicator.own_docs(&db)}));
+        return Ok(Reply::json_bytes(200, req.answers.apart(own).await?));
     }
     let (limit, skip) = (number(req, "limit", u64::MAX)?, number(req, "skip", 0)?);
-    let states: Vec<&str> = match req.query.get("states") {
+    let states: Vec<String> = match req.query.get("states") {
         None | Some("") => vec![],
-        Some(list) => list.split(',').map(str::trim).collect(),
+        Some(list) => list.split(',').map(|s| s.trim().to_owned()).collect(),
     };
-    if let Some(odd) = states.iter().find(|s| !STATES.contains(s)) {
+    if let Some(odd) = states.iter().find(|s| !STATES.contains(&s.as_str())) {
         return Err(ApiError::query_parse(format!("Unknown state: {odd}")));
     }
-    let replicator = &app.node.replicator;
-    let mut docs = vec![];
-    let mut own = own_docs(app, req, db).await;
-    for id in replicator.doc_ids(db)? {
-        let doc = match own.remove(&id) {
-            None => replicator.doc(db, &id)?,
-            own => own,
-        };
-        docs.extend(doc.filter(|doc| {
-            let state = doc.get("state").and_then(Value::as_str).unwrap_or_default();
-            states.is_empty() || states.contains(&state)
-        }));
+    let mut own = own_docs(app, req, &db).await?;
+    let ids = {
+        let (replicator, db) = (replicator.clone(), db.clone());
+        req.answers.apart(move || replicator.doc_ids(&db))
+    };
+    let mut ids = ids.await??;
+    let (mut all, skip) = (ids.len(), as_count(skip));
+    let mut page = DocsPage {
+        limit: as_count(limit),
+        ..DocsPage::default()
+    };
+    let is_filtered = !states.is_empty();
+    if is_filtered {
+        (page.states, page.skip) = (states, skip);
+    } else {
+        // Other documents are not read.
+        ids = ids.into_iter().skip(skip).take(page.limit).collect();
     }
-    let (total, offset, docs) = page(docs, skip, limit);
-    Ok(Reply::json(
-        200,
-        &json!({"total_rows": total, "offset": offset, "docs": docs}),
-    ))
+    let mut ids = ids.into_iter();
+    while ids.len() > 0 {
+        let some = ids.by_ref().take(DOCS_AT_ONCE);
+        let some: Vec<_> = some.map(|id| (own.remove(&id), id)).collect();
+        page = add_docs(req, &replicator, &db, some, page).await?;
+    }
+    if is_filtered {
+        all = page.total;
+    }
+    let (offset, text) = (skip.min(all), page.text);
+    let body = format!("{{\"total_rows\":{all},\"offset\":{offset},\"docs\":[{text}]}}\n");
+    Ok(Reply::json_bytes(200, body))
+}
+
+/// Adds documents to a page, each with its entry if that is known. The other documents are read:
+/// they may be long, so a thread with a lower priority does that.
+async fn add_docs(
+    req: &Request,
+    replicator: &Arc<Replicator>,
+    db: &Arc<str>,
+    some: Vec<(Option<Value>, String)>,
+    mut page: DocsPage,
+) -> Result<DocsPage, ApiError> {
+    let (replicator, db) = (replicator.clone(), db.clone());
+    let added = req.answers.apart(move || {
+        for (known, id) in some {
+            let doc = match known {
+                None => replicator.doc(&db, &id)?,
+                known => known,
+            };
+            if let Some(doc) = doc {
+                page.add(&doc);
+            }
+        }
+        Ok::<_, replicator::Error>(page)
+    });
+    Ok(added.await??)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_documents_in_the_listed_states() {
+        let docs = [
+            "failed",
+            "running",
+            "failed",
+            "failed",
+            "completed",
+            "failed",
+        ];
+        for (states, skip, limit, listed, total) in [
+            (vec![], 0, usize::MAX, "012345", 6),
+            (vec![], 4, 1, "4", 6),
+            (vec!["failed"], 1, 2, "23", 4),
+            (vec!["failed", "running"], 0, 2, "01", 5),
+            (vec!["completed"], 1, 5, "", 1),
+        ] {
+            let mut page = DocsPage {
+                states: states.into_iter().map(str::to_owned).collect(),
+                skip,
+                limit,
+                ..DocsPage::default()
+            };
+            for (n, state) in docs.iter().enumerate() {
+                page.add(&json!({"n": n, "state": state}));
+            }
+            let text: Vec<Value> = serde_json::from_str(&format!("[{}]", page.text)).unwrap();
+            let numbers: String = text.iter().map(|doc| doc["n"].to_string()).collect();
+            assert_eq!((numbers.as_str(), page.total), (listed, total));
+        }
+    }
 
     #[test]
     fn slashes_of_a_database_may_be_encoded_or_not() {

@@ -19,6 +19,9 @@ type Answer = Result<Reply, ApiError>;
 
 /// Most ids of one request, whatever `[uuids] max_count` is: all are in memory at a time.
 const UUIDS_MAX: u64 = 100_000;
+/// Databases whose information is read together, before work of others has its turn: those that are
+/// not open have to be opened.
+const INFOS_AT_ONCE: usize = 100;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
@@ -173,12 +176,22 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
     if req.method == "POST" {
         return dbs_info_of_keys(app, req).await;
     }
-    let mut infos = vec![];
-    for name in app.node.databases.names(&name_range(req)?) {
-        // One deleted meanwhile is left out.
-        if let Ok(info) = app.node.databases.get(&name).and_then(|db| db.info()) {
-            infos.push(json!({"key": &*name, "info": info_json(&info)}));
-        }
+    let mut names = app.node.databases.names(&name_range(req)?).into_iter();
+    let mut infos: Vec<Value> = vec![];
+    while names.len() > 0 {
+        let some: Vec<_> = names.by_ref().take(INFOS_AT_ONCE).collect();
+        let databases = app.node.databases.clone();
+        let read = move || {
+            let mut infos = Vec::with_capacity(some.len());
+            for name in some {
+                // One deleted meanwhile is left out.
+                if let Ok(info) = databases.get(&name).and_then(|db| db.info()) {
+                    infos.push(json!({"key": &*name, "info": info_json(&info)}));
+                }
+            }
+            infos
+        };
+        infos.extend(req.answers.apart(read).await?);
     }
     Ok(with_content_etag(req, Reply::json(200, &infos.into())))
 }

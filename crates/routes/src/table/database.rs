@@ -168,6 +168,7 @@ pub(super) static DATABASE: &[Row] = &[
             put("Sets how many purges are remembered.", "Ok").body("Number"),
         ]),
     Row::database("GET", "/{db}/_purged_infos", Class::Properties, |c| database(c, DatabaseRoute::PurgedInfos))
+        .who_may(Who::Listing)
         .operations(&[
             get("Lists purges.", "Object"),
         ]),
