@@ -21,7 +21,7 @@ use crate::find::IndexesFound;
 use crate::lifecycle::{DELETED, Lifecycle, REPLACED};
 use crate::maintenance::{Maintenance, RetainedData};
 use crate::open_databases::SharedParts;
-use crate::partition_limit::{SharedLimit, SharedRoom};
+use crate::partition_room::{SharedLimit, SharedRoom};
 use crate::rules::{SlowWrites, SystemRules};
 use crate::seq::Seqs;
 use crate::sequencer::{Property, Sequencer, SharedSequencer};

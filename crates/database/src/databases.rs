@@ -20,7 +20,7 @@ use crate::find::{FindUse, FindUses, IndexKey, Scans, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
 use crate::open_databases::{DatabasesByShard, OpenDatabases, SharedParts};
-use crate::partition_limit::SharedLimit;
+use crate::partition_room::SharedLimit;
 use crate::rules::SystemRules;
 use crate::sequencer::{NewDatabase, Sequencer, SharedSequencer};
 use crate::text::TextTurns;

@@ -39,6 +39,7 @@ mod open_revs;
 mod partition;
 mod partition_count;
 mod partition_limit;
+mod partition_room;
 mod preview;
 mod ranges;
 mod read;

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use storage::{IdIter, RecordHead, ShardMeta, ShardNumber, View};
+use storage::{IdIter, RecordHead, ShardNumber, View};
 
 use crate::database::Database;
+use crate::partition_room::{ShardSeqs, seqs_of};
 use crate::{Error, partition};
 
 /// Ids and records that are read in one piece, in bytes: about 4,000 documents with one revision.
@@ -26,14 +27,6 @@ pub struct PartitionInfo {
     pub active_bytes: u64,
     /// Length of the leaves' bodies as JSON text, in bytes.
     pub external_bytes: u64,
-}
-
-/// The contents of a shard at one moment: its update seq and its purge seq.
-pub(crate) type ShardSeqs = (u64, u64);
-
-/// Returns what a shard with these counters contains.
-pub(crate) fn seqs_of(meta: &ShardMeta) -> ShardSeqs {
-    (meta.update_seq, meta.purge_seq)
 }
 
 /// A count of one partition, as of one moment.

@@ -1,110 +1,14 @@
 //! How large a partition may become: `[couchdb] max_partition_size`.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use document::{DocId, EditDoc};
-use parking_lot::Mutex;
 
 use crate::database::Database;
-use crate::partition_count::{PartitionCount, ShardSeqs, seqs_of};
+use crate::partition_count::PartitionCount;
+use crate::partition_room::{CountTurn, Judged, ShardSeqs, seqs_of};
 use crate::{EditMode, Error, Outcome};
-
-/// Partitions whose room is remembered.
-const PARTITIONS_MAX: usize = 10_000;
-
-/// A limit for all databases.
-pub(crate) type SharedLimit = Arc<AtomicU64>;
-
-/// The room of one database's partitions.
-pub(crate) type SharedRoom = Mutex<Room>;
-
-/// Known room of partitions, so that not every write counts their contents.
-#[derive(Default)]
-pub(crate) struct Room {
-    /// The limit that `partitions` were judged by.
-    max_bytes: u64,
-    /// By the hashes of their names, which may be long.
-    partitions: HashMap<u64, Known>,
-    hasher: RandomState,
-    #[cfg(test)]
-    counts: usize,
-}
-
-/// What is known of a partition.
-#[derive(Default)]
-struct Known {
-    /// Bytes that may be written before the count matters again. Deletions since the count only
-    /// increase the room.
-    left_bytes: u64,
-    /// Its size at the last count, and the contents of its shard then.
-    counted: Option<(ShardSeqs, u64)>,
-    /// One request counts it, others wait for the result.
-    turn: CountTurn,
-}
-
-type CountTurn = Arc<tokio::sync::Mutex<()>>;
-
-/// Whether a partition has room for a document.
-enum Judged {
-    HasRoom(bool),
-    /// It must be counted first, by the holder of this lock.
-    Unknown(CountTurn),
-}
-
-impl Room {
-    /// Judges a write of `bytes`, which are taken from the room.
-    fn judge(
-        &mut self,
-        partition: &str,
-        bytes: u64,
-        (max_bytes, seqs): (u64, ShardSeqs),
-    ) -> Judged {
-        let known = self.known(partition, max_bytes);
-        if known.left_bytes >= bytes {
-            known.left_bytes -= bytes;
-            return Judged::HasRoom(true);
-        }
-        match known.counted {
-            Some((as_of, held_bytes)) if as_of == seqs => {
-                known.left_bytes = 0;
-                Judged::HasRoom(held_bytes < max_bytes)
-            }
-            _ => Judged::Unknown(known.turn.clone()),
-        }
-    }
-
-    /// Notes a count for a write of `bytes`; returns whether there is room for it.
-    fn note(
-        &mut self,
-        partition: &str,
-        bytes: u64,
-        max_bytes: u64,
-        counted: (ShardSeqs, u64),
-    ) -> bool {
-        #[cfg(test)]
-        {
-            self.counts += 1;
-        }
-        let (_, held_bytes) = counted;
-        let known = self.known(partition, max_bytes);
-        let room = max_bytes.saturating_sub(held_bytes);
-        known.left_bytes = room.saturating_sub(bytes);
-        known.counted = Some(counted);
-        room > 0
-    }
-
-    fn known(&mut self, partition: &str, max_bytes: u64) -> &mut Known {
-        if self.max_bytes != max_bytes || self.partitions.len() >= PARTITIONS_MAX {
-            self.max_bytes = max_bytes;
-            self.partitions.clear();
-        }
-        let name = self.hasher.hash_one(partition);
-        self.partitions.entry(name).or_default()
-    }
-}
 
 /// A document that may enlarge a partition: its id, and the partition.
 fn enlarging(doc: &EditDoc) -> Option<(&DocId, &str)> {
@@ -253,7 +157,7 @@ mod tests {
     }
 
     fn counts(db: &Database) -> usize {
-        db.partition_room().lock().counts
+        db.partition_room().lock().counts()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -300,26 +204,5 @@ mod tests {
         let again = write(&db, more("d")).await;
         assert_eq!(refused(&again), 0);
         databases.close();
-    }
-
-    #[test]
-    fn a_count_is_valid_until_the_shard_changes() {
-        let mut room = Room::default();
-        let judge = |room: &mut Room, bytes: u64, seqs: u64| {
-            let judged = room.judge("p", bytes, (MAX_BYTES, (seqs, 0)));
-            match judged {
-                Judged::HasRoom(has_room) => Some(has_room),
-                Judged::Unknown(_) => None,
-            }
-        };
-        assert_eq!(judge(&mut room, 1, 7), None);
-        assert!(room.note("p", 1_000, MAX_BYTES, ((7, 0), 8_000)));
-        assert_eq!(judge(&mut room, 1_000, 9), Some(true), "as it has room");
-        assert_eq!(judge(&mut room, 1, 9), None);
-        assert!(!room.note("p", 1, MAX_BYTES, ((9, 0), MAX_BYTES)));
-        assert_eq!(judge(&mut room, 1, 9), Some(false));
-        assert_eq!(judge(&mut room, 1, 10), None);
-        let other_limit = room.judge("p", 1, (MAX_BYTES + 1, (9, 0)));
-        assert!(matches!(other_limit, Judged::Unknown(_)));
     }
 }
