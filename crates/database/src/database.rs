@@ -21,7 +21,7 @@ use crate::find::IndexesFound;
 use crate::lifecycle::{DELETED, Lifecycle, REPLACED};
 use crate::maintenance::{Maintenance, RetainedData};
 use crate::open_databases::SharedParts;
-use crate::partition_limit::{SharedLimit, SharedRoom};
+use crate::partition_room::{SharedLimit, SharedRoom};
 use crate::rules::{SlowWrites, SystemRules};
 use crate::seq::Seqs;
 use crate::sequencer::{Property, Sequencer, SharedSequencer};
@@ -60,21 +60,6 @@ pub struct Info {
     pub q: u32,
     /// Number of copies, as requested.
     pub n: u32,
-}
-
-/// Counts and sizes of one partition.
-#[derive(Clone, Debug)]
-pub struct PartitionInfo {
-    /// The partition's name.
-    pub partition: String,
-    /// Documents whose winner is not deleted.
-    pub doc_count: u64,
-    /// Documents whose winner is deleted.
-    pub doc_del_count: u64,
-    /// Bytes of live data before compression.
-    pub active_bytes: u64,
-    /// Length of the leaves' bodies as JSON text, in bytes.
-    pub external_bytes: u64,
 }
 
 /// Which of some revisions of a document are not here.
@@ -445,44 +430,6 @@ impl Database {
         info.active_bytes += live_contents;
         info.update_seq = update_seq.to_term();
         info.purge_seq = purge_seq.to_term();
-        Ok(info)
-    }
-
-    /// Counts and sizes of one partition.
-    ///
-    /// # Errors
-    /// [`Error::BadRequest`] when the name is invalid, or the database has no partitions.
-    pub fn partition_info(&self, name: &str) -> Result<PartitionInfo, Error> {
-        partition::check(name)?;
-        self.if_live(self.partition_info_now(name))
-    }
-
-    fn partition_info_now(&self, name: &str) -> Result<PartitionInfo, Error> {
-        let (from, to) = partition::bounds(name);
-        let shard = self.shard_for(&from);
-        let view = shard.view()?;
-        let mut info = PartitionInfo {
-            partition: name.into(),
-            doc_count: 0,
-            doc_del_count: 0,
-            active_bytes: 0,
-            external_bytes: 0,
-        };
-        let mut it = storage::IdIter::new(&view.snapshot, shard.number);
-        it.seek(from.as_bytes());
-        while let Some((id, value)) = it.entry().filter(|(id, _)| *id < to.as_bytes()) {
-            let record = storage::Record::decode(value)?;
-            let bytes = record.leaf_bytes();
-            info.external_bytes += bytes;
-            info.active_bytes += storage::active_bytes(1, id.len() as u64, bytes);
-            if record.is_deleted() {
-                info.doc_del_count += 1;
-            } else {
-                info.doc_count += 1;
-            }
-            it.next();
-        }
-        it.status()?;
         Ok(info)
     }
 

@@ -20,7 +20,7 @@ use crate::find::{FindUse, FindUses, IndexKey, Scans, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
 use crate::open_databases::{DatabasesByShard, OpenDatabases, SharedParts};
-use crate::partition_limit::SharedLimit;
+use crate::partition_room::SharedLimit;
 use crate::rules::SystemRules;
 use crate::sequencer::{NewDatabase, Sequencer, SharedSequencer};
 use crate::text::TextTurns;
@@ -532,11 +532,16 @@ impl Databases {
         }
         let (db, store, maintenance) = (db.clone(), self.store.clone(), self.maintenance.clone());
         // A function of a user may run until its limit.
-        std::thread::spawn(move || {
+        let close = move || {
             db.close_views();
             store.note_dropped(&shards);
             maintenance.wake();
-        });
+        };
+        let thread = std::thread::Builder::new().name("close".into());
+        if let Err(error) = thread.spawn(close.clone()) {
+            tracing::warn!(%error, "no thread could be started for the end of index builds");
+            close();
+        }
     }
 
     /// Names of databases in their order.

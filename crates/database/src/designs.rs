@@ -129,12 +129,17 @@ impl Database {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let panicked = |_| Error::Internal("long work for a database panicked".to_owned());
+        let done = run_low_priority(self.work_owner(), work);
+        done.await.map_err(panicked)?
+    }
+
+    /// The owner of work for this database that is no user's.
+    pub(crate) fn work_owner(&self) -> WorkOwner {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let owner = WorkOwner {
+        WorkOwner {
             user: 0,
             database: hasher.hash_one(self.name()),
-        };
-        let panicked = |_| Error::Internal("reading design documents failed".to_owned());
-        run_low_priority(owner, work).await.map_err(panicked)?
+        }
     }
 }

@@ -37,7 +37,9 @@ mod name;
 mod open_databases;
 mod open_revs;
 mod partition;
+mod partition_count;
 mod partition_limit;
+mod partition_room;
 mod preview;
 mod ranges;
 mod read;
@@ -71,7 +73,7 @@ pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
-pub use database::{Database, Info, PartitionInfo, PurgeOutcome, PurgePlace, RevsDiff};
+pub use database::{Database, Info, PurgeOutcome, PurgePlace, RevsDiff};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
 };
@@ -95,6 +97,7 @@ pub use low_priority::{WorkOwner, run_low_priority};
 pub use name::NAME_LENGTH_MAX;
 pub use open_revs::{OpenRevs, RevsReader};
 pub use partition::check as check_partition;
+pub use partition_count::{PartitionCount, PartitionInfo};
 pub use preview::{
     PREVIEW_BYTES_MAX, PREVIEW_DOCS_MAX, PREVIEW_ROWS_MAX, Preview, PreviewDocs, PreviewError,
     PreviewFunctions, PreviewRow, TrialWrite,

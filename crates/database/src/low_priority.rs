@@ -8,7 +8,8 @@ use parking_lot::{Condvar, Mutex};
 use telemetry::{BACKGROUND_NICE, State, give_way};
 use tokio::sync::oneshot;
 
-type Work = Box<dyn FnOnce() + Send>;
+/// Work without a result.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// The owner of work, as hashes: users are scheduled round-robin, and so are the databases of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,7 +158,9 @@ impl Threads {
         receiver
     }
 
-    fn enqueue(&'static self, owner: WorkOwner, work: Work) {
+    /// Runs `work` on a thread in its owner's turn. Work that panics, or for which no thread can be
+    /// started, is dropped.
+    pub fn enqueue(&'static self, owner: WorkOwner, work: Work) {
         let mut queue = self.state.lock();
         queue.push(owner, work);
         let needs_thread = queue.idle < queue.waiting && queue.threads < self.threads_max;

@@ -23,7 +23,7 @@ use crate::database::Database;
 use crate::expiry::ExpiryWatch;
 use crate::keeper::Keeper;
 use crate::maintenance::Maintenance;
-use crate::partition_limit::SharedLimit;
+use crate::partition_room::SharedLimit;
 use crate::rules::SystemRules;
 use crate::sequencer::SharedSequencer;
 use crate::views::Views;

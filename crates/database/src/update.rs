@@ -164,12 +164,13 @@ impl Database {
     }
 
     /// Refuses clients' edits that the database's properties and limits do not allow.
-    fn refuse_unacceptable(
-        &self,
+    async fn refuse_unacceptable(
+        self: &Arc<Self>,
         edits: Vec<Result<EditDoc, Outcome>>,
         mode: EditMode,
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
         self.refuse_overflows(self.refuse_invalid_times(edits, mode), mode)
+            .await
     }
 
     /// Attachments that an edit keeps are looked up here.
@@ -188,7 +189,7 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
-        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode)?);
+        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode).await?);
         // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
         let designs = match self.has_sequencer() {
             true => Some(self.designs_hash()?),
@@ -235,7 +236,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(completed(edits, mode), mode).await?;
-        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode)?);
+        let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode).await?);
         let done = self.commit(edits, &held, mode, (durability, None));
         let (done, timing) = done.await?;
         Ok((join(unresolved, done), timing))

@@ -167,7 +167,10 @@ pub fn stored(bytes: &[u8]) {
         tree.encode(&mut again);
         assert_eq!([&again, rest].concat(), bytes);
         let _ = (tree.winner(), tree.leaves());
+        let stored = &bytes[..again.len()];
+        assert_eq!(RevTree::stored_leaf_bytes(stored), Ok(tree.leaf_bytes()));
     }
+    let _ = RevTree::stored_leaf_bytes(bytes);
     let body = StoredBody::split(bytes);
     assert!(body.json.len() + body.attachments.len() <= bytes.len());
     if let Some(attachments) = body.attachments()

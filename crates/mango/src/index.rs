@@ -1,5 +1,6 @@
 //! Indexes: their definitions, names, and design documents.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
@@ -430,18 +431,36 @@ pub fn remove_from(
     kind: Option<TextKind>,
     name: &str,
 ) -> Result<Option<DesignMembers>, ()> {
-    let member = kind.map_or("views", TextKind::member);
-    let mut ddoc = ddoc.clone();
-    let mut views = design_members(find(&ddoc, member).ok_or(())?);
-    let at = views.iter().position(|(n, _)| n == name).ok_or(())?;
-    views.remove(at);
-    if views.is_empty() {
-        ddoc.retain(|(name, _)| name != member);
-        let left = ddoc.iter().any(|(n, _)| n != "language" && n != "options");
-        return Ok(left.then_some(ddoc));
+    remove_all_from(ddoc, &[(kind, name)])
+}
+
+/// Removes indexes of these types and names from a design document's members: `None` when nothing
+/// is left, `Err` when one of them does not exist.
+#[allow(clippy::result_unit_err)]
+pub fn remove_all_from(
+    ddoc: &DesignMembers,
+    indexes: &[(Option<TextKind>, &str)],
+) -> Result<Option<DesignMembers>, ()> {
+    let mut by_member: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for &(kind, name) in indexes {
+        let member = kind.map_or("views", TextKind::member);
+        by_member.entry(member).or_default().insert(name);
     }
-    put(&mut ddoc, member, object(&views));
-    Ok(Some(ddoc))
+    let mut ddoc = ddoc.clone();
+    for (member, names) in by_member {
+        let mut views = design_members(find(&ddoc, member).ok_or(())?);
+        let before = views.len();
+        views.retain(|(name, _)| !names.contains(name.as_str()));
+        if before - views.len() < names.len() {
+            return Err(());
+        }
+        match views.is_empty() {
+            true => ddoc.retain(|(name, _)| name != member),
+            false => put(&mut ddoc, member, object(&views)),
+        }
+    }
+    let left = ddoc.iter().any(|(n, _)| n != "language" && n != "options");
+    Ok(left.then_some(ddoc))
 }
 
 /// Parses `{"fields": […], "partial_filter_selector": {…}}`.
@@ -593,6 +612,22 @@ mod tests {
         assert_eq!(one, first);
         assert_eq!(remove_from(&one, None, "x"), Ok(None));
         assert_eq!(remove_from(&one, None, "z"), Err(()));
+        assert_eq!(
+            remove_all_from(&both, &[(None, "y"), (None, "x")]),
+            Ok(None)
+        );
+        assert_eq!(remove_all_from(&both, &[(None, "y")]), Ok(Some(first)));
+        assert_eq!(remove_all_from(&both, &[(None, "y"), (None, "z")]), Err(()));
+        let mut with_text = both.clone();
+        put(&mut with_text, "nouveau", br#"{"t":{}}"#.to_vec());
+        let all = [(None, "x"), (Some(TextKind::Nouveau), "t"), (None, "y")];
+        assert_eq!(remove_all_from(&with_text, &all), Ok(None));
+        let text = remove_all_from(&with_text, &[all[0], all[2]]);
+        let text = text.unwrap().unwrap();
+        assert_eq!(
+            shown(&object(&text)),
+            json!({"language": "query", "nouveau": {"t": {}}})
+        );
     }
 
     #[test]

@@ -101,6 +101,19 @@ impl<'a> RecordHead<'a> {
         }
     }
 
+    /// Returns the bytes of the bodies of all leaves, without building the tree.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn leaf_bytes(&self) -> Result<u64, Error> {
+        match self.body {
+            Some((_, bytes)) => Ok(bytes),
+            None => {
+                RevTree::stored_leaf_bytes(self.tree).map_err(|_| Error::Corrupt("revision tree"))
+            }
+        }
+    }
+
     /// Returns the by-seq row with the winner's body.
     #[inline]
     pub fn body_seq(&self) -> Result<u64, Error> {

@@ -3,11 +3,16 @@
 use document::write_json_string;
 use mango::{Aggregate, Doc, Groups, LiftedValue, TextHits};
 
+use super::Working;
 use super::cursor::next_of;
 use super::docs::{Documents, is_stored};
 use super::rows::{Column, FindAnswer, Rows, Source};
 use crate::Error;
 use crate::select::IdMerge;
+
+/// Keys, or ranges of ids, between two checks whether the client still waits and others want the
+/// place.
+const LOOK_EVERY: u64 = 16;
 
 impl FindAnswer {
     /// Whether the answer is groups.
@@ -64,11 +69,12 @@ impl FindAnswer {
     }
 
     fn group_rows(&mut self, rows: &Rows, groups: &mut Groups) -> Result<(), Error> {
+        let mut working = self.begin_working();
         let mut cursors = rows.cursors(&rows.range)?;
         let mut quoted = vec![];
         while let Some(next) = next_of(&cursors, rows.descending) {
             if cursors[next].is_unsettled {
-                self.is_wanted()?;
+                self.give_way(groups, &mut working)?;
                 cursors[next].settle()?;
                 continue;
             }
@@ -94,19 +100,32 @@ impl FindAnswer {
                     }
                 }
             }
-            self.count_key(groups)?;
+            self.count_key(groups, &mut working)?;
             cursors[next].next()?;
         }
         Ok(())
     }
 
-    /// Checks often whether the client still waits: documents may be large, and selectors slow.
-    fn count_key(&mut self, groups: &Groups) -> Result<(), Error> {
+    /// Waits for the place of a thread. The caller has a turn.
+    fn begin_working(&self) -> Working {
+        let turns = &self.db.shared_views().scans.turns;
+        turns.begin(self.db.share())
+    }
+
+    /// Counts a key. Gives way often: documents may be large, and selectors slow.
+    fn count_key(&mut self, groups: &Groups, working: &mut Working) -> Result<(), Error> {
         self.stats.keys_examined += 1;
-        if self.stats.keys_examined.is_multiple_of(16) {
-            self.is_wanted()?;
-            groups.check_share()?;
+        match self.stats.keys_examined.is_multiple_of(LOOK_EVERY) {
+            true => self.give_way(groups, working),
+            false => Ok(()),
         }
+    }
+
+    /// Lets others run when the slice of time is over; fails when there is nothing to continue for.
+    fn give_way(&self, groups: &Groups, working: &mut Working) -> Result<(), Error> {
+        working.pause();
+        self.is_wanted()?;
+        groups.check_share()?;
         Ok(())
     }
 
@@ -127,14 +146,19 @@ impl FindAnswer {
     }
 
     fn group_documents(&mut self, documents: &Documents, groups: &mut Groups) -> Result<(), Error> {
-        for (low, high) in documents.ids.ranges() {
-            let mut merge = IdMerge::new(&documents.views);
+        let mut working = self.begin_working();
+        let mut merge = IdMerge::new(&documents.views);
+        for (n, (low, high)) in (0_u64..).zip(documents.ids.ranges()) {
+            // There may be more ranges than documents.
+            if n.is_multiple_of(LOOK_EVERY) {
+                self.give_way(groups, &mut working)?;
+            }
             merge.seek(low);
             while let Some((_, id, _)) = merge.entry().filter(|(_, id, _)| *id < high.as_slice()) {
                 if !id.starts_with(b"_design/") {
                     let id = String::from_utf8_lossy(id).into_owned();
                     self.group_document(&id, groups)?;
-                    self.count_key(groups)?;
+                    self.count_key(groups, &mut working)?;
                 }
                 merge.next();
             }

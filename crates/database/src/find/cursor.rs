@@ -18,6 +18,8 @@ pub(super) const ARRAY: u8 = 0x17;
 const STEPS_MAX: u32 = 4;
 /// Rows that are passed, and jumps, in looking for the next wanted row, before others get their turn.
 const LOOKS_MAX: u32 = 512;
+/// The bytes of their places: keys may be long.
+const LOOKS_BYTES_MAX: usize = 1 << 20;
 
 /// The rows of an index that are examined.
 #[derive(Clone, Debug)]
@@ -159,8 +161,12 @@ impl<'a> Cursor<'a> {
     /// Moves to a matching row, unless this one matches; or leaves it unsettled.
     pub fn settle(&mut self) -> Result<(), Error> {
         let mut steps = 0;
+        let mut bytes = 0;
         self.is_unsettled = false;
         for _ in 0..LOOKS_MAX {
+            if bytes > LOOKS_BYTES_MAX {
+                break;
+            }
             let Some(place) = self.iter.place()? else {
                 self.is_at_end = true;
                 return Ok(());
@@ -171,6 +177,7 @@ impl<'a> Cursor<'a> {
                 self.place.extend_from_slice(place);
                 return Ok(());
             };
+            bytes += place.len();
             steps += 1;
             if steps < STEPS_MAX {
                 self.iter.next();

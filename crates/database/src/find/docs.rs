@@ -23,6 +23,10 @@ const WALKED_MIN: u64 = 1_000;
 const WALKED_A_MATCH: u64 = 10;
 /// Documents that are examined in one piece, before the thread is released.
 const WALKED_A_PIECE_MAX: u64 = 1_000;
+/// Ids that are passed in one piece: those of deleted documents, and those that are not requested.
+const PASSED_A_PIECE_MAX: u32 = 10_000;
+/// The clock is checked once per 64 of them.
+const PASSED_A_LOOK: u32 = 64;
 /// Ids that a first scan finds at most.
 const SCANNED_IDS_MIN: u64 = 65_536;
 /// Ids that any scan finds at most. Each finds four times as many as the one before.
@@ -61,6 +65,43 @@ enum State {
     Scanning,
     /// `found` has all remaining matches.
     Scanned,
+}
+
+/// How a walk continues from a document.
+enum Way<'a> {
+    /// With this document.
+    Take,
+    /// With the next one.
+    Next,
+    /// With the first one from this id on, in the direction.
+    Seek(&'a [u8]),
+    /// Not at all.
+    End,
+}
+
+impl Way<'_> {
+    /// Moves on from a document that is passed.
+    fn follow(self, merge: &mut IdMerge<'_>) {
+        match self {
+            Way::Seek(target) => merge.seek(target),
+            _ => merge.next(),
+        }
+    }
+}
+
+/// Ids that one piece passes.
+struct Passed {
+    count: u32,
+    began: Instant,
+}
+
+impl Passed {
+    /// Counts one; returns whether they are enough for a piece.
+    fn are_enough(&mut self) -> bool {
+        self.count += 1;
+        let looks = self.count.is_multiple_of(PASSED_A_LOOK);
+        self.count >= PASSED_A_PIECE_MAX || looks && self.began.elapsed() >= PIECE_TIME
+    }
 }
 
 /// Whether a stored row has the value of a field: of underscore members it has two.
@@ -247,6 +288,7 @@ impl Documents {
         let began = Instant::now();
         let counted = answer.stats;
         let mut seen = 0;
+        let mut passed = Passed { count: 0, began };
         let mut last = self.after.take();
         let mut more = false;
         while let Some((shard, id, value)) = merge.entry() {
@@ -254,22 +296,18 @@ impl Documents {
                 merge.next();
                 continue;
             }
-            if let Err(next) = self.ids.find(id) {
-                let Some(target) = self.range_at(next) else {
+            match self.way_from(id, value)? {
+                Way::Take => {}
+                Way::End => break,
+                _ if passed.are_enough() => {
+                    last = Some(id.to_vec());
+                    more = true;
                     break;
-                };
-                // The end of a range is not in it.
-                if self.descending && id == target {
-                    merge.next();
-                } else {
-                    merge.seek(target);
                 }
-                continue;
-            }
-            let head = RecordHead::decode(value)?;
-            if head.deleted || id.starts_with(b"_design/") {
-                merge.next();
-                continue;
+                way => {
+                    way.follow(&mut merge);
+                    continue;
+                }
             }
             seen += 1;
             let place = id.to_vec();
@@ -311,6 +349,20 @@ impl Documents {
             _ => return false,
         }
         true
+    }
+
+    /// How the walk continues from the document with this id and record.
+    fn way_from(&self, id: &[u8], value: &[u8]) -> Result<Way<'_>, Error> {
+        if let Err(next) = self.ids.find(id) {
+            return Ok(match self.range_at(next) {
+                None => Way::End,
+                // The end of a range is not in it.
+                Some(target) if self.descending && id == target => Way::Next,
+                Some(target) => Way::Seek(target),
+            });
+        }
+        let is_passed = RecordHead::decode(value)?.deleted || id.starts_with(b"_design/");
+        Ok(if is_passed { Way::Next } else { Way::Take })
     }
 
     /// Where the walk enters the next range, when it has reached a place between the range before

@@ -1,11 +1,14 @@
 //! Mango queries: the indexes of a database, the choice of one, and the results.
 
 mod aggregate;
+mod clock;
 mod cursor;
 mod docs;
 mod mapper;
 mod rows;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod text_search;
 mod turns;
 mod uses;

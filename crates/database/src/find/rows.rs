@@ -10,6 +10,7 @@ use index::IndexView;
 use index::keys::put_terminated;
 use mango::{Bookmark, Doc, FieldPath, Find, LiftedValue, Plan, SortedGroups, TextHits};
 
+use super::clock::ClockLooks;
 use super::cursor::{ARRAY, Cursor, ScanRange, next_of};
 use super::docs::Documents;
 use super::text_search::Hits;
@@ -22,8 +23,6 @@ use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
 /// Rows that are examined in one piece without a match, before the thread is released.
 const ROWS_A_PIECE_MAX: u64 = 256;
-/// The clock is checked once per 16 rows that are not documents.
-const LOOK_AT_CLOCK_EVERY: u32 = 16;
 /// A piece takes no longer, but for its last document.
 pub(super) const PIECE_TIME: Duration = Duration::from_millis(50);
 /// Fields of an answer that are written in about the time that a document takes to be read.
@@ -380,7 +379,7 @@ impl FindAnswer {
         let mut resume = None;
         let mut cursors = rows.cursors(&range)?;
         let mut more = false;
-        let mut taken: u32 = 0;
+        let mut clock = ClockLooks::default();
         while let Some(next) = next_of(&cursors, rows.descending) {
             // `next_of` has found a row there.
             let Some(row) = cursors[next].row()? else {
@@ -402,11 +401,9 @@ impl FindAnswer {
                 more = true;
                 break;
             }
-            taken += 1;
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
             let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
-            // Rows that hold everything are read faster than the clock, so it is not read for each.
-            let looks = rows.covering.is_none() || taken.is_multiple_of(LOOK_AT_CLOCK_EVERY);
+            let looks = clock.is_due(row.stored.key.len()) || rows.covering.is_none();
             if is_enough || looks && began.elapsed() >= PIECE_TIME {
                 resume = Some(Resume::Behind(row.place.to_vec()));
                 more = true;
@@ -445,6 +442,12 @@ impl FindAnswer {
             let id = row.id()?;
             quoted.reserve(id.len() + 2);
             write_json_string(&id, &mut quoted);
+        }
+        if !self.find.selector.is_light_for(row.stored.key.len()) {
+            self.is_long = true;
+            if !self.is_apart {
+                return Ok(false);
+            }
         }
         let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
         let of = |column: Column| match column {

@@ -24,6 +24,8 @@ const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
 /// Documents that a thread examines between two checks whether the client still waits.
 const LOOKS_MAX: u64 = 16;
+/// Documents that are passed between two of these checks: deleted ones, and those with other ids.
+const PASSED_MAX: u64 = 256;
 
 /// The scans that run.
 #[derive(Debug, Default)]
@@ -294,7 +296,7 @@ impl Scan<'_> {
         let mut it = ChangeIter::new(&view.snapshot, shard.number, piece.after, false);
         let wants_rev = self.wants_rev();
         let mut bodies = None;
-        let mut seen = 0u64;
+        let (mut seen, mut passed) = (0_u64, 0_u64);
         while let Some((seq, value)) = it.entry().filter(|(seq, _)| *seq <= piece.to) {
             let row = Row::decode(seq, value)?;
             if !row.deleted && self.is_wanted(row.id.as_bytes()) {
@@ -330,6 +332,11 @@ impl Scan<'_> {
                     body: body.ok_or_else(|| storage::Error::Corrupt("attachments"))?,
                 };
                 look(row.id.as_bytes(), &doc)?;
+            } else {
+                passed += 1;
+                if passed.is_multiple_of(PASSED_MAX) && is_over() {
+                    return Ok(seen);
+                }
             }
             it.next();
         }

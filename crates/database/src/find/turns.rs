@@ -69,6 +69,17 @@ impl ScanTurns {
         working.begin();
         working
     }
+
+    /// Takes all free places, each for another user.
+    #[cfg(test)]
+    pub fn take_all(&self) -> Vec<Place> {
+        let take = |n: usize| {
+            let requester = fair_queue::Requester::user(&n.to_string());
+            self.places
+                .try_place(&requester.share(&n.to_string().into()))
+        };
+        (0..).map_while(take).collect()
+    }
 }
 
 /// The place of a thread while it examines documents.

@@ -1,5 +1,6 @@
 //! Views of a database: its indexes, one for each shard and signature, and their updates.
 
+mod compaction;
 mod design;
 mod endless;
 mod index_use;
@@ -571,23 +572,6 @@ impl Database {
             .names()
             .filter_map(|(name, at)| Some((name.to_owned(), all.get(at.view)?.clone())))
             .collect()
-    }
-
-    /// Rebuilds the summary trees of an index and has its files rewritten, in the background.
-    pub fn compact_view(&self, index: &Arc<ViewIndex>) {
-        if index.compacting.swap(true, Relaxed) {
-            return;
-        }
-        let index = index.clone();
-        std::thread::spawn(move || {
-            telemetry::give_way(telemetry::BACKGROUND_NICE);
-            for i in &index.shards {
-                if let Err(e) = i.compact() {
-                    tracing::warn!(db = %index.database, design = %index.design, error = %e, "compacting an index failed");
-                }
-            }
-            index.compacting.store(false, Relaxed);
-        });
     }
 
     /// The signatures of all indexes, view and text indexes, that design documents name, and of the index of expiry times.

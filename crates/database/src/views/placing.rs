@@ -2,6 +2,9 @@
 //!
 //! With many keys that takes many searches, so it is done in pieces.
 
+use std::cmp::Ordering;
+use std::ops::Range;
+
 use index::{IndexView, PlaceRange};
 
 use super::query::{Ranges, ViewQuery};
@@ -207,8 +210,12 @@ impl Selected<'_> {
     /// The place of the row that comes after `skip` rows of the range, over several shards.
     fn place_of_nth(&self, range: &PlaceRange) -> Result<Option<Vec<u8>>, Error> {
         let view = self.view;
-        let rows = self.rows_in(range)?;
+        let ranks = |v: &IndexView| -> Result<Range<u64>, Error> {
+            Ok(v.rank(view, &range.low)?..v.rank_of_end(view, range)?)
+        };
+        let ranks: Vec<Range<u64>> = self.views.iter().map(ranks).collect::<Result<_, _>>()?;
         let nth = if self.query.descending {
+            let rows: u64 = ranks.iter().map(|r| r.end.saturating_sub(r.start)).sum();
             match rows.checked_sub(*self.skip + 1) {
                 Some(n) => n,
                 None => return Ok(None),
@@ -216,25 +223,135 @@ impl Selected<'_> {
         } else {
             *self.skip
         };
-        for v in self.views {
-            let start = v.rank(view, &range.low)?;
-            let (mut low, mut high) = (start, v.rank_of_end(view, range)?);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                let Some(place) = v.place_at(view, middle)? else {
-                    break;
-                };
-                let before = self.rows_in(&PlaceRange {
-                    low: range.low.clone(),
-                    high: Some(place.clone()),
-                })?;
-                match before.cmp(&nth) {
-                    std::cmp::Ordering::Equal => return Ok(Some(place)),
-                    std::cmp::Ordering::Less => low = middle + 1,
-                    std::cmp::Ordering::Greater => high = middle,
+        find_nth(
+            ranks,
+            nth,
+            |shard, rank| Ok(self.views[shard].place_at(view, rank)?),
+            |shard, place: &Vec<u8>| Ok(self.views[shard].rank(view, place)?),
+        )
+    }
+}
+
+/// Finds the row that comes after `nth` rows of all shards. `ranks` are those of the requested rows
+/// of each shard; `place_at` returns the place of a row, and `rank` how many rows of a shard are
+/// before a place.
+///
+/// Each step compares with the middle of the shard that has the most rows left, and narrows all
+/// shards. So with rows that are spread evenly it takes about as many steps as one shard would.
+fn find_nth<P>(
+    ranks: Vec<Range<u64>>,
+    nth: u64,
+    place_at: impl Fn(usize, u64) -> Result<Option<P>, Error>,
+    rank: impl Fn(usize, &P) -> Result<u64, Error>,
+) -> Result<Option<P>, Error> {
+    let mut left = ranks.clone();
+    let rows = |ranks: &Range<u64>| ranks.end.saturating_sub(ranks.start);
+    while let Some(widest) = (0..left.len()).max_by_key(|&shard| rows(&left[shard]))
+        && rows(&left[widest]) > 0
+    {
+        let middle = left[widest].start + rows(&left[widest]) / 2;
+        let Some(place) = place_at(widest, middle)? else {
+            break;
+        };
+        let mut before = 0;
+        let mut here = Vec::with_capacity(left.len());
+        for (shard, ranks) in ranks.iter().enumerate() {
+            let at = rank(shard, &place)?.clamp(ranks.start, ranks.end.max(ranks.start));
+            before += at - ranks.start;
+            here.push(at);
+        }
+        match before.cmp(&nth) {
+            Ordering::Equal => return Ok(Some(place)),
+            Ordering::Less => {
+                here[widest] = middle + 1;
+                for (left, at) in left.iter_mut().zip(here) {
+                    left.start = left.start.max(at);
+                }
+            }
+            Ordering::Greater => {
+                here[widest] = middle;
+                for (left, at) in left.iter_mut().zip(here) {
+                    left.end = left.end.min(at);
                 }
             }
         }
-        Ok(None)
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_nth_row_of_several_shards_is_found_in_few_steps(
+            shards in prop::collection::vec(0_usize..300, 1..9),
+            low in 0_u64..100,
+            high in 0_u64..2_000,
+            nth in 0_u64..2_000,
+            seed in any::<u64>(),
+        ) {
+            // Different places, in no order of the shards.
+            let place = |shard: usize, row: usize| {
+                let mixed = (row as u64).wrapping_mul(seed | 1).wrapping_add(shard as u64);
+                ((mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 3_000, shard, row)
+            };
+            let shards: Vec<Vec<_>> = shards
+                .iter()
+                .enumerate()
+                .map(|(shard, &rows)| {
+                    let mut places: Vec<_> = (0..rows).map(|row| place(shard, row)).collect();
+                    places.sort_unstable();
+                    places
+                })
+                .collect();
+            let (low, high) = ((low, 0, 0), (high.max(low), 0, 0));
+            let rank = |shard: usize, place: &(u64, usize, usize)| {
+                shards[shard].partition_point(|p| p < place) as u64
+            };
+            let ranks: Vec<Range<u64>> =
+                (0..shards.len()).map(|shard| rank(shard, &low)..rank(shard, &high)).collect();
+            let mut rows: Vec<_> = shards.iter().flatten().copied().collect();
+            rows.retain(|place| (low..high).contains(place));
+            rows.sort_unstable();
+            let steps = Cell::new(0);
+            let found = find_nth(
+                ranks,
+                nth,
+                |shard, rank| {
+                    steps.set(steps.get() + 1);
+                    Ok(shards[shard].get(rank as usize).copied())
+                },
+                |shard, place| Ok(rank(shard, place)),
+            );
+            prop_assert_eq!(found.ok().flatten(), rows.get(nth as usize).copied());
+            // Each step halves the rows of one shard.
+            prop_assert!(steps.get() <= 10 * shards.len(), "{} steps", steps.get());
+        }
+    }
+
+    #[test]
+    fn evenly_spread_rows_take_the_steps_of_one_shard() {
+        const SHARDS: u64 = 8;
+        const ROWS: u64 = 1 << 17;
+        for nth in [0, 1, 300, SHARDS * ROWS / 2, SHARDS * ROWS - 1] {
+            let steps = Cell::new(0);
+            let found = find_nth(
+                vec![0..ROWS; SHARDS as usize],
+                nth,
+                |shard, rank| {
+                    steps.set(steps.get() + 1);
+                    Ok(Some(rank * SHARDS + shard as u64))
+                },
+                |shard, &place| Ok((place + SHARDS - 1 - shard as u64) / SHARDS),
+            );
+            assert_eq!(found.ok().flatten(), Some(nth));
+            assert!(steps.get() <= 3 * 17, "{} steps", steps.get());
+        }
     }
 }

@@ -73,13 +73,8 @@ impl RevTree {
     /// See [`RevTree::decode`].
     pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CorruptTree> {
         let mut input = Reader(bytes);
-        let head = input.varint()?;
-        let count = u32::try_from(head >> 1).map_err(|_| CorruptTree)? as usize;
-        // A node takes at least two bytes, so a false count cannot make this reserve much.
-        if count > bytes.len() / 2 {
-            return Err(CorruptTree);
-        }
-        let nodes = if head & 1 == 1 {
+        let (count, is_chain) = input.head()?;
+        let nodes = if is_chain {
             input.chain(count)?
         } else {
             input.general(count)?
@@ -91,6 +86,22 @@ impl RevTree {
             return Err(CorruptTree);
         }
         Ok((Self { nodes }, input.0))
+    }
+
+    /// Returns what [`RevTree::leaf_bytes`] of a stored tree returns, without building the tree.
+    ///
+    /// # Errors
+    /// [`CorruptTree`] where the bytes cannot be read. Trees that break an invariant may pass.
+    pub fn stored_leaf_bytes(bytes: &[u8]) -> Result<u64, CorruptTree> {
+        let mut input = Reader(bytes);
+        let sum = match input.head()? {
+            (count, true) => input.chain_leaf_bytes(count)?,
+            (count, false) => input.general_leaf_bytes(count)?,
+        };
+        match input.0.is_empty() {
+            true => Ok(sum),
+            false => Err(CorruptTree),
+        }
     }
 
     fn is_chain(&self) -> bool {
@@ -144,6 +155,17 @@ impl<'a> Reader<'a> {
         varint::take(&mut self.0).ok_or(CorruptTree)
     }
 
+    /// Reads the number of nodes, and whether they are a chain.
+    fn head(&mut self) -> Result<(usize, bool), CorruptTree> {
+        let head = self.varint()?;
+        let count = u32::try_from(head >> 1).map_err(|_| CorruptTree)? as usize;
+        // A node takes at least two bytes, so a false count cannot make the caller reserve much.
+        if count > self.0.len() / 2 {
+            return Err(CorruptTree);
+        }
+        Ok((count, head & 1 == 1))
+    }
+
     fn chain(&mut self, count: usize) -> Result<Vec<RevNode>, CorruptTree> {
         if count == 0 {
             return Err(CorruptTree);
@@ -195,6 +217,42 @@ impl<'a> Reader<'a> {
         } else {
             Ok(tree.nodes)
         }
+    }
+
+    /// Passes a chain, and returns the length of its leaf's body.
+    fn chain_leaf_bytes(&mut self, count: usize) -> Result<u64, CorruptTree> {
+        let _root = self.varint()?;
+        let mut last = None;
+        for _ in 0..count {
+            last = self.node_bytes()?;
+        }
+        last.ok_or(CorruptTree)
+    }
+
+    /// Passes nodes in any order, and returns the length of the bodies of their leaves.
+    fn general_leaf_bytes(&mut self, count: usize) -> Result<u64, CorruptTree> {
+        let mut leaves: Vec<Option<u64>> = Vec::with_capacity(count);
+        for index in 0..count {
+            let _generation = self.varint()?;
+            let back = usize::try_from(self.varint()?).map_err(|_| CorruptTree)?;
+            if back > 0 {
+                let parent = index.checked_sub(back).ok_or(CorruptTree)?;
+                leaves[parent] = None;
+            }
+            leaves.push(self.node_bytes()?);
+        }
+        Ok(leaves.into_iter().flatten().fold(0, u64::saturating_add))
+    }
+
+    /// Passes a node, and returns the length of its body, if it has one.
+    fn node_bytes(&mut self) -> Result<Option<u64>, CorruptTree> {
+        let flags = self.byte()?;
+        let length = match flags & TEXT_HASH {
+            0 => MD5_LENGTH as u64,
+            _ => self.varint()?,
+        };
+        self.bytes(length)?;
+        Ok(self.revision(flags)?.map(|revision| revision.size))
     }
 
     fn node(

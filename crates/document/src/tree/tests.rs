@@ -284,8 +284,11 @@ fn what_is_not_an_encoded_tree_is_corrupt() {
     assert_eq!(RevTree::decode(&good), Ok(tree));
     for length in 0..good.len() {
         assert_eq!(RevTree::decode(&good[..length]), Err(CorruptTree));
+        let leaf_bytes = RevTree::stored_leaf_bytes(&good[..length]);
+        assert_eq!(leaf_bytes, Err(CorruptTree));
     }
     good.push(0);
+    assert_eq!(RevTree::stored_leaf_bytes(&good), Err(CorruptTree));
     assert_eq!(RevTree::decode(&good), Err(CorruptTree));
     assert_eq!(RevTree::decode_prefix(&good).unwrap().1, [0]);
     assert_eq!(RevTree::decode(&[]), Err(CorruptTree));
@@ -404,6 +407,8 @@ fn check(tree: &RevTree) {
     let mut encoded = Vec::new();
     tree.encode(&mut encoded);
     assert_eq!(RevTree::decode(&encoded).as_ref(), Ok(tree));
+    let leaf_bytes = RevTree::stored_leaf_bytes(&encoded);
+    assert_eq!(leaf_bytes, Ok(tree.leaf_bytes()));
 }
 
 /// A naive model of a tree: each revision with its parent, and the revisions that were stored.
@@ -604,6 +609,7 @@ proptest! {
 
     #[test]
     fn decoding_any_bytes_gives_a_sound_tree_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = RevTree::stored_leaf_bytes(&bytes);
         if let Ok(tree) = RevTree::decode(&bytes) {
             check(&tree);
         }
@@ -617,6 +623,7 @@ proptest! {
         grown(&history, &edits).encode(&mut bytes);
         let at = at.index(bytes.len());
         bytes[at] = byte;
+        let _ = RevTree::stored_leaf_bytes(&bytes);
         if let Ok(tree) = RevTree::decode(&bytes) {
             check(&tree);
             let mut again = Vec::new();

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use database::EditMode;
+use database::{EditMode, FindIndexes};
 use document::EditDoc;
-use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
+use mango::index::{
+    DesignMembers, design_members, parse_bulk_delete, remove_all_from, write_design,
+};
 use mango::{FindError, NewIndex, TextKind};
 use serde_json::{Value, json};
 
@@ -115,24 +117,27 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
 pub async fn delete(req: &Request, access: &Access, ddoc: &str, kind: &str, name: &str) -> Answer {
     let kind = mango::index::text_kind(kind).map_err(|_| ApiError::missing())?;
     access.require_design_admin(&req.user)?;
-    remove(req, access, ddoc, kind, name).await?;
+    remove(req, access, ddoc, vec![(kind, name.to_owned())]).await?;
     Ok(Reply::ok())
 }
 
+/// Removes indexes of a design document, in one write.
 async fn remove(
     req: &Request,
     access: &Access,
     ddoc: &str,
-    kind: Option<TextKind>,
-    name: &str,
+    indexes: Vec<(Option<TextKind>, String)>,
 ) -> Result<(), ApiError> {
+    let indexes = Arc::new(indexes);
     for left in (0..TRIES_MAX).rev() {
-        let (db, id, name) = (access.db.clone(), ddoc.to_owned(), name.to_owned());
+        let (db, id, indexes) = (access.db.clone(), ddoc.to_owned(), indexes.clone());
         let removed = read_long(req, move || {
             let (rev, Some(members)) = split(db.design_text(&id)?) else {
                 return Err(ApiError::missing());
             };
-            let new = remove_from(&members, kind, &name).map_err(|()| ApiError::missing())?;
+            let names = indexes.iter().map(|(kind, name)| (*kind, name.as_str()));
+            let names: Vec<(Option<TextKind>, &str)> = names.collect();
+            let new = remove_all_from(&members, &names).map_err(|()| ApiError::missing())?;
             if !mango::index::is_of_indexes(&members) {
                 return Err(ApiError::missing());
             }
@@ -157,11 +162,14 @@ pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     }
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
+    // Read once: each removal changes the design documents that they are read from.
+    let all = access.db.find_indexes_async().await?;
+    req.keep_indexes(&all).await?;
     let (mut success, mut fail) = (vec![], vec![]);
     for id in ids {
         // Where nothing is removed, nothing below waits.
         tokio::task::yield_now().await;
-        match remove_all(req, access, &id).await {
+        match remove_all(req, access, &all, &id).await {
             Ok(()) => success.push(json!({"id": id, "ok": true})),
             Err(e) => fail.push(json!({"id": id, "error": e.error})),
         }
@@ -173,18 +181,24 @@ pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
 }
 
 /// Removes every index of a design document. (CouchDB fails when there are several.)
-async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
-    let indexes = access.db.find_indexes_async().await?;
-    let own = indexes
+async fn remove_all(
+    req: &Request,
+    access: &Access,
+    all: &FindIndexes,
+    id: &str,
+) -> Result<(), ApiError> {
+    let own = all
         .iter()
-        .filter(|i| i.index.ddoc.as_deref() == Some(id));
-    let mut removed = Err(ApiError::missing());
-    for index in own {
+        .filter(|index| index.index.ddoc.as_deref() == Some(id));
+    let own = own.map(|index| {
         let kind = index.index.text.as_ref().map(|text| text.kind);
-        remove(req, access, id, kind, &index.index.name).await?;
-        removed = Ok(());
+        (kind, index.index.name.clone())
+    });
+    let own: Vec<_> = own.collect();
+    if own.is_empty() {
+        return Err(ApiError::missing());
     }
-    removed
+    remove(req, access, id, own).await
 }
 
 /// The revision, as JSON text, and the members that a write keeps.

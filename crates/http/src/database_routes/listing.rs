@@ -493,11 +493,20 @@ impl ListRows for AllDocsRows {
     }
 }
 
-/// `_partition/{partition}`
-pub fn partition_info(access: &Access, name: &str) -> Answer {
+/// `_partition/{partition}`. The first documents are counted here, the others by threads that give
+/// way, in pieces.
+pub async fn partition_info(req: &Request, access: &Access, name: &str) -> Answer {
     database::check_partition(name)?;
     partition::require_partitioned(access)?;
-    let info = access.db.partition_info(name)?;
+    let mut count = access.db.count_partition(name)?;
+    let mut more = count.next_piece()?;
+    while more {
+        let next = move || (count.next_piece(), count);
+        let counted;
+        (counted, count) = req.answers.apart(next).await?;
+        more = counted?;
+    }
+    let info = count.into_info();
     Ok(Reply::json(
         200,
         &serde_json::json!({
