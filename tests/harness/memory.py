@@ -21,7 +21,7 @@ def workers_of(server):
         try:
             with open(f"/proc/{server.process.pid}/task/{task}/children", encoding="ascii") as children:
                 workers += [int(pid) for pid in children.read().split()]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             pass  # the thread ended
     return workers
 

@@ -383,6 +383,9 @@ def test_documents(pair):
     report.equal(
         "its document says so", (doc["_replication_stats"]["docs_written"], doc["owner"], "_replication_state_time" in doc), (30, "admin", True)
     )
+    # The document says so a moment before.
+    ended = lambda: pair.get("/_scheduler/docs/_replicator/once").get("state") == "completed"
+    report.check("and comes to its end", wait_until(ended), pair.get("/_scheduler/docs"))
     row = pair.get("/_scheduler/docs/_replicator/once")
     report.equal(
         "and so does the scheduler",

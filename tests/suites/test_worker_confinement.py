@@ -1,5 +1,6 @@
 """What a function could do that gets the JavaScript engine to run code of its own: it is in a process that reaches nothing."""
 
+import contextlib
 import errno
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from harness import intruder
+from harness.memory import workers_of
 from harness.server import wait_until
 
 pytestmark = pytest.mark.quick
@@ -52,10 +54,13 @@ def inheriting(ctx, binary):
 
 
 def workers(server):
-    pids = []
-    for task in os.listdir(f"/proc/{server.process.pid}/task"):
-        pids += [int(pid) for pid in pathlib.Path(f"/proc/{server.process.pid}/task/{task}/children").read_text(encoding="ascii").split()]
-    return [pid for pid in pids if pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "settee-worker"]
+    """Programs that are started to ask how many processors there are, and the like, are none."""
+    found = []
+    for pid in workers_of(server):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "settee-worker":
+                found.append(pid)
+    return found
 
 
 def status(pid, field):

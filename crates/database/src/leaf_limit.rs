@@ -1,15 +1,18 @@
 //! Limit of the leaves of a document: `[couchdb] max_document_leaves`.
 
+use std::sync::Arc;
+
 use storage::ShardEdit;
 
 use crate::database::Database;
+use crate::refusals::RefusalRoom;
 use crate::update::blocking;
 use crate::{Error, Outcome};
 
 /// Edits that may be logged, and the outcomes of the others with gaps for them.
 type Divided = (Vec<ShardEdit>, Vec<Option<Outcome>>);
 
-/// Fewer edits are checked on the thread that has them.
+/// Fewer edits are checked on the thread that has them, unless revision trees have to be read.
 const FEW_EDITS: usize = 64;
 
 /// The refusal of a leaf beyond the limit. It is `forbidden`, so that replicators continue with
@@ -34,17 +37,24 @@ impl Database {
     pub(crate) async fn refuse_leaves(&self, edits: Vec<ShardEdit>) -> Result<Divided, Error> {
         let limits = self.limits();
         let is_short = edits.len() <= FEW_EDITS;
+        if is_short && !storage::may_have_too_many_leaves(&edits, &limits)? {
+            let outcomes = edits.iter().map(|_| None).collect();
+            return Ok((edits, outcomes));
+        }
+        // Dropped with this future, when the caller waits no more.
+        let waits = Arc::new(());
+        let caller_waits = Arc::downgrade(&waits);
         let check = move || -> Result<Divided, Error> {
-            let refused = storage::too_many_leaves(&edits, &limits)?;
-            let outcome = |refused: &bool| refused.then(|| too_many_leaves(limits.leaves_max));
-            let outcomes: Vec<_> = refused.iter().map(outcome).collect();
+            let is_wanted = || caller_waits.strong_count() > 0;
+            let refused = storage::too_many_leaves(&edits, &limits, is_wanted)?;
+            let mut room = RefusalRoom::new();
+            let mut refusal = || too_many_leaves(limits.leaves_max).kept_in(&mut room);
+            let outcomes = refused.iter().map(|refused| refused.then(&mut refusal));
+            let outcomes: Vec<_> = outcomes.collect();
             let allowed = edits.into_iter().zip(refused);
             let allowed = allowed.filter(|(_, refused)| !refused);
             Ok((allowed.map(|(edit, _)| edit).collect(), outcomes))
         };
-        if is_short {
-            return check();
-        }
         blocking(check).await
     }
 }

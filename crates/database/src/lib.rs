@@ -28,6 +28,7 @@ mod find;
 mod global_changes;
 mod hash_ranges;
 mod keeper;
+mod last_record;
 mod leaf_limit;
 mod lifecycle;
 mod long_selectors;

@@ -8,6 +8,7 @@ use document::{DocId, EditDoc};
 use crate::database::Database;
 use crate::partition_count::PartitionCount;
 use crate::partition_room::{CountTurn, Judged, ShardSeqs, seqs_of};
+use crate::refusals::RefusalRoom;
 use crate::{EditMode, Error, Outcome};
 
 /// A document that may enlarge a partition: its id, and the partition.
@@ -32,13 +33,14 @@ impl Database {
         if !self.is_partitioned() || mode == EditMode::Replicated {
             return Ok(edits);
         }
+        let mut refusals = RefusalRoom::new();
         for edit in &mut edits {
             let Ok(doc) = edit else {
                 continue;
             };
             let refused = self.overflow(doc).await?;
             if let Some(refused) = refused {
-                *edit = Err(refused);
+                *edit = Err(refused.kept_in(&mut refusals));
             }
         }
         Ok(edits)

@@ -25,6 +25,15 @@ impl Turn {
         }
     }
 
+    /// A piece whose time is over.
+    #[cfg(test)]
+    pub fn ended() -> Turn {
+        Turn {
+            began: Instant::now() - TURN_TIME,
+            rows: 0,
+        }
+    }
+
     /// Returns whether the time is over, after a row. The clock is read for each row with a
     /// document, and once in 64 rows for others.
     pub fn is_over(&mut self, with_document: bool) -> bool {
@@ -40,13 +49,9 @@ mod tests {
 
     #[test]
     fn a_turn_ends_by_the_clock() {
-        let over = || Turn {
-            began: Instant::now() - TURN_TIME,
-            rows: 0,
-        };
-        assert!(over().is_over(true));
-        assert!(!over().is_over(false), "the clock was not read");
-        let mut turn = over();
+        assert!(Turn::ended().is_over(true));
+        assert!(!Turn::ended().is_over(false), "the clock was not read");
+        let mut turn = Turn::ended();
         assert_eq!((0..ROWS_BETWEEN).filter(|_| turn.is_over(false)).count(), 1);
     }
 }

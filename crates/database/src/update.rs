@@ -12,6 +12,7 @@ use storage::{Change, Edit, File, ShardEdit, hashed};
 use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
+use crate::refusals::RefusalRoom;
 use crate::text::add_lucene_versions;
 use crate::validate::{Held, Need, Needs, Validation};
 use crate::{Error, partition};
@@ -52,6 +53,19 @@ pub enum Outcome {
     Conflict,
     /// Error code and reason.
     Refused(Cow<'static, str>, Cow<'static, str>),
+}
+
+impl Outcome {
+    /// Returns the outcome; the texts of a refusal are replaced if the request has no room for them.
+    pub(crate) fn kept_in(self, room: &mut RefusalRoom) -> Outcome {
+        match self {
+            Outcome::Refused(error, reason) => {
+                let (error, reason) = room.keep(error, reason);
+                Outcome::Refused(error, reason)
+            }
+            other => other,
+        }
+    }
 }
 
 /// The author of a write, as `validate_doc_update` functions see the user.
@@ -333,10 +347,13 @@ impl Database {
     }
 
     fn as_outcomes(&self, outcomes: Vec<storage::Outcome>) -> Vec<Outcome> {
+        let mut refusals = RefusalRoom::new();
         let outcomes = outcomes.into_iter().map(|outcome| match outcome {
             storage::Outcome::Written(rev) => Outcome::Ok { rev },
             storage::Outcome::Conflict => Outcome::Conflict,
-            storage::Outcome::TooManyLeaves => too_many_leaves(self.limits().leaves_max),
+            storage::Outcome::TooManyLeaves => {
+                too_many_leaves(self.limits().leaves_max).kept_in(&mut refusals)
+            }
         });
         outcomes.collect()
     }

@@ -15,6 +15,7 @@ use storage::Record;
 use crate::Error;
 use crate::database::Database;
 use crate::design;
+use crate::last_record::LastRecord;
 use crate::long_selectors::{LongSelectors, unreadable};
 use crate::read::{Read, ReadOptions, write_path};
 use crate::refusals::RefusalRoom;
@@ -131,7 +132,7 @@ pub(crate) struct Validation {
     /// Alive while the caller waits for the outcome.
     caller_waits: Weak<()>,
     /// The record of the document that was checked last in this piece.
-    last: Mutex<Option<(DocId, Arc<Record>)>>,
+    last: Mutex<LastRecord>,
 }
 
 /// An edit for validators.
@@ -204,7 +205,7 @@ impl Validation {
                 return Ok(need);
             }
             if self.inputs.is_empty() {
-                self.gather(held)?;
+                self.gather(held, Turn::begin())?;
             } else {
                 self.ask(held);
             }
@@ -242,7 +243,7 @@ impl Validation {
         if !self.inputs.iter().any(is_forgotten) {
             return Ok(());
         }
-        *self.last.lock() = None;
+        *self.last.lock() = LastRecord::default();
         let (number, first) = self.at;
         let mut asked = 0;
         for (i, input) in std::mem::take(&mut self.inputs).into_iter().enumerate() {
@@ -271,11 +272,12 @@ impl Validation {
         self.done
     }
 
-    /// Examines the next documents, as far as possible without `validate_doc_update` functions.
-    fn gather(&mut self, held: &Held) -> Result<(), Error> {
+    /// Examines the next documents, as far as possible without `validate_doc_update` functions. There are fewer of them in a
+    /// piece if that takes long: they are read again where others have the place meanwhile.
+    fn gather(&mut self, held: &Held, mut turn: Turn) -> Result<(), Error> {
         let mut bytes = 0;
         self.at = (0, 0);
-        *self.last.lock() = None;
+        *self.last.lock() = LastRecord::default();
         while self.inputs.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
             if self.is_abandoned() {
                 break;
@@ -298,13 +300,7 @@ impl Validation {
             };
             match checked {
                 Checked::Done(outcome) => {
-                    let outcome = outcome.map_err(|refused| match refused {
-                        Outcome::Refused(error, reason) => {
-                            let (error, reason) = self.refusals.keep(error, reason);
-                            Outcome::Refused(error, reason)
-                        }
-                        other => other,
-                    });
+                    let outcome = outcome.map_err(|refused| refused.kept_in(&mut self.refusals));
                     self.done.push(outcome);
                 }
                 Checked::Validate(doc, before) => {
@@ -314,7 +310,7 @@ impl Validation {
                     self.done.push(Ok(doc));
                 }
             }
-            if (is_design || is_slow) && held.place.is_wanted() {
+            if turn.is_over(true) || (is_design || is_slow) && held.place.is_wanted() {
                 break;
             }
         }
@@ -645,14 +641,8 @@ impl Validation {
 
     /// Many edits of one document in a row read its record once: nothing of the request is written meanwhile.
     fn record(&self, id: &DocId) -> Result<Arc<Record>, Error> {
-        let mut last = self.last.lock();
-        if let Some((_, record)) = last.as_ref().filter(|(of, _)| of == id) {
-            return Ok(record.clone());
-        }
         let shard = self.db.shard_for(id.as_str());
-        let record = Arc::new(shard.record(id.as_str())?.unwrap_or_default());
-        *last = Some((id.clone(), record.clone()));
-        Ok(record)
+        Ok(self.last.lock().of(shard, id)?)
     }
 
     fn read(&self, id: &DocId, rev: Rev) -> Result<PriorState, Error> {

@@ -62,7 +62,7 @@ pub use error::Error;
 pub use files::{FileWriter, SortedFiles};
 pub use keys::{ShardNumber, meta::index_state as index_state_key, seq_key, shard_end};
 pub use keyspace::Keyspace;
-pub use leaf_check::too_many_leaves;
+pub use leaf_check::{may_have_too_many_leaves, too_many_leaves};
 pub use limits::{LEAVES_MAX, Limits};
 pub use meta::{ShardMeta, active_bytes};
 pub use purges::{PurgeInfo, list as list_purges, read as read_purges};

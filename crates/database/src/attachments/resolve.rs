@@ -15,7 +15,10 @@ use storage::{Content, Contents, Record, ShardNumber};
 use super::{check_name, sink};
 use crate::Error;
 use crate::database::Database;
-use crate::update::{EditMode, Outcome};
+use crate::last_record::LastRecord;
+use crate::refusals::RefusalRoom;
+use crate::turn::Turn;
+use crate::update::{EditMode, Outcome, blocking};
 
 /// Contents that are kept until the edits that name them are committed, by the shard under which they are.
 pub(crate) type HeldContents = FxHashMap<(ShardNumber, ContentId), Content>;
@@ -23,7 +26,7 @@ pub(crate) type HeldContents = FxHashMap<(ShardNumber, ContentId), Content>;
 /// Error of an edit that keeps a missing attachment.
 pub(crate) const MISSING_STUB: &str = "missing_stub";
 
-/// Longer texts about attachments, in bytes, are resolved on a thread for blocking work.
+/// Longer texts about attachments, in bytes, are not resolved on the thread that serves.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// The outcome of each edit.
@@ -37,67 +40,147 @@ impl Database {
         edits: Vec<EditDoc>,
         mode: EditMode,
     ) -> Result<(ResolvedEdits, HeldContents), Error> {
+        if !edits.iter().any(has_attachments) {
+            let edits = edits.into_iter().map(Ok).collect();
+            return Ok((edits, HeldContents::default()));
+        }
+        let mut resolution = Resolution::new(self.clone(), edits, mode)?;
+        loop {
+            let thread = resolution.next_thread();
+            let piece = move || -> Result<(Resolution, bool), Error> {
+                let more = resolution.go_on(thread, Turn::begin())?;
+                Ok((resolution, more))
+            };
+            let (rest, more) = match thread {
+                PieceThread::Serving => piece()?,
+                PieceThread::Blocking => blocking(piece).await?,
+                PieceThread::LowPriority => self.run_low_priority(piece).await?,
+            };
+            if !more {
+                return Ok((rest.done, rest.held));
+            }
+            resolution = rest;
+        }
+    }
+}
+
+fn has_attachments(edit: &EditDoc) -> bool {
+    edit.attachments.is_some() || !edit.files.is_empty()
+}
+
+/// The kind of thread that a piece of a resolution runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PieceThread {
+    /// The thread that serves the request.
+    Serving,
+    /// One that may store content, and wait for others.
+    Blocking,
+    /// One for reads that take long.
+    LowPriority,
+}
+
+/// The attachments of one request's edits, which are resolved in pieces: a stub takes a read of its document's revision tree,
+/// which can be large. Nothing continues for a client that has gone.
+struct Resolution {
+    db: Arc<Database>,
+    mode: EditMode,
+    todo: std::vec::IntoIter<EditDoc>,
+    done: ResolvedEdits,
+    held: HeldContents,
+    /// Whether the contents of all files that the edits bring are where those of their documents are.
+    all_here: bool,
+    /// Whether the first piece may run on the thread that serves.
+    is_short: bool,
+    /// Whether the edit that follows the last piece stores content.
+    next_stores: bool,
+    refusals: RefusalRoom,
+    recent: Recent,
+}
+
+impl Resolution {
+    fn new(db: Arc<Database>, edits: Vec<EditDoc>, mode: EditMode) -> Result<Resolution, Error> {
         let mut held = HeldContents::default();
-        let all_here = self.hold_given(&edits, &mut held)?;
-        // Storing content takes time, and may wait for others; the rest are a few reads.
-        let stores = |edit: &EditDoc| {
-            let said = edit.attachments.as_deref().unwrap_or_default();
-            said.windows(6).any(|text| text == b"\"data\"")
-        };
+        let all_here = hold_given(&db, &edits, &mut held)?;
         let said_bytes = |edit: &EditDoc| edit.attachments.as_ref().map_or(0, |said| said.len());
         let is_short = edits.iter().map(said_bytes).sum::<usize>() <= SHORT_BYTES_MAX;
-        if all_here && is_short && !edits.iter().any(stores) {
-            return self.resolve_now(edits, mode, held, Elsewhere::IsNotThere);
+        let mut resolution = Resolution {
+            db,
+            mode,
+            done: Vec::with_capacity(edits.len()),
+            todo: edits.into_iter(),
+            held,
+            all_here,
+            is_short,
+            next_stores: false,
+            refusals: RefusalRoom::new(),
+            recent: Recent::default(),
+        };
+        if is_short {
+            let edits = resolution.todo.as_slice();
+            let stores = edits.iter().any(|edit| resolution.stores(edit));
+            resolution.is_short = !stores;
         }
-        let db = self.clone();
-        let resolve = move || db.resolve_now(edits, mode, held, Elsewhere::IsCopied);
-        tokio::task::spawn_blocking(resolve)
-            .await
-            .map_err(|_| Error::ShuttingDown)?
+        Ok(resolution)
     }
 
-    /// Keeps the contents of the files that the edits bring; false when one is not where its document's contents are.
-    fn hold_given(&self, edits: &[EditDoc], held: &mut HeldContents) -> Result<bool, Error> {
-        let mut all_here = true;
-        for edit in edits.iter().filter(|edit| !edit.files.is_empty()) {
-            let Some(id) = edit.id.as_ref().filter(|id| !id.is_local()) else {
-                continue;
+    /// Returns whether an edit stores content, which takes time and may wait for others; the rest are a few reads.
+    fn stores(&self, edit: &EditDoc) -> bool {
+        let said = edit.attachments.as_deref().unwrap_or_default();
+        let is_copied = !self.all_here && !edit.files.is_empty();
+        is_copied || said.windows(6).any(|text| text == b"\"data\"")
+    }
+
+    /// Returns where the next piece runs.
+    fn next_thread(&self) -> PieceThread {
+        let is_first = self.done.is_empty();
+        if is_first && self.is_short {
+            PieceThread::Serving
+        } else if is_first || self.next_stores {
+            PieceThread::Blocking
+        } else {
+            PieceThread::LowPriority
+        }
+    }
+
+    /// Resolves edits until the turn is over, at least one. Returns whether some are left.
+    fn go_on(&mut self, thread: PieceThread, mut turn: Turn) -> Result<bool, Error> {
+        let elsewhere = match thread {
+            PieceThread::Blocking => Elsewhere::IsCopied,
+            PieceThread::Serving | PieceThread::LowPriority => Elsewhere::IsNotThere,
+        };
+        while let Some(next) = self.todo.as_slice().first() {
+            if thread == PieceThread::LowPriority && self.stores(next) {
+                break;
+            }
+            let Some(mut edit) = self.todo.next() else {
+                break;
             };
-            let contents = self.contents_of(id.as_str());
-            for file in &edit.files {
-                all_here &= hold(contents, file, held)?;
+            let takes_reads = has_attachments(&edit);
+            let refusal = self.resolve_one(&mut edit, elsewhere)?;
+            self.done.push(match refusal {
+                None => Ok(edit),
+                Some(outcome) => Err(outcome.kept_in(&mut self.refusals)),
+            });
+            if turn.is_over(takes_reads) {
+                break;
             }
         }
-        Ok(all_here)
-    }
-
-    fn resolve_now(
-        &self,
-        edits: Vec<EditDoc>,
-        mode: EditMode,
-        mut held: HeldContents,
-        elsewhere: Elsewhere,
-    ) -> Result<(ResolvedEdits, HeldContents), Error> {
-        let resolve = |mut edit: EditDoc| {
-            Ok(self
-                .resolve_one(&mut edit, mode, &mut held, elsewhere)?
-                .map_or(Ok(edit), Err))
-        };
-        let resolved: Result<_, Error> = edits.into_iter().map(resolve).collect();
-        Ok((resolved?, held))
+        let next = self.todo.as_slice().first();
+        self.next_stores = next.is_some_and(|next| self.stores(next));
+        // They take no memory while the next piece waits for its thread.
+        self.recent = Recent::default();
+        Ok(self.todo.len() > 0)
     }
 
     fn resolve_one(
-        &self,
+        &mut self,
         edit: &mut EditDoc,
-        mode: EditMode,
-        held: &mut HeldContents,
         elsewhere: Elsewhere,
     ) -> Result<Option<Outcome>, Error> {
-        let said = edit.attachments.take();
-        if said.is_none() && edit.files.is_empty() {
+        if !has_attachments(edit) {
             return Ok(None);
         }
+        let said = edit.attachments.take();
         let Some(id) = edit.id.clone().filter(|id| !id.is_local()) else {
             edit.files.clear();
             return Ok(None);
@@ -106,19 +189,20 @@ impl Database {
             Some(said) => read_entries(said)?,
             None => vec![],
         };
-        let count_max = self.attachment_options().read().count_max;
+        let count_max = self.db.attachment_options().read().count_max;
         if (entries.len().max(edit.files.len())) as u64 > count_max {
             edit.files.clear();
             return Ok(Some(too_many(count_max)));
         }
         let mut resolving = Resolving {
-            db: self,
+            db: &self.db,
             id: &id,
-            contents: self.contents_of(id.as_str()),
-            mode,
-            held,
+            contents: self.db.contents_of(id.as_str()),
+            mode: self.mode,
+            held: &mut self.held,
             elsewhere,
             parent: None,
+            recent: &mut self.recent,
         };
         let mut given = EditAttachments::new(std::mem::take(&mut edit.files));
         let mut files = Vec::with_capacity(entries.len());
@@ -149,6 +233,32 @@ impl Database {
         Ok(None)
     }
 }
+
+/// Keeps the contents of the files that the edits bring; false when one is not where its document's contents are.
+fn hold_given(db: &Database, edits: &[EditDoc], held: &mut HeldContents) -> Result<bool, Error> {
+    let mut all_here = true;
+    for edit in edits.iter().filter(|edit| !edit.files.is_empty()) {
+        let Some(id) = edit.id.as_ref().filter(|id| !id.is_local()) else {
+            continue;
+        };
+        let contents = db.contents_of(id.as_str());
+        for file in &edit.files {
+            all_here &= hold(contents, file, held)?;
+        }
+    }
+    Ok(all_here)
+}
+
+/// What was read for the last edits, for the next ones of the same documents.
+#[derive(Default)]
+struct Recent {
+    record: LastRecord,
+    /// The attachments that the body of a change names, with its shard and seq.
+    attachments: Option<((ShardNumber, u64), Arc<AttachmentsByName>)>,
+}
+
+/// A document may have 100,000 of them.
+type AttachmentsByName = FxHashMap<String, Attachment>;
 
 /// The state of a file whose content only other shards have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,6 +296,7 @@ struct Resolving<'a> {
     elsewhere: Elsewhere,
     /// Read when it is first needed.
     parent: Option<Parent>,
+    recent: &'a mut Recent,
 }
 
 /// Attachments that came with an edit, by name.
@@ -222,8 +333,8 @@ impl EditAttachments {
 /// The revision whose attachments stubs stand for.
 enum Parent {
     None,
-    /// Its attachments by name. A document may have 100,000 of them.
-    Is(FxHashMap<String, Attachment>),
+    /// Its attachments.
+    Is(Arc<AttachmentsByName>),
     /// The revision is there with its body, and its attachments with it.
     Known,
     Conflict,
@@ -332,9 +443,9 @@ impl Resolving<'_> {
         })
     }
 
-    fn find_parent(&self, edit: &EditDoc) -> Result<Parent, Error> {
+    fn find_parent(&mut self, edit: &EditDoc) -> Result<Parent, Error> {
         let shard = self.db.shard_for(self.id.as_str());
-        let record = shard.record(self.id.as_str())?.unwrap_or_default();
+        let record = self.recent.record.of(shard, self.id)?;
         let path = edit.rev_path();
         if self.mode == EditMode::Interactive {
             return match path.and_then(|path| path.newest()) {
@@ -368,11 +479,20 @@ impl Resolving<'_> {
         Ok(Parent::None)
     }
 
-    fn read(&self, record: &Record, rev: &Rev) -> Result<Parent, Error> {
+    fn read(&mut self, record: &Record, rev: &Rev) -> Result<Parent, Error> {
         let Some(revision) = record.tree.get(rev).and_then(|node| node.revision) else {
             return Ok(Parent::None);
         };
         let shard = self.db.shard_for(self.id.as_str());
+        let place = (shard.number, revision.seq);
+        if let Some((_, attachments)) = self
+            .recent
+            .attachments
+            .as_ref()
+            .filter(|(of, _)| *of == place)
+        {
+            return Ok(Parent::Is(attachments.clone()));
+        }
         let Some(stored) = shard.body(revision.seq)? else {
             // Replaced and compacted away meanwhile, if it was a leaf.
             return Ok(Parent::Conflict);
@@ -380,7 +500,9 @@ impl Resolving<'_> {
         let attachments = StoredBody::split(&stored).attachments();
         let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
         let by_name = attachments.into_iter().map(|a| (a.name.to_string(), a));
-        Ok(Parent::Is(by_name.collect()))
+        let by_name = Arc::new(by_name.collect::<AttachmentsByName>());
+        self.recent.attachments = Some((place, by_name.clone()));
+        Ok(Parent::Is(by_name))
     }
 }
 
@@ -478,3 +600,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
 /// A name, borrowed where it has no escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use document::EditDoc;
 use super::property::Expiry;
 use super::time::ExpiryTime;
 use crate::database::Database;
+use crate::refusals::RefusalRoom;
 use crate::{EditMode, Outcome};
 
 impl Database {
@@ -23,8 +24,9 @@ impl Database {
         let Some(expiry) = self.expiry() else {
             return edits;
         };
+        let mut refusals = RefusalRoom::new();
         let check = |edit: Result<EditDoc, Outcome>| match edit {
-            Ok(doc) if is_invalid(&doc, &expiry) => Err(refusal(&expiry)),
+            Ok(doc) if is_invalid(&doc, &expiry) => Err(refusal(&expiry).kept_in(&mut refusals)),
             edit => edit,
         };
         edits.into_iter().map(check).collect()

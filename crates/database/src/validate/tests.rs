@@ -126,6 +126,22 @@ async fn work_of_selectors_leaves_its_place_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_take_long_to_read_are_examined_in_short_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_selectors(dir.path(), &[json!({"newDoc.s": "y"})]).await;
+    let docs = ["a", "b", "c"].map(|id| json!({"_id": id, "s": "y"}));
+    let waits = Arc::new(());
+    let mut work = validation(&db, &docs, &waits);
+    let held = held(Place::uncounted());
+    work.gather(&held, Turn::ended()).unwrap();
+    assert_eq!((work.inputs.len(), work.todo.len()), (1, 2));
+    assert!(!work.go_on(&held).unwrap());
+    let checked = work.into_checked();
+    assert_eq!(checked.len(), docs.len());
+    assert!(checked.iter().all(Result::is_ok));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_selector_is_compiled_once_for_all_requests_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let values: Vec<String> = (0..60_000).map(|n| format!("x{n}")).collect();

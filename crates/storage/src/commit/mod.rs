@@ -307,7 +307,7 @@ impl Committer {
     /// Commits immediately if nothing else is about to be written, and the disk was fast just
     /// before.
     fn commit_or_push(&self, op: Op) {
-        if op.bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() {
+        if op.bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() || op.has_long_records() {
             return self.push(op);
         }
         let queue = self.shared.queue.lock();

@@ -194,6 +194,14 @@ impl Op {
         }
     }
 
+    /// Returns whether its edits probably change long records, which takes long even where they are short.
+    pub(super) fn has_long_records(&self) -> bool {
+        match self {
+            Op::Edits { edits, .. } => edits.iter().any(|edit| edit.shard.has_long_edits()),
+            _ => false,
+        }
+    }
+
     /// Returns the shards that are dropped with it.
     pub(super) fn dropped(&self) -> &[Arc<Shard>] {
         match self {

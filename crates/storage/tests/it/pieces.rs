@@ -2,12 +2,13 @@
 //! wait for them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use document::{DocId, RevHash, RevPath};
 use storage::{
-    Change, Edit, Limits, Outcome, Record, Shard, ShardEdit, ShardPurge, Store, StoreOptions,
-    too_many_leaves,
+    Change, Edit, Limits, Outcome, Record, Shard, ShardCommit, ShardEdit, ShardPurge, Store,
+    StoreOptions, commit_on_this_thread, may_have_too_many_leaves, too_many_leaves,
 };
 
 const UNLIMITED: Limits = Limits {
@@ -158,6 +159,47 @@ fn short_writes_come_between_edits_of_long_records() {
     store.close();
 }
 
+/// A thread that serves must not apply them, even where nothing else is being written.
+#[test]
+fn edits_of_long_records_are_left_to_the_writer_thread() {
+    const ROUNDS: u32 = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (note, commits) = mpsc::channel();
+    let on_commit = move |commit: &ShardCommit<'_>| {
+        let is_writer = thread::current().name() == Some("commit");
+        note.send((commit.shard.number, is_writer)).unwrap();
+    };
+    let options = StoreOptions::default();
+    let store = Store::open(dir.path(), &options, Box::new(on_commit)).unwrap();
+    let (one, other) = (shard(&store, 1), shard(&store, 2));
+    let branches = (0..40).map(|branch| edit(&one, "deep", branch, 1000, 999));
+    submit(&store, branches.collect(), UNLIMITED);
+    // Its edits are found to be long when one of them is applied.
+    submit(&store, vec![edit(&one, "deep", 99, 1, 0)], UNLIMITED);
+    submit(&store, vec![edit(&other, "d", 0, 1, 0)], UNLIMITED);
+    assert_eq!(commits.try_iter().map(|(number, _)| number).max(), Some(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            commit_on_this_thread();
+            for branch in 1..=ROUNDS {
+                // It may be this thread's own, and the next one would be if it were short.
+                submit(&store, vec![edit(&other, "d", branch, 1, 0)], UNLIMITED);
+                submit(
+                    &store,
+                    vec![edit(&one, "deep", 100 + branch, 1, 0)],
+                    UNLIMITED,
+                );
+            }
+        });
+    });
+    let of_long: Vec<bool> = commits
+        .try_iter()
+        .filter_map(|(number, is_writer)| (number == 1).then_some(is_writer))
+        .collect();
+    assert_eq!(of_long, vec![true; ROUNDS as usize]);
+    store.close();
+}
+
 #[test]
 fn what_is_queued_is_written_before_the_store_closes() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,9 +246,16 @@ fn a_leaf_too_many_is_refused_and_found_before_it_is_written() {
             .collect()
     };
     let refused = |edits: &[ShardEdit]| {
-        let refused = too_many_leaves(edits, &limits).unwrap();
-        refused.into_iter().filter(|refused| *refused).count()
+        let refused = too_many_leaves(edits, &limits, || true).unwrap();
+        let count = refused.into_iter().filter(|refused| *refused).count();
+        assert!(count == 0 || may_have_too_many_leaves(edits, &limits).unwrap());
+        // No record is read for a caller that waits no more.
+        let unread = too_many_leaves(edits, &limits, || false).unwrap();
+        assert_eq!(unread, vec![false; edits.len()]);
+        count
     };
+    let few = vec![edit(&shard, "other", 0, 1, 0)];
+    assert!(!may_have_too_many_leaves(&few, &limits).unwrap());
     assert_eq!(refused(&new(0..10)), 0);
     assert_eq!(refused(&new(0..15)), 5);
     let done = submit(&store, new(0..15), limits);
