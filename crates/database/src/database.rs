@@ -607,8 +607,14 @@ impl Database {
         let is_of_another =
             |old: &Expiry| now.as_ref().is_none_or(|new| new.member() != old.member());
         if let Some(old) = before.filter(is_of_another) {
+            // Openings and clean-ups of indexes may take a while: no thread waits for them.
+            let turn = self.views.opening.clone().lock_owned().await;
             let me = self.clone();
-            let dropped = blocking(move || me.drop_expiry_index(old.member())).await;
+            let drop_index = move || {
+                let _turn = turn;
+                me.drop_expiry_index(old.member())
+            };
+            let dropped = blocking(drop_index).await;
             if let Err(error) = dropped {
                 tracing::warn!(db = %self.name, %error, "an unused index stays until _view_cleanup");
             }
