@@ -1,4 +1,4 @@
-//! Long work that several requests ask for: one run does it for all that waited when it began.
+//! Long work that several requests need: one run does it for all that waited when it started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -15,15 +15,16 @@ static PLACES: Semaphore = Semaphore::const_new(RUNS_MAX);
 /// Work that runs once at a time. Requests wait for it without threads.
 #[derive(Default)]
 pub(crate) struct SharedRuns {
-    /// How many runs have begun.
-    begun: AtomicU64,
+    /// How many runs have started.
+    started: AtomicU64,
     /// The number of the last run that succeeded. A run holds it.
     succeeded: Arc<Mutex<u64>>,
 }
 
 impl SharedRuns {
-    /// Runs `work` on a thread for blocking work in its `turn`, unless a run that began after this
-    /// call succeeds before. Work that has begun goes on when the caller stops waiting.
+    /// Runs `work` on a thread for blocking work in its `turn`, unless a run that started after this
+    /// call succeeds before. Work that has started continues when the caller
+    /// stops waiting.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Internal`] when it panics.
@@ -32,15 +33,15 @@ impl SharedRuns {
         turn: &Arc<Mutex<()>>,
         work: impl FnOnce() -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        let begun_before = self.begun();
+        let started_before = self.started();
         let mut succeeded = self.succeeded.clone().lock_owned().await;
-        if *succeeded > begun_before {
+        if *succeeded > started_before {
             return Ok(());
         }
         // Nothing closes the semaphore.
         let place = PLACES.acquire().await.map_err(|_| Error::ShuttingDown)?;
         let turn = turn.clone().lock_owned().await;
-        let number = self.begun.fetch_add(1, SeqCst) + 1;
+        let number = self.started.fetch_add(1, SeqCst) + 1;
         let run = move || {
             let _held = (place, turn);
             work()?;
@@ -51,9 +52,9 @@ impl SharedRuns {
         tokio::task::spawn_blocking(run).await.map_err(panicked)?
     }
 
-    /// Returns how many runs have begun.
-    pub fn begun(&self) -> u64 {
-        self.begun.load(SeqCst)
+    /// Returns how many runs have started.
+    pub fn started(&self) -> u64 {
+        self.started.load(SeqCst)
     }
 }
 
@@ -80,14 +81,14 @@ mod tests {
         for other in &mut others {
             assert!(matches!(other.as_mut().poll(&mut context), Poll::Pending));
         }
-        assert_eq!(runs.begun(), 1);
+        assert_eq!(runs.started(), 1);
         begin.send(()).unwrap();
         first.await.unwrap();
         for other in others {
             other.await.unwrap();
         }
-        // The first one may have begun before something that the others know.
-        assert_eq!(runs.begun(), 2);
+        // The first one may have started before something that the others know.
+        assert_eq!(runs.started(), 2);
     }
 
     #[tokio::test]
@@ -108,11 +109,11 @@ mod tests {
         first.await.unwrap();
         assert!(failing.await.is_err());
         last.await.unwrap();
-        assert_eq!(runs.begun(), 3);
+        assert_eq!(runs.started(), 3);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_run_whose_caller_has_gone_goes_on() {
+    async fn a_run_whose_caller_has_gone_continues() {
         let (runs, turn) = (SharedRuns::default(), Arc::default());
         let (begin, may_begin) = mpsc::channel();
         let (end, has_ended) = mpsc::channel();
@@ -126,10 +127,10 @@ mod tests {
         // The next one waits until it has ended.
         let mut second = Box::pin(runs.run(&turn, || Ok(())));
         assert!(matches!(second.as_mut().poll(&mut context), Poll::Pending));
-        assert_eq!(runs.begun(), 1);
+        assert_eq!(runs.started(), 1);
         begin.send(()).unwrap();
         second.await.unwrap();
         has_ended.recv().unwrap();
-        assert_eq!(runs.begun(), 2);
+        assert_eq!(runs.started(), 2);
     }
 }

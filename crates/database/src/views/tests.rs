@@ -130,8 +130,8 @@ fn openings_and_clean_ups_of_one_database_take_one_thread() {
     for one in waiting {
         runtime.block_on(one).unwrap();
     }
-    // The first one began when all others waited, and did their work.
-    assert_eq!(db.views.view_clean_ups.begun(), 1);
-    assert_eq!(db.views.text_clean_ups.begun(), 1);
+    // The first one started when all others waited, and did their work.
+    assert_eq!(db.views.view_clean_ups.started(), 1);
+    assert_eq!(db.views.text_clean_ups.started(), 1);
     databases.close();
 }
