@@ -113,6 +113,8 @@ pub struct Database {
     written: AtomicBool,
     /// Whether the shard state that the first write needs is loaded.
     pub(crate) is_loaded: AtomicBool,
+    /// First writes wait for this without a thread, while one of them loads.
+    pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
     epoch: u32,
@@ -226,6 +228,7 @@ impl Database {
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
+            loading: Arc::default(),
             lifecycle: Lifecycle::default(),
             partitioned: record.partitioned,
             epoch: record.epoch,
