@@ -519,7 +519,8 @@ mod tests {
             ..CreateOptions::default()
         };
         let db = databases.create("db", options).await.unwrap();
-        let doc = |n| document::parse_document(format!(r#"{{"_id":"{n}"}}"#).as_bytes()).unwrap();
+        let doc =
+            |n: u64| document::parse_document(format!(r#"{{"_id":"{n}"}}"#).as_bytes()).unwrap();
         let docs = (0..SMALL_CHANGES).map(doc).collect();
         db.update(docs, EditMode::Interactive, Durability::Synced)
             .await

@@ -77,7 +77,10 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
     }
     match req.parsed(&bytes).await? {
         Value::Object(o) => Ok((o, Some(bytes))),
-        _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+        other => {
+            req.free(other);
+            Err(ApiError::bad_request("Request body must be a JSON object"))
+        }
     }
 }
 

@@ -466,7 +466,10 @@ impl Request {
     pub async fn json_object(&mut self) -> Result<serde_json::Map<String, Value>, ApiError> {
         match self.json().await? {
             Value::Object(o) => Ok(o),
-            _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+            other => {
+                self.free(other);
+                Err(ApiError::bad_request("Request body must be a JSON object"))
+            }
         }
     }
 
