@@ -23,8 +23,7 @@ pub(crate) struct SharedRuns {
 
 impl SharedRuns {
     /// Runs `work` on a thread for blocking work in its `turn`, unless a run that started after this
-    /// call succeeds before. Work that has started continues when the caller
-    /// stops waiting.
+    /// call succeeds before. Work that has started continues when the caller stops waiting.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Internal`] when it panics.

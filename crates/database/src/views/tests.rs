@@ -75,6 +75,9 @@ async fn indexes_are_not_opened_on_threads_that_serve() {
     databases.close();
 }
 
+/// An opening or a clean-up.
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
 #[test]
 fn openings_and_clean_ups_of_one_database_take_one_thread() {
     const THREADS: usize = 4;
@@ -103,7 +106,7 @@ fn openings_and_clean_ups_of_one_database_take_one_thread() {
     let design = db.design("_design/a").unwrap();
     let with_text = db.design(&text.ddoc).unwrap();
     let (flavour, name) = with_text.text_names().next().unwrap();
-    let mut waiting: Vec<Pin<Box<dyn Future<Output = Result<(), Error>> + '_>>> = vec![];
+    let mut waiting: Vec<Waiting<'_>> = vec![];
     for _ in 0..3 * THREADS {
         let view = async { db.view_index_async(&design).await.map(drop) };
         waiting.push(Box::pin(view));
