@@ -132,3 +132,56 @@ def test_fields_of_an_index_are_limited(ctx):
         view = {"map": {"fields": dict.fromkeys(fields, "asc")}, "reduce": "_count", "options": {"def": {"fields": fields}}}
         api.expect((201, 202), "PUT", "/db/_design/written", {"language": "query", "views": {"v": view}})
         ctx.report.equal("queries do not use larger ones", api.expect(200, "GET", "/db/_index")["total_rows"], 2)
+
+
+def test_descriptions_of_functions_have_places_of_calls(ctx):
+    """Analysing the functions of a design document may take as long as a slow call, and waits for its place as one does."""
+    options = {"functions/workers_limit": 2, "functions/time_limit_ms": 30_000, "functions/queue_time_limit_ms": 500}
+    with ctx.server(options=[part for key, value in options.items() for part in ("--set", f"{key}={value}")]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        busy = "function () { var end = Date.now() + 10000; while (Date.now() < end); return 'x'; }"
+        views = {"v": {"map": "function (doc) { emit(doc.a, null); }"}}
+        api.expect((201, 202), "PUT", "/db/_design/large", {"shows": {"slow": busy}, "views": views})
+        path = "/db/_design/large/_info"
+        described = api.expect(200, "GET", f"{path}?projections=true")["view_index"]["projections"]
+        ctx.report.check("members are shown", described["v"]["projected"] and "a" in described["v"]["members"], described)
+        with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+            calls = [pool.submit(show, server) for _ in range(CALLS)]
+            full = wait_until(lambda: any(call.done() and call.result() == 503 for call in calls), 60)
+            waits, plain = api.get(f"{path}?projections=true"), api.get(path)
+            for call in calls:
+                call.result()
+        ctx.report.check("calls have all places", full)
+        ctx.report.equal("descriptions wait for a place, and nothing else does", (waits.status, plain.status), (503, 200))
+        again = api.expect(200, "GET", f"{path}?projections=true")["view_index"]["projections"]
+        ctx.report.equal("they are shown again", again, described)
+
+
+def test_clean_ups_at_once_drop_what_is_unused(ctx):
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        api.expect(201, "PUT", "/db/doc", {"a": 1})
+        kept = {"views": {"v": {"map": "function (doc) { emit(doc.a, 1); }"}}}
+        dropped = {"views": {"v": {"map": "function (doc) { emit(doc.a, 2); }"}}}
+        api.expect((201, 202), "PUT", "/db/_design/kept", kept)
+        rev = api.expect((201, 202), "PUT", "/db/_design/dropped", dropped)["rev"]
+        for name in ("kept", "dropped"):
+            api.expect(200, "GET", f"/db/_design/{name}/_view/v")
+        api.expect(200, "DELETE", f"/db/_design/dropped?rev={rev}")
+
+        def clean_up(number):
+            own = server.api()
+            status = own.post(f"/db/{('_view_cleanup', '_search_cleanup')[number % 2]}").status
+            own.close()
+            return status
+
+        with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+            statuses = set(pool.map(clean_up, range(CALLS)))
+        ctx.report.equal("each is answered", statuses, {202})
+        rows = api.expect(200, "GET", "/db/_design/kept/_view/v?update=false")["rows"]
+        ctx.report.equal("a used index has its rows", [row["value"] for row in rows], [1])
+        api.expect((201, 202), "PUT", "/db/_design/dropped", {**dropped, "autoupdate": False})
+        rows = api.expect(200, "GET", "/db/_design/dropped/_view/v?update=false")["rows"]
+        ctx.report.equal("an unused one is rebuilt", rows, [])

@@ -316,3 +316,30 @@ def test_design_documents_have_limited_values(ctx):
         saved = api.put("/db/_design/s", sources)
         ctx.report.equal("commas of a source are no values", saved.status, 201)
         api.close()
+
+
+def test_long_documents_are_the_same_however_they_are_written(ctx):
+    """Texts of more than 1 MiB are parsed by other threads than those that serve, in each of the ways to write a document."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        refusals = []
+        for values in (10, 600_000):
+            doc = {"a": [values] * values, "b": 1.50, "c": None}
+            written = {
+                "PUT": api.expect(201, "PUT", f"/db/put{values}", doc)["rev"],
+                "POST": api.expect(201, "POST", "/db", doc)["rev"],
+                "_bulk_docs": api.expect(201, "POST", "/db/_bulk_docs", {"docs": [doc]})[0]["rev"],
+                "COPY": api.request("COPY", f"/db/put{values}", headers={"Destination": f"copy{values}"}).json["rev"],
+            }
+            related = b"".join([b"--x\r\nContent-Type: application/json\r\n\r\n", json.dumps(doc, separators=(",", ":")).encode(), b"\r\n--x--"])
+            headers = {"Content-Type": 'multipart/related; boundary="x"'}
+            written["multipart/related"] = api.put(f"/db/related{values}", related, headers=headers).json.get("rev")
+            ctx.report.equal(f"{values} values: one revision", set(written.values()), {written["PUT"]})
+            attached = api.put(f"/db/put{values}/f?rev={written['PUT']}", b"x", headers={"Content-Type": "text/plain"}).json["rev"]
+            api.expect(200, "DELETE", f"/db/put{values}/f?rev={attached}")
+            read = api.expect(200, "GET", f"/db/put{values}")
+            ctx.report.equal(f"{values} values: kept with and without an attachment", {name: read[name] for name in doc}, doc)
+            broken = api.put("/db/broken", json.dumps(doc).encode()[:-1] + b",}", headers={"Content-Type": "application/json"})
+            refusals.append((broken.status, broken.json))
+        ctx.report.equal("an invalid one is refused as a short one is", refusals[1], refusals[0])

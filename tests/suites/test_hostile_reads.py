@@ -338,3 +338,41 @@ def test_literals_of_selectors_are_not_multiplied_for_text_indexes(ctx):
         for selector, wanted in (({"a": {"$eq": {long: [1] * 10}}}, ["long"]), ({"a": [1, 2], "b": {"$in": list(range(3000))}}, ["short"])):
             found = reader.expect(200, "POST", "/db/_find", {"selector": selector, "use_index": "d0"})["docs"]
             ctx.report.equal("documents are found", [doc["_id"] for doc in found], wanted)
+
+
+IDS_MAX = 1000
+SINCE_MAX = 10_000
+
+
+def test_lists_of_a_feed_and_of_atts_since_are_limited(ctx):
+    """A feed keeps its ids, and the read of a document its revisions, as long as the client takes nothing."""
+    with ctx.server(options=["--set", f"limits/max_keys={IDS_MAX}"]) as server:
+        api = server.api()
+        member(api, "db")
+        rev = api.expect(201, "PUT", "/db/d7", {"n": 1})["rev"]
+        reader = server.api(credentials=MEMBER)
+        # Long ones are read by other threads.
+        for length in (10, 200):
+            ids = [f"d{n}".ljust(length, "x") if n != 7 else "d7" for n in range(IDS_MAX)]
+            changes = reader.expect(200, "POST", "/db/_changes?filter=_doc_ids", {"doc_ids": ids})["results"]
+            ctx.report.equal(f"the changes of ids of {length} bytes", [row["id"] for row in changes], ["d7"])
+            refused = reader.post("/db/_changes?filter=_doc_ids", {"doc_ids": [*ids, "more"]})
+            ctx.report.equal("more are refused", (refused.status, refused.json["error"]), (413, "too_large"))
+            ctx.report.check("by the name of the limit", "max_keys" in refused.json["reason"], refused)
+        for pad in ("", "x" * 200_000):
+            wrong = reader.post("/db/_changes?filter=no/such", {"a": pad})
+            answer = (wrong.status, wrong.json["error"], wrong.json["reason"])
+            ctx.report.equal("a missing filter is found missing whatever the body is", answer, (404, "not_found", "missing"))
+        results = []
+        for count in (1, SINCE_MAX, SINCE_MAX + 1):
+            since = [f"1-{n:032x}" for n in range(count)]
+            body = {"docs": [{"id": "d7", "rev": rev, "atts_since": since}, {"id": "d7"}]}
+            read = reader.expect(200, "POST", "/db/_bulk_get", body)["results"]
+            results.append([doc["docs"][0] for doc in read])
+        ctx.report.equal("as many as may be change nothing", results[1], results[0])
+        (refused, other), error = results[2], {"error": "bad_request", "reason": f"`atts_since` must have at most {SINCE_MAX} revisions"}
+        ctx.report.equal("more are refused for their document", refused, {"error": {"id": "d7", "rev": rev, **error}})
+        ctx.report.equal("others are read", other["ok"]["n"], 1)
+        many = reader.expect(200, "POST", "/db/_bulk_get", {"docs": [0] * 100_000})["results"]
+        few = reader.expect(200, "POST", "/db/_bulk_get", {"docs": [0]})["results"]
+        ctx.report.equal("many elements are answered as few are", (len(many), many[-1]), (100_000, few[0]))

@@ -98,6 +98,8 @@ pub struct Database {
     written: AtomicBool,
     /// Whether the shard state that the first write needs is loaded.
     pub(crate) is_loaded: AtomicBool,
+    /// First writes wait for this without a thread, while one of them loads.
+    pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
     epoch: u32,
@@ -211,6 +213,7 @@ impl Database {
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
+            loading: Arc::default(),
             lifecycle: Lifecycle::default(),
             partitioned: record.partitioned,
             epoch: record.epoch,
@@ -554,8 +557,14 @@ impl Database {
         let is_of_another =
             |old: &Expiry| now.as_ref().is_none_or(|new| new.member() != old.member());
         if let Some(old) = before.filter(is_of_another) {
+            // Openings and clean-ups of indexes may take a while: no thread waits for them.
+            let turn = self.views.opening.clone().lock_owned().await;
             let me = self.clone();
-            let dropped = blocking(move || me.drop_expiry_index(old.member())).await;
+            let drop_index = move || {
+                let _turn = turn;
+                me.drop_expiry_index(old.member())
+            };
+            let dropped = blocking(drop_index).await;
             if let Err(error) = dropped {
                 tracing::warn!(db = %self.name, %error, "an unused index stays until _view_cleanup");
             }

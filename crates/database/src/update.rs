@@ -395,7 +395,17 @@ impl Database {
             loaded.map_err(Error::from)
         };
         match tokio::runtime::Handle::try_current() {
-            Ok(_) if !is_small => blocking(load).await?,
+            Ok(_) if !is_small => {
+                let turn = self.loading.clone().lock_owned().await;
+                if self.is_loaded.load(Relaxed) {
+                    return Ok(());
+                }
+                let load_in_turn = move || {
+                    let _turn = turn;
+                    load()
+                };
+                blocking(load_in_turn).await?;
+            }
             _ => load()?,
         }
         self.is_loaded.store(true, Relaxed);
@@ -512,4 +522,44 @@ fn next_local_rev(rev: Option<&Rev>) -> u64 {
     rev.and_then(|r| std::str::from_utf8(r.hash.as_bytes()).ok())
         .and_then(|n| n.parse::<u64>().ok())
         .map_or(1, |n| n.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::{CreateOptions, Databases, Options};
+
+    #[tokio::test]
+    async fn first_writes_wait_without_threads_for_the_one_that_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let options = CreateOptions {
+            q: Some(1),
+            ..CreateOptions::default()
+        };
+        let db = databases.create("db", options).await.unwrap();
+        let doc =
+            |n: u64| document::parse_document(format!(r#"{{"_id":"{n}"}}"#).as_bytes()).unwrap();
+        let docs = (0..SMALL_CHANGES).map(doc).collect();
+        db.update(docs, EditMode::Interactive, Durability::Synced)
+            .await
+            .unwrap();
+        db.is_loaded.store(false, Relaxed);
+        let turn = db.loading.clone().lock_owned().await;
+        let mut writes: Vec<_> = (0..20).map(|_| Box::pin(db.load())).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for write in &mut writes {
+            assert!(write.as_mut().poll(&mut context).is_pending());
+        }
+        // As the one that loads does.
+        db.is_loaded.store(true, Relaxed);
+        drop(turn);
+        for write in &mut writes {
+            assert!(write.as_mut().poll(&mut context).is_ready());
+        }
+        drop(writes);
+        databases.close();
+    }
 }

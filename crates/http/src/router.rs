@@ -287,7 +287,7 @@ async fn design(
         DesignRoute::Attachment(name) => attachments::route(req, access, id, name).await,
         DesignRoute::View(name) => views::view(app, req, access, id, &name).await,
         DesignRoute::ViewQueries(name) => views::queries(app, req, access, id, &name).await,
-        DesignRoute::Info => views::info(req, access, id).await,
+        DesignRoute::Info => views::info(app, req, access, id).await,
         DesignRoute::NoView => {
             access.db.design_async(id).await?;
             Err(ApiError::method_not_allowed(req.row.methods))

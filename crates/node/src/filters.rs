@@ -82,28 +82,53 @@ impl FunctionPath<'_> {
     /// gets.
     ///
     /// # Errors
-    /// [`Error::Missing`] without the design document, [`Error::MissingKey`] without the function,
-    /// and errors of `request`.
+    /// Those of [`FunctionPath::require`], and errors of `request`.
     pub fn open(
         &self,
         access: &Access,
         ddoc: Option<Arc<DesignDoc>>,
         request: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Filter> {
+        // First: the request may be long.
+        let ddoc = self.require(ddoc)?;
         let request = match self.takes_request {
             true => Some(request()?),
             false => None,
         };
+        Ok(self.filter(access, ddoc, request))
+    }
+
+    /// Returns the design document, which has the function.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without the design document, [`Error::MissingKey`] without the function.
+    pub fn require(&self, ddoc: Option<Arc<DesignDoc>>) -> Result<Arc<DesignDoc>> {
         let ddoc = ddoc.ok_or(Error::Missing)?;
         require_function(&ddoc, &self.path)?;
-        Ok(Filter::Batch(Arc::new(FunctionFilter {
+        Ok(ddoc)
+    }
+
+    /// Whether the function gets the request.
+    pub fn takes_request(&self) -> bool {
+        self.takes_request
+    }
+
+    /// Returns the filter by a function that `ddoc` has. `request` is the JSON text of the request
+    /// for a function that takes it.
+    pub fn filter(
+        &self,
+        access: &Access,
+        ddoc: Arc<DesignDoc>,
+        request: Option<Vec<u8>>,
+    ) -> Filter {
+        Filter::Batch(Arc::new(FunctionFilter {
             languages: access.db.languages().clone(),
             share: access.db.share(),
             ddoc,
             path: self.path.iter().map(|part| (*part).to_owned()).collect(),
             request,
             left_out: Mutex::default(),
-        })))
+        }))
     }
 }
 

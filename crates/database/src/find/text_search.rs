@@ -66,7 +66,7 @@ impl DatabaseAs {
         limits: FindLimits,
     ) -> Result<FindAnswer, Error> {
         let design = plan.index.index.ddoc.clone().unwrap_or_default();
-        let index = self.text_index_async(design, spec).await?;
+        let index = self.text_index_of_spec(design, spec).await?;
         if plan.find.update && !plan.find.stale {
             self.update_text(&index).await?;
         }

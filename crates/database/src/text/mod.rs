@@ -297,17 +297,19 @@ impl Database {
             .explain(self.text_index_now(&design.id, spec))
     }
 
-    /// Returns a text index if it is open.
+    /// The text index of this name that a design document has, opened on a thread for blocking work
+    /// when it is not yet.
     ///
     /// # Errors
     /// Errors of [`Database::text_index`].
-    pub fn open_text_index(
-        &self,
+    pub async fn text_index_async(
+        self: &Arc<Self>,
         design: &Design,
         flavour: Flavour,
         name: &str,
-    ) -> Result<Option<Arc<TextIndex>>, Error> {
-        Ok(self.known_text_index(&design.text(flavour, name)?.signature()))
+    ) -> Result<Arc<TextIndex>, Error> {
+        let spec = design.text(flavour, name)?;
+        self.text_index_of_spec(design.id.clone(), spec).await
     }
 
     fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
@@ -329,7 +331,7 @@ impl Database {
     ///
     /// # Errors
     /// Errors of opening it.
-    pub(crate) async fn text_index_async(
+    pub(crate) async fn text_index_of_spec(
         self: &Arc<Self>,
         design: String,
         spec: &Arc<TextSpec>,
@@ -532,6 +534,17 @@ impl Database {
             info.left_out += shard.left_out();
         }
         Ok(info)
+    }
+
+    /// Drops the text indexes that no design document names any more, as
+    /// [`Database::clean_up_views_async`] drops indexes of views.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn clean_up_text_indexes_async(self: &Arc<Self>) -> Result<(), Error> {
+        let clean_ups = &self.views.text_clean_ups;
+        self.clean_up(clean_ups, Database::clean_up_text_indexes)
+            .await
     }
 
     /// Drops the text indexes that no design document names any more; returns their number over all

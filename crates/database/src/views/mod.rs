@@ -1,5 +1,6 @@
 //! Views of a database: its indexes, one for each shard and signature, and their updates.
 
+mod clean_up;
 mod compaction;
 mod design;
 mod endless;
@@ -9,10 +10,11 @@ mod placing;
 mod query;
 mod row_output;
 mod rows;
+mod shared_runs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -31,6 +33,7 @@ pub use indexer::KenOptions;
 pub(crate) use indexer::{DatabaseIndex, Indexer};
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
+pub(crate) use shared_runs::SharedRuns;
 
 use crate::database::Database;
 use crate::expiry;
@@ -141,8 +144,11 @@ pub(crate) struct DatabaseViews {
     pub text_indexes: DatabaseTextIndexes,
     /// One opening or cleaning at a time; of text indexes too.
     pub changing: Mutex<bool>,
-    /// Requests that open an index wait for this without a thread.
+    /// Requests that open or clean up indexes wait for this without a thread.
     pub opening: Arc<tokio::sync::Mutex<()>>,
+    /// Clean-ups of view indexes, and of text indexes.
+    pub view_clean_ups: SharedRuns,
+    pub text_clean_ups: SharedRuns,
     pub written: AtomicBool,
 }
 
@@ -574,73 +580,6 @@ impl Database {
             .collect()
     }
 
-    /// The signatures of all indexes, view and text indexes, that design documents name, and of the index of expiry times.
-    pub(crate) fn used_signatures(&self) -> Result<HashSet<Signature>, Error> {
-        let designs = self.all_designs()?;
-        let text_indexes = designs.iter().flat_map(|d| d.text_indexes());
-        let views = designs.iter().filter(|d| d.has_views());
-        let times = self.expiry().map(|of| expiry::signature(of.member()));
-        Ok(views
-            .map(|d| d.signature)
-            .chain(text_indexes.map(|t| t.signature()))
-            .chain(times)
-            .collect())
-    }
-
-    /// Drops the indexes that no design document names any more. Blocks.
-    pub fn clean_up_views(&self) -> Result<usize, Error> {
-        let closed = self.views.changing.lock();
-        if *closed {
-            return self.if_live(Err(Error::NoDatabase));
-        }
-        let used = self.used_signatures()?;
-        self.drop_indexes_of(|signature| !used.contains(signature))
-    }
-
-    /// Drops the index of expiry times of a member that is not the database's any more. Blocks.
-    pub(crate) fn drop_expiry_index(&self, member: &str) -> Result<(), Error> {
-        let closed = self.views.changing.lock();
-        // The indexes of a database that is deleted or replaced go with its shards.
-        if !*closed {
-            let unused = expiry::signature(member);
-            self.drop_indexes_of(|signature| *signature == unused)?;
-        }
-        Ok(())
-    }
-
-    /// Drops indexes of these signatures, except text indexes. The caller sees to it that none is opened meanwhile.
-    fn drop_indexes_of(&self, is_unused: impl Fn(&Signature) -> bool) -> Result<usize, Error> {
-        let mut dropped = 0;
-        for shard in self.all_shards() {
-            for (signature, number) in self.store().indexes(shard.number)? {
-                // Those with folders are of texts, which have a clean-up of their own.
-                if !is_unused(&signature) || self.store().folder(number).exists() {
-                    continue;
-                }
-                let open = self.views.indexes.lock().remove(&signature);
-                if let Some(open) = open {
-                    open.close();
-                }
-                self.drop_index(shard.number, &signature, number)?;
-                dropped += 1;
-            }
-        }
-        if dropped > 0 {
-            self.wake_maintenance();
-        }
-        Ok(dropped)
-    }
-
-    /// Drops an index of a shard; it must not be open.
-    pub(crate) fn drop_index(
-        &self,
-        shard: storage::ShardNumber,
-        signature: &Signature,
-        number: storage::ShardNumber,
-    ) -> Result<(), Error> {
-        wait(self.store().drop_index(shard, signature, number))?;
-        self.store().note_dropped(&[number]);
-        Ok(())
     }
 
     /// The indexes that are open.

@@ -1,5 +1,6 @@
 //! Openings of indexes.
 
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
@@ -74,8 +75,11 @@ async fn indexes_are_not_opened_on_threads_that_serve() {
     databases.close();
 }
 
+/// An opening or a clean-up.
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
 #[test]
-fn openings_of_one_database_take_one_thread() {
+fn openings_and_clean_ups_of_one_database_take_one_thread() {
     const THREADS: usize = 4;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -90,17 +94,35 @@ fn openings_of_one_database_take_one_thread() {
     let view =
         serde_json::json!({"map": {"fields": {"a": "asc"}}, "options": {"def": {"fields": ["a"]}}});
     let design = serde_json::json!({"_id": "_design/a", "language": "query", "autoupdate": false, "views": {"v": view}});
-    let design = document::parse_document(design.to_string().as_bytes()).unwrap();
-    let written = db.update(vec![design], EditMode::Interactive, Durability::Synced);
+    let text = br#"{"type":"text","index":{}}"#;
+    let text = mango::NewIndex::parse(text, &mango::Limits::default()).unwrap();
+    let mut members = text.add_to(None).unwrap().unwrap();
+    members.push(("autoupdate".to_owned(), b"false".to_vec()));
+    let with_text = mango::index::write_design(&text.ddoc, None, Some(members));
+    let designs = [design.to_string().into_bytes(), with_text];
+    let designs = designs.map(|doc| document::parse_document(&doc).unwrap());
+    let written = db.update(designs.into(), EditMode::Interactive, Durability::Synced);
     runtime.block_on(written).unwrap();
     let design = db.design("_design/a").unwrap();
-    let openings = (0..3 * THREADS).map(|_| Box::pin(db.view_index_async(&design)));
-    let mut openings: Vec<_> = openings.collect();
+    let with_text = db.design(&text.ddoc).unwrap();
+    let (flavour, name) = with_text.text_names().next().unwrap();
+    let mut waiting: Vec<Waiting<'_>> = vec![];
+    for _ in 0..3 * THREADS {
+        let view = async { db.view_index_async(&design).await.map(drop) };
+        waiting.push(Box::pin(view));
+        let text = async {
+            let opened = db.text_index_async(&with_text, flavour, name).await;
+            opened.map(drop)
+        };
+        waiting.push(Box::pin(text));
+        waiting.push(Box::pin(db.clean_up_views_async()));
+        waiting.push(Box::pin(db.clean_up_text_indexes_async()));
+    }
     {
         let _other = db.views.changing.lock();
         let mut context = Context::from_waker(Waker::noop());
-        for opening in &mut openings {
-            assert!(opening.as_mut().poll(&mut context).is_pending());
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut context).is_pending());
         }
         // It would wait without end if each of them had a thread.
         let (done, is_done) = std::sync::mpsc::channel();
@@ -108,8 +130,11 @@ fn openings_of_one_database_take_one_thread() {
         let waited = is_done.recv_timeout(std::time::Duration::from_secs(60));
         assert!(waited.is_ok());
     }
-    for opening in openings {
-        runtime.block_on(opening).unwrap();
+    for one in waiting {
+        runtime.block_on(one).unwrap();
     }
+    // The first one started when all others waited, and did their work.
+    assert_eq!(db.views.view_clean_ups.started(), 1);
+    assert_eq!(db.views.text_clean_ups.started(), 1);
     databases.close();
 }

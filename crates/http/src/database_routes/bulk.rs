@@ -12,19 +12,15 @@ use telemetry::State;
 use crate::app::App;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
-use crate::load::others_came;
 use crate::reply::Reply;
 use crate::reply::answers::Answers;
-use crate::request::Request;
+use crate::request::{Request, long_text};
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// A longer body is read on a thread that gives way to others, so that requests of this one's thread need not wait.
-const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
-/// An even longer one is read on a thread for blocking work: the few that give way are for work of
-/// milliseconds.
-const PARSED_APART_BYTES_MAX: usize = 8 << 20;
+/// The outcomes of more documents are written as text by threads that give way.
+const WRITTEN_HERE_MAX: usize = 10_000;
 
 async fn parse(
     answers: &Answers,
@@ -38,17 +34,7 @@ async fn parse(
         let _parses = telemetry::enter(State::Parse);
         parse_some_bulk_docs(&body, max)
     };
-    let parsed = if length > PARSED_APART_BYTES_MAX {
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(ApiError::worker_failed)?
-    } else if gives_way {
-        answers.apart(work).await?
-    } else {
-        // A single client is served faster here.
-        work()
-    };
-    match parsed {
+    match long_text::process(answers, length, gives_way, work).await? {
         Err(DocError::TooManyDocs) => Err(ApiError::too_many("max_bulk_docs_count", docs_max)),
         bulk => Ok(bulk?),
     }
@@ -83,7 +69,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let settings = req.settings.clone();
     let bytes = req.required_text().await?;
     let started = Instant::now();
-    let gives_way = bytes.len() > PARSED_HERE_BYTES_MAX && others_came();
+    let gives_way = long_text::gives_way(bytes.len());
     let bulk = parse(
         &req.answers,
         bytes,
@@ -93,9 +79,10 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     .await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
-    req.bulk_docs = Some(docs.len() as u64);
+    let count = docs.len();
+    req.bulk_docs = Some(count as u64);
     if bulk.all_or_nothing {
-        return Ok(all_or_nothing(&docs));
+        return write(&req.answers, count, move || all_or_nothing(&docs)).await;
     }
     let mode = match bulk.new_edits {
         Some(false) => EditMode::Replicated,
@@ -129,10 +116,9 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     let mut written = outcomes.iter().map(|o| matches!(o, Outcome::Ok { .. }));
     let accepted = write_mode.accepted && written.any(|is| is);
-    let mut reply = Reply::json_bytes(
-        if accepted { 202 } else { 201 },
-        outcomes_json(&ids, &revs, &outcomes, accepted),
-    );
+    let json = move || outcomes_json(&ids, &revs, &outcomes, accepted);
+    let json = write(&req.answers, count, json).await?;
+    let mut reply = Reply::json_bytes(if accepted { 202 } else { 201 }, json);
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = timing.wait_us;
     reply.timing.commit_us = timing.commit_us;
@@ -179,6 +165,18 @@ fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
         })
         .collect();
     Reply::json(417, &Value::Array(refused))
+}
+
+/// Writes the outcomes of this number of documents.
+async fn write<T: Send + 'static>(
+    answers: &Answers,
+    count: usize,
+    write: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    match count > WRITTEN_HERE_MAX {
+        true => answers.apart(write).await,
+        false => Ok(write()),
+    }
 }
 
 /// One object a document; of replicated edits, whose `revs` are known, only those that failed.

@@ -6,7 +6,7 @@ use database::{
 use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev, TextList};
 use node::Access;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
@@ -14,7 +14,7 @@ use crate::document_routes::attachments::{
 use crate::document_routes::documents::{parse_revs_or, read_options, since_revs};
 use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
 use crate::errors::ApiError;
-use crate::load::others_came;
+use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart};
 use crate::request::Request;
@@ -35,8 +35,7 @@ const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "att
 pub async fn route(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let docs = asked(req).await?;
-    let wants_since = docs.iter().any(|doc| doc.get("atts_since").is_some());
-    let docs = Docs::of(docs);
+    let wants_since = docs.wants_since;
     req.keep(docs.memory_bytes()).await?;
     let query = read_options(&req.query)?;
     let options = ReadOptions {
@@ -78,7 +77,16 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
 }
 
 /// Requested documents, an object each.
-enum Docs {
+struct Docs {
+    left: Left,
+    /// Whether one has an `atts_since`.
+    wants_since: bool,
+    /// The most that the revisions of an `atts_since` take while its document is read, in bytes.
+    since_bytes: usize,
+}
+
+/// Documents that are not read yet.
+enum Left {
     /// With their size, about, in bytes.
     Few(std::vec::IntoIter<Value>, usize),
     /// Their texts: in memory an object takes a multiple of that.
@@ -88,34 +96,47 @@ enum Docs {
 /// Documents that take more are kept as texts, in bytes.
 const FEW_BYTES: usize = 1 << 20;
 
+/// Most revisions of an `atts_since`. A replicator sends those leaves that its target has of a document.
+const SINCE_MAX: usize = 10_000;
+
 impl Docs {
     fn of(docs: Vec<Value>) -> Docs {
-        let bytes = docs.iter().map(value_bytes).sum();
-        if bytes <= FEW_BYTES {
-            return Docs::Few(docs.into_iter(), bytes);
+        let since = docs.iter().filter_map(|doc| doc.get("atts_since"));
+        let since_bytes = since.map(since_bytes).max();
+        let bytes: usize = docs.iter().map(value_bytes).sum();
+        let left = match bytes <= FEW_BYTES {
+            true => Left::Few(docs.into_iter(), bytes),
+            false => {
+                let places = 0..docs.len();
+                Left::Many(docs.iter().map(Value::to_string).collect(), places)
+            }
+        };
+        Docs {
+            left,
+            wants_since: since_bytes.is_some(),
+            since_bytes: since_bytes.unwrap_or(0),
         }
-        let places = 0..docs.len();
-        Docs::Many(docs.iter().map(Value::to_string).collect(), places)
     }
 
     fn len(&self) -> usize {
-        match self {
-            Docs::Few(docs, _) => docs.len(),
-            Docs::Many(_, places) => places.len(),
+        match &self.left {
+            Left::Few(docs, _) => docs.len(),
+            Left::Many(_, places) => places.len(),
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        match self {
-            Docs::Few(_, bytes) => *bytes,
-            Docs::Many(texts, _) => texts.memory_bytes(),
-        }
+        let of_texts = match &self.left {
+            Left::Few(_, bytes) => *bytes,
+            Left::Many(texts, _) => texts.memory_bytes(),
+        };
+        of_texts + self.since_bytes
     }
 
     fn next(&mut self) -> Option<Value> {
-        match self {
-            Docs::Few(docs, _) => docs.next(),
-            Docs::Many(texts, places) => {
+        match &mut self.left {
+            Left::Few(docs, _) => docs.next(),
+            Left::Many(texts, places) => {
                 let text = texts.get(places.next()?)?;
                 // It was made of a value.
                 Some(serde_json::from_slice(text).unwrap_or_default())
@@ -123,6 +144,17 @@ impl Docs {
         }
     }
 }
+
+/// Memory that the revisions of an `atts_since` take as a set, about, in bytes; too many are refused.
+fn since_bytes(since: &Value) -> usize {
+    let revs = since.as_array().filter(|revs| revs.len() <= SINCE_MAX);
+    let of_text = |rev: &Value| rev.as_str().map_or(0, str::len).max(ALLOCATION_BYTES);
+    let of_rev = |rev: &Value| PLACES_OF_REV * size_of::<Rev>() + of_text(rev);
+    revs.map_or(0, |revs| revs.iter().map(of_rev).sum())
+}
+
+/// Places of a set for each of its elements, at most.
+const PLACES_OF_REV: usize = 3;
 
 /// Memory that a value takes, about, in bytes: an object has places for four members at least, and an index of them.
 fn value_bytes(value: &Value) -> usize {
@@ -147,26 +179,36 @@ const MEMBER_BYTES: usize = 32;
 const ALLOCATION_BYTES: usize = 16;
 
 /// The documents that the body requests.
-async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {
-    let mut body = req.json_object().await?;
+async fn asked(req: &mut Request) -> Result<Docs, ApiError> {
+    let body = req.json_object().await?;
+    let mut parameters = req.query.0.iter().map(|(name, _)| name.as_str());
+    let unfit = parameters.find_map(|name| ONE_DOCUMENT_ONLY.into_iter().find(|n| *n == name));
+    let docs_max = req.settings.couchdb.max_bulk_get_count;
+    let read = move || docs_of(body, unfit, docs_max);
+    match req.body_bytes > SHORT_BODY_BYTES_MAX as u64 {
+        true => req.answers.apart(read).await?,
+        false => read(),
+    }
+}
+
+/// Reads the documents of a body. `unfit`: a parameter of the query that is of one document.
+fn docs_of(
+    mut body: Map<String, Value>,
+    unfit: Option<&str>,
+    docs_max: u64,
+) -> Result<Docs, ApiError> {
     let docs = match body.remove("docs") {
         None => return Err(ApiError::bad_request("Missing JSON list of 'docs'.")),
         Some(Value::Array(docs)) => docs,
         Some(_) => return Err(ApiError::bad_request("`docs` must be an array.")),
     };
-    if let Some((name, _)) = req
-        .query
-        .0
-        .iter()
-        .find(|(name, _)| ONE_DOCUMENT_ONLY.contains(&name.as_str()))
-    {
+    if let Some(name) = unfit {
         return Err(ApiError::bad_request(format!(
             "\"{name}\" query parameter is not acceptable"
         )));
     }
-    let limit = req.settings.couchdb.max_bulk_get_count;
-    if docs.len() as u64 > limit {
-        return Err(ApiError::too_many("max_bulk_get_count", limit));
+    if docs.len() as u64 > docs_max {
+        return Err(ApiError::too_many("max_bulk_get_count", docs_max));
     }
     if docs
         .iter()
@@ -174,7 +216,7 @@ async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {
     {
         return Err(ApiError::bad_request("`id` must be a string"));
     }
-    Ok(docs)
+    Ok(Docs::of(docs))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,6 +251,7 @@ struct BulkGet {
 
 /// A document whose revisions are read one by one.
 struct Current {
+    /// Only its id and the requested revision: it may be long.
     doc: Value,
     options: ReadOptions,
     reader: RevsReader,
@@ -300,7 +343,7 @@ impl BulkGet {
             }
             Ok((Found::Revs(OpenRevs::Long(reader)), options)) => {
                 self.current = Some(Current {
-                    doc,
+                    doc: named(&doc),
                     options,
                     reader: *reader,
                     pushed: 0,
@@ -440,6 +483,11 @@ impl BulkGet {
     fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
         let mut options = self.options.clone();
         if let Some(since) = doc.get("atts_since") {
+            if since.as_array().is_some_and(|revs| revs.len() > SINCE_MAX) {
+                return Err(ApiError::bad_request(format!(
+                    "`atts_since` must have at most {SINCE_MAX} revisions"
+                )));
+            }
             let revs = parse_revs_or(since, "att_since value must be array of revs.")?;
             if !revs.is_empty() {
                 options.attachments = since_revs(revs);
@@ -465,6 +513,13 @@ impl BulkGet {
         let found = self.db.open_revs(&id, &which, options)?;
         Ok(found.map_or(Found::Missing(rev), Found::Revs))
     }
+}
+
+/// The members of a requested document that its results name.
+fn named(doc: &Value) -> Value {
+    let members = ["id", "rev"].into_iter();
+    let members = members.filter_map(|name| Some((name.to_owned(), doc.get(name)?.clone())));
+    Value::Object(members.collect())
 }
 
 /// Reads which document is requested, and which of its revisions.
@@ -513,4 +568,61 @@ fn begin_part(
     };
     writer.part(&head, &mut text);
     parts.push_text(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn docs(docs: Value) -> Docs {
+        let body = Map::from_iter([("docs".to_owned(), docs)]);
+        let read = docs_of(body, None, u64::MAX);
+        read.unwrap_or_else(|e| panic!("{}", e.reason))
+    }
+
+    /// The text of a replicator's `atts_since`, with its document.
+    fn wide(revs: usize) -> Value {
+        let revs: Vec<String> = (0..revs).map(|n| format!("1-{n:032x}")).collect();
+        json!({"id": "wide", "rev": "1-a", "atts_since": revs})
+    }
+
+    #[test]
+    fn the_revisions_of_atts_since_are_counted_as_they_are_kept() {
+        for revs in [1, 100, SINCE_MAX] {
+            let of_one = docs(json!([wide(revs), {"id": "a"}]));
+            assert!(of_one.wants_since);
+            let set: std::collections::HashSet<Rev> = (0..revs)
+                .map(|n| Rev::parse(&format!("1-{n:032x}")).expect("a revision"))
+                .collect();
+            let kept = set.capacity() * (size_of::<Rev>() + 1);
+            assert!(of_one.since_bytes >= kept, "{revs}: {kept}");
+            // One document is read at a time.
+            let of_two = docs(json!([wide(revs), wide(revs)]));
+            assert_eq!(of_two.since_bytes, of_one.since_bytes);
+        }
+        assert!(!docs(json!([{"id": "a"}, 0])).wants_since);
+        // They are refused, and not kept.
+        assert_eq!(docs(json!([wide(SINCE_MAX + 1)])).since_bytes, 0);
+    }
+
+    #[test]
+    fn a_document_that_is_being_read_has_only_its_names() {
+        let doc = wide(SINCE_MAX);
+        assert_eq!(named(&doc), json!({"id": "wide", "rev": "1-a"}));
+        assert_eq!(shown_rev(&named(&doc)), shown_rev(&doc));
+        assert_eq!(named(&json!({"id": "a", "x": 1})), json!({"id": "a"}));
+    }
+
+    #[test]
+    fn documents_are_the_same_kept_as_values_or_as_texts() {
+        let long = "x".repeat(FEW_BYTES);
+        for last in ["short", long.as_str()] {
+            let all = json!([{"id": "a"}, 0, {"id": last}]);
+            let mut read = docs(all.clone());
+            assert_eq!(read.len(), 3);
+            assert!(read.memory_bytes() >= last.len());
+            let again: Vec<Value> = std::iter::from_fn(|| read.next()).collect();
+            assert_eq!(Value::Array(again), all);
+        }
+    }
 }

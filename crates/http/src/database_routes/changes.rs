@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::design_routes::function_call::FunctionRequest;
 use crate::errors::ApiError;
+use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::late::Late;
@@ -76,7 +77,10 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
     }
     match req.parsed(&bytes).await? {
         Value::Object(o) => Ok((o, Some(bytes))),
-        _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+        other => {
+            req.free(other);
+            Err(ApiError::bad_request("Request body must be a JSON object"))
+        }
     }
 }
 
@@ -133,19 +137,21 @@ async fn filter(
 ) -> Result<(Filter, usize), ApiError> {
     let q = &req.query;
     match q.last(&["filter"]) {
-        None => Ok((Filter::None, 0)),
+        None => {
+            req.free(body);
+            Ok((Filter::None, 0))
+        }
         // CouchDB reads the words between slashes, and there are none.
-        Some(name) if name.bytes().all(|byte| byte == b'/') => Ok((Filter::None, 0)),
+        Some(name) if name.bytes().all(|byte| byte == b'/') => {
+            req.free(body);
+            Ok((Filter::None, 0))
+        }
         Some("_doc_ids") => {
-            let from_query;
             let given = match req.method == "POST" {
-                true => body.get("doc_ids"),
-                false => {
-                    from_query = q.json("doc_ids")?;
-                    from_query.as_ref()
-                }
+                true => body.remove("doc_ids"),
+                false => q.json("doc_ids")?,
             };
-            let ids = doc_ids(given)?;
+            let ids = ids_of(req, given, body).await?;
             let bytes = ids.memory_bytes();
             Ok((Filter::DocIds(Arc::new(ids)), bytes))
         }
@@ -158,7 +164,7 @@ async fn filter(
             let limits = selector_limits(&req.settings.mango);
             let fields = body.remove("fields");
             // The text of the selector is not needed any more.
-            drop(body);
+            req.free(body);
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let (filter, bytes) = measured(text.len(), || {
                     let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
@@ -169,28 +175,68 @@ async fn filter(
             .await
         }
         Some(name) => {
-            drop(body);
+            req.free(body);
             let NamedFilter::Function(function) = NamedFilter::parse(q, name)? else {
                 return Ok((Filter::Design, 0));
             };
             let ddoc = access.db.design_doc(&function.design).await?;
+            let ddoc = function.require(ddoc)?;
             // The feed keeps this revision, also when nothing else does.
-            let kept = ddoc.as_ref().map_or(0, |ddoc| ddoc.json.len());
-            let otherwise = raw.as_ref().map_or(0, Bytes::len);
-            let request = FunctionRequest::of(app, req, raw);
-            let (filter, bytes) = measured(otherwise, || {
-                function.open(access, ddoc, || request.json(access, None))
-            });
-            Ok((filter?, bytes + kept))
+            let kept = ddoc.json.len();
+            let (request, bytes) = match function.takes_request() {
+                true => {
+                    let (request, bytes) = request_of(app, req, access, raw).await?;
+                    (Some(request), bytes)
+                }
+                false => (None, 0),
+            };
+            Ok((function.filter(access, ddoc, request), bytes + kept))
         }
     }
 }
 
-fn doc_ids(given: Option<&Value>) -> Result<TextList, ApiError> {
+/// Returns the request that a filter function gets, as JSON text, and its memory in bytes.
+async fn request_of(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    body: Option<Bytes>,
+) -> Result<(Vec<u8>, usize), ApiError> {
+    let length = body.as_ref().map_or(0, Bytes::len);
+    let (request, access) = (FunctionRequest::of(app, req, body), access.clone());
+    let make = move || {
+        let (json, bytes) = measured(length, || request.json(&access, None));
+        Ok::<_, ApiError>((json?, bytes))
+    };
+    req.process(length, make).await?
+}
+
+/// Reads the `doc_ids` of a body or of a query. The rest of the body is not needed any more.
+async fn ids_of(
+    req: &Request,
+    given: Option<Value>,
+    body: Map<String, Value>,
+) -> Result<TextList, ApiError> {
+    let ids_max = req.settings.limits.max_keys;
+    let read = move || {
+        let ids = doc_ids(given.as_ref(), ids_max);
+        drop(body);
+        ids
+    };
+    match req.body_bytes > SHORT_BODY_BYTES_MAX as u64 {
+        true => req.answers.apart(read).await?,
+        false => read(),
+    }
+}
+
+fn doc_ids(given: Option<&Value>, ids_max: u64) -> Result<TextList, ApiError> {
     let list = match given {
         Some(Value::Array(list)) => list.as_slice(),
         _ => &[Value::Null],
     };
+    if list.len() as u64 > ids_max {
+        return Err(ApiError::too_large("max_keys", ids_max));
+    }
     let mut ids = list
         .iter()
         .map(Value::as_str)

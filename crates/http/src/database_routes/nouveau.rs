@@ -155,7 +155,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     };
     let analyzer = Analyzer::named(Flavour::Nouveau, name);
     let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    tokens(analyzer, text.to_owned()).await
+    tokens(req, analyzer, text.to_owned()).await
 }
 
 // ---- the query

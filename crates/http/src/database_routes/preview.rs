@@ -12,7 +12,7 @@ use fair_queue::{Limits, Queue};
 use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX, language_name};
 
 use crate::app::App;
-use crate::design_routes::calls::{in_time, place};
+use crate::design_routes::function_call::{in_time, place};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;

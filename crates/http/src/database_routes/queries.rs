@@ -29,6 +29,7 @@ pub async fn posted(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiErr
         Some(_) => return Err(ApiError::bad_request("`queries` member must be an array.")),
     };
     if queries.len() > QUERIES_MAX {
+        req.free(queries);
         return Err(ApiError::bad_request(format!(
             "`queries` must have at most {QUERIES_MAX} elements: send several requests"
         )));

@@ -131,7 +131,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, Some(&analyzer));
     let analyzers = analyzers.map_err(|e| ApiError::bad_request(e.to_string()))?;
     // Of `perfield` that of the default field: there is no other one in the text.
-    tokens(analyzers.of("default").clone(), text.to_owned()).await
+    tokens(req, analyzers.of("default").clone(), text.to_owned()).await
 }
 
 // ---- what is answered

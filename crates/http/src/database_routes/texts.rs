@@ -40,11 +40,8 @@ pub async fn index_of(
     flavour: TextFlavour,
     name: &str,
 ) -> Result<Arc<TextIndex>, ApiError> {
-    if let Some(open) = access.db.open_text_index(&design, flavour, name)? {
-        return Ok(open);
-    }
-    let (db, name) = (access.db.clone(), name.to_owned());
-    blocking(move || Ok(db.text_index(&design, flavour, &name)?)).await
+    let index = access.db.text_index_async(&design, flavour, name).await?;
+    Ok(index)
 }
 
 /// Checks that at most `max` are requested: each one enlarges every hit.
@@ -220,21 +217,18 @@ pub async fn cleanup(
         req.require_json()?;
         req.bytes().await?;
     }
-    let db = access.db.clone();
-    blocking(move || Ok(db.clean_up_text_indexes()?)).await?;
+    access.db.clean_up_text_indexes_async().await?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// The words that an analyzer finds in a text.
-pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
-    let tokens = blocking(move || {
-        let tokens = analyzer.tokens(&text);
-        Ok(tokens
-            .into_iter()
-            .map(|token| token.text)
-            .collect::<Vec<_>>())
-    });
-    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
+/// The words that an analyzer finds in a text, which may be long.
+pub async fn tokens(req: &Request, analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
+    let answer = move || {
+        let tokens = analyzer.tokens(&text).into_iter();
+        let tokens: Vec<String> = tokens.map(|token| token.text).collect();
+        Reply::json(200, &json!({ "tokens": tokens }))
+    };
+    req.answers.apart(answer).await
 }
 
 /// A hit in the response.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::accounting::slow::Detail;
 use crate::app::App;
 use crate::database_routes::{queries, texts};
+use crate::design_routes::function_call::place;
 use crate::errors::ApiError;
 use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
@@ -497,7 +498,7 @@ impl RowsBody {
 }
 
 /// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
-pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
+pub async fn info(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
     let design = access.db.design_async(id).await?;
     let index = access.db.view_index_async(&design).await?;
     let (db, of) = (access.db.clone(), design.clone());
@@ -528,14 +529,7 @@ pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
         about["num_left_out_docs"] = info.left_out.into();
     }
     if req.query.get("projections") == Some("true") {
-        let db = access.db.clone();
-        // The functions are read for it.
-        let projections = texts::blocking(move || Ok(db.view_projections(&design))).await?;
-        about["projections"] = projections
-            .into_iter()
-            .map(|(name, members)| (name, projection(members)))
-            .collect::<Map<String, Value>>()
-            .into();
+        about["projections"] = projections(app, access, design).await?;
     }
     Ok(Reply::json(
         200,
@@ -543,12 +537,23 @@ pub async fn info(req: &Request, access: &Access, id: &str) -> Answer {
     ))
 }
 
+/// The descriptions of all map functions in `_info`, by view. The functions are analysed for it,
+/// which takes as long as slow calls of functions, and has a place as they have.
+async fn projections(app: &App, access: &Access, design: Arc<Design>) -> Result<Value, ApiError> {
+    let place = place(app, access, Lane::Calls).await?;
+    let db = access.db.clone();
+    texts::blocking(move || {
+        let _place = place;
+        let all = db.view_projections(&design).into_iter();
+        let all = all.map(|(name, members)| (name, projection(members)));
+        Ok(Value::Object(all.collect()))
+    })
+    .await
+}
+
 /// `_view_cleanup`
 pub async fn cleanup(access: &Access) -> Answer {
-    let db = access.db.clone();
-    tokio::task::spawn_blocking(move || db.clean_up_views())
-        .await
-        .map_err(ApiError::worker_failed)??;
+    access.db.clean_up_views_async().await?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 

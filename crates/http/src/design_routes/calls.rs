@@ -5,16 +5,15 @@ use std::sync::Arc;
 use database::{DesignDoc, EditMode};
 use document::json::member;
 use document::{DocId, Rev};
-use functions::{Admission, Lane, Place};
+use functions::Lane;
 use hyper::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
 
-use super::function_call::{DesignFunction, FunctionRequest, args, document, read_body};
+use super::function_call::{DesignFunction, FunctionRequest, args, document, place, read_body};
 use super::path::Call;
 use super::rewrite::{self, Base, Meaning, Target};
 use super::rules::Rules;
 use super::{lists, response};
 use crate::app::App;
-use crate::database_routes::texts;
 use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -51,24 +50,6 @@ pub async fn route(
             view,
         } => lists::list(app, req, access, ddoc, &name, of.as_deref(), &view).await,
         Call::Rewrite { .. } => Err(ApiError::missing()),
-    }
-}
-
-/// Waits for leave to run a function of the database for its caller.
-pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
-    let languages = access.db.languages();
-    in_time(app, languages.admission(lane, &access.db.share())).await
-}
-
-/// Waits for a place for functions as long as one may wait.
-pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
-    let max = app.settings().functions.queue_time_limit_ms;
-    let late = functions::Error::Late {
-        limit_ms: max.as_millis() as u64,
-    };
-    match tokio::time::timeout(max, admission).await {
-        Ok(place) => Ok(place?),
-        Err(_) => Err(late.into()),
     }
 }
 
@@ -168,7 +149,7 @@ async fn rewrite(
     };
     let rules_max = settings.chttpd.max_rewrite_rules;
     let function = DesignFunction::of(access, &ddoc, &["rewrites"])?;
-    let target = match Rewrites::find(app, access, ddoc, rules_max).await? {
+    let target = match Rewrites::find(app, req, access, ddoc, rules_max).await? {
         Rewrites::Rules(rules) => {
             rules.check(base.secure, rules_max)?;
             let target = rules.target(base, &req.method, path, &req.query)?;
@@ -216,13 +197,14 @@ enum Rewrites {
     Function,
 }
 
-/// Longer rules are parsed on a thread for blocking work.
+/// Longer rules are parsed on a thread that gives way.
 const RULES_HERE_BYTES_MAX: usize = 64 << 10;
 
 impl Rewrites {
     /// Finds them. Rules are parsed once for each revision.
     async fn find(
         app: &App,
+        req: &Request,
         access: &Access,
         ddoc: Arc<DesignDoc>,
         rules_max: u64,
@@ -238,11 +220,11 @@ impl Rewrites {
         let parsed = match text.first() {
             Some(b'"') => return Ok(Rewrites::Function),
             Some(b'[') if text.len() > RULES_HERE_BYTES_MAX => {
-                texts::blocking(move || {
+                let parse = move || {
                     let text = member(&ddoc.json, "rewrites").unwrap_or_default();
                     Rules::parse(text, rules_max)
-                })
-                .await?
+                };
+                req.answers.apart(parse).await??
             }
             Some(b'[') => Rules::parse(text, rules_max)?,
             _ => return Ok(Rewrites::None),

@@ -8,7 +8,7 @@ use auth::UserCtx;
 use bytes::Bytes;
 use database::{DatabaseAs, DesignDoc, Read, ReadOptions};
 use document::DocId;
-use functions::{Languages, Place};
+use functions::{Admission, Lane, Languages, Place};
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 use node::{Access, Node, Query, RequestPart, body_given, for_rewrite, require_function};
@@ -85,6 +85,24 @@ impl DesignFunction {
         tokio::task::spawn_blocking(work)
             .await
             .map_err(ApiError::worker_failed)?
+    }
+}
+
+/// Waits for leave to run a function of the database for its caller.
+pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
+    let languages = access.db.languages();
+    in_time(app, languages.admission(lane, &access.db.share())).await
+}
+
+/// Waits for a place for functions as long as one may wait.
+pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
+    let max = app.settings().functions.queue_time_limit_ms;
+    let late = functions::Error::Late {
+        limit_ms: max.as_millis() as u64,
+    };
+    match tokio::time::timeout(max, admission).await {
+        Ok(place) => Ok(place?),
+        Err(_) => Err(late.into()),
     }
 }
 

@@ -12,8 +12,7 @@ use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::calls;
-use super::function_call::{DesignFunction, FunctionRequest, args, read_body};
+use super::function_call::{self, DesignFunction, FunctionRequest, args, read_body};
 use super::response::{self, Head};
 use crate::app::App;
 use crate::database_routes::listing::AllDocsRows;
@@ -188,7 +187,7 @@ pub async fn list(
         return Ok(Reply::empty(304).etag(&etag));
     }
     // Without a thread.
-    let place = calls::place(app, access, Lane::Lists).await?;
+    let place = function_call::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let heads = Heads::new(etag, req);
     let heads_of_function = heads.clone();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use telemetry::State;
 
 use database::{AttachmentSelection, Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions};
-use document::{DocId, EditDoc, Rev, parse_document};
+use document::{DocError, DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
 
@@ -242,10 +242,14 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
         };
         ApiError { error, ..e }
     })?;
-    let parsing = telemetry::enter(State::Parse);
-    let began = parsing.at();
-    let doc = parse_document(&bytes)?;
-    Ok((doc, parsing.leave().us_since(began)))
+    let length = bytes.len();
+    let parse = move || {
+        let parsing = telemetry::enter(State::Parse);
+        let began = parsing.at();
+        let doc = parse_document(&bytes)?;
+        Ok::<_, DocError>((doc, parsing.leave().us_since(began)))
+    };
+    Ok(req.process(length, parse).await??)
 }
 
 async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
@@ -490,7 +494,7 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
         Read::Missing => return Err(ApiError::missing()),
         Read::Deleted => return Err(ApiError::deleted()),
     };
-    let doc = copy_of(source, &target, rev)?;
+    let doc = copy_of(req, source, &target, rev).await?;
     let _held = req.hold_edit(&doc, 0).await?;
     let url = doc_url(req, access, &target);
     let who = req.caller();
@@ -502,14 +506,26 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
 }
 
 /// Returns the edit that copies a document, whose text is not needed any more then.
-fn copy_of(source: ReadDoc, target: &DocId, rev: Option<Rev>) -> Result<EditDoc, ApiError> {
-    let files = source.attachments.into_iter();
+async fn copy_of(
+    req: &Request,
+    source: ReadDoc,
+    target: &DocId,
+    rev: Option<Rev>,
+) -> Result<EditDoc, ApiError> {
+    let ReadDoc {
+        json, attachments, ..
+    } = source;
+    let length = json.len();
+    let doc = req.process(length, move || parse_document(&json)).await??;
     Ok(EditDoc {
         id: Some(target.clone()),
         rev,
         attachments: None,
-        files: files.map(|read| read.attachment).collect(),
-        ..parse_document(&source.json)?
+        files: attachments
+            .into_iter()
+            .map(|read| read.attachment)
+            .collect(),
+        ..doc
     })
 }
 

@@ -105,7 +105,8 @@ impl FeedTimes {
                 _ => {}
             }
         }
-        let heartbeat = heartbeat.filter(|ms| *ms > 0).map(|ms| ms.min(max_ms));
+        let heartbeat = heartbeat.filter(|ms| *ms > 0);
+        let heartbeat = heartbeat.map(|ms| ms.max(HEARTBEAT_MIN_MS).min(max_ms));
         Ok(FeedTimes::within(max_ms, heartbeat, timeout))
     }
 
@@ -393,5 +394,12 @@ mod tests {
         assert_eq!(["1", "100", "70000"].map(parse), [100, 100, 60_000]);
         assert_eq!(parse_heartbeat("1", 50).unwrap(), 50);
         assert!(parse_heartbeat("0", 60_000).is_err());
+        let of_updates = |text: &str| {
+            let times = FeedTimes::of_updates(&Query::parse(Some(text)), Duration::from_secs(60));
+            times.unwrap().heartbeat
+        };
+        let least = Some(Duration::from_millis(HEARTBEAT_MIN_MS));
+        assert_eq!(of_updates("heartbeat=1"), least);
+        assert_eq!(of_updates("heartbeat=0"), None);
     }
 }

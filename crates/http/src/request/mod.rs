@@ -4,6 +4,7 @@ pub mod body;
 pub mod framing;
 pub mod host;
 pub mod keeps;
+pub mod long_text;
 pub mod parameters;
 pub mod proxy_headers;
 pub mod room;
@@ -30,7 +31,7 @@ use crate::accounting::slow::Detail;
 use crate::accounting::traced::Traced;
 use crate::connection::places::Ticket;
 use crate::errors::ApiError;
-use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
+use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::ahead::Begun;
 use crate::reply::answers::{Answers, FREE_BYTES, Held};
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
@@ -428,22 +429,47 @@ impl Request {
         self.parsed(&bytes).await
     }
 
-    /// A body of the route that was read already, as JSON. A long one is read on another thread if
-    /// short requests come.
+    /// A body of the route that was read already, as JSON.
     pub async fn parsed(&self, bytes: &Bytes) -> Result<Value, ApiError> {
         let bounds = Bounds::of(self.row.body, &self.settings);
-        if bytes.len() <= SHORT_BODY_BYTES_MAX || !others_came() {
+        if bytes.len() <= SHORT_BODY_BYTES_MAX {
             return bounds.json(bytes);
         }
         let bytes = bytes.clone();
-        self.answers.apart(move || bounds.json(&bytes)).await?
+        self.process(bytes.len(), move || bounds.json(&bytes))
+            .await?
+    }
+
+    /// Does work that takes as long as a text of `bytes` bytes is. For a long one this is another
+    /// thread's work.
+    ///
+    /// # Errors
+    /// 500 when `work` panics.
+    pub async fn process<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let gives_way = long_text::gives_way(bytes);
+        long_text::process(&self.answers, bytes, gives_way, work).await
+    }
+
+    /// Frees the values of a body: of a long one on a thread that gives way.
+    pub fn free<T: Send + 'static>(&self, values: T) {
+        if self.body_bytes > SHORT_BODY_BYTES_MAX as u64 {
+            // The result is not awaited: then the work is dropped in its turn, and the values with it.
+            drop(self.answers.start_apart(move || drop(values)));
+        }
     }
 
     /// The body as a JSON object.
     pub async fn json_object(&mut self) -> Result<serde_json::Map<String, Value>, ApiError> {
         match self.json().await? {
             Value::Object(o) => Ok(o),
-            _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+            other => {
+                self.free(other);
+                Err(ApiError::bad_request("Request body must be a JSON object"))
+            }
         }
     }
 

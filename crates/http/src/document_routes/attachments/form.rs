@@ -61,7 +61,9 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     } = form;
     let written = match (doc, rev) {
         (Some(text), _) => {
-            let mut doc = parse_document(&text)?;
+            let length = text.len();
+            let parsed = req.process(length, move || parse_document(&text)).await?;
+            let mut doc = parsed?;
             doc.rev = edited_rev(req, doc.rev.take())?;
             doc.id = Some(id);
             take_out(&mut doc, &names)?;

@@ -14,7 +14,7 @@ pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
 use std::time::Instant;
 
 use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
-use document::{Attachment, DocId, EditDoc, Encoding, Rev};
+use document::{Attachment, DocId, EditDoc, Encoding, Rev, parse_document};
 use hyper::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE, X_CONTENT_TYPE_OPTIONS,
@@ -332,7 +332,14 @@ impl Before {
     }
 
     /// Returns the revision with other attachments. Its text is not needed any more then.
-    fn edited(self, id: DocId, files: Vec<Attachment>) -> Result<EditDoc, ApiError> {
+    async fn edited(
+        self,
+        req: &Request,
+        id: DocId,
+        files: Vec<Attachment>,
+    ) -> Result<EditDoc, ApiError> {
+        let (length, body) = (self.body.len(), self.body);
+        let doc = req.process(length, move || parse_document(&body)).await??;
         Ok(EditDoc {
             id: Some(id),
             rev: self.rev,
@@ -340,7 +347,7 @@ impl Before {
             deleted: self.deleted,
             attachments: None,
             files,
-            ..document::parse_document(&self.body)?
+            ..doc
         })
     }
 
@@ -408,7 +415,7 @@ async fn edit(
     id: DocId,
     files: Vec<Attachment>,
 ) -> Result<Written, ApiError> {
-    let doc = before.edited(id, files)?;
+    let doc = before.edited(req, id, files).await?;
     let _held = req.hold_edit(&doc, 0).await?;
     write(req, access, doc, EditMode::Interactive).await
 }

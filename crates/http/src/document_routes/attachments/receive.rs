@@ -98,6 +98,10 @@ pub async fn read_multipart(
         if receiving.doc.is_none() {
             let length = receiving.text.len() as u64;
             req.make_room_for_text(length, &event).await?;
+            if matches!(event, Event::PartEnd) {
+                receiving.parse(req).await?;
+                continue;
+            }
         }
         receiving.event(event).await?;
     }
@@ -155,6 +159,20 @@ struct Uploading {
 }
 
 impl Receiving<'_> {
+    /// Parses the document's text, which has ended.
+    async fn parse(&mut self, req: &Request) -> Result<(), ApiError> {
+        let (text, limits) = (std::mem::take(&mut self.text), self.limits);
+        let length = text.len();
+        let parse = move || {
+            let doc = parse_document(&text)?;
+            let expected = Expectations::of(&doc, limits)?;
+            Ok::<_, ApiError>((doc, expected))
+        };
+        let (doc, expected) = req.process(length, parse).await??;
+        (self.doc, self.expected) = (Some(doc), expected);
+        Ok(())
+    }
+
     async fn event(&mut self, event: Event) -> Result<(), ApiError> {
         match event {
             Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
@@ -180,12 +198,6 @@ impl Receiving<'_> {
                 }
                 let written = uploading.sink.write(bytes).await;
                 written.map_err(|e| named(e, &expected.name, self.limits.bytes_max))?;
-            }
-            Event::PartEnd if self.doc.is_none() => {
-                let doc = parse_document(&self.text)?;
-                self.text = BytesMut::new();
-                self.expected = Expectations::of(&doc, self.limits)?;
-                self.doc = Some(doc);
             }
             Event::PartEnd => self.end().await?,
             Event::End => {}
