@@ -9,7 +9,7 @@ use profiler::Label;
 use projection::Projection;
 use query_server::{Pools, Settings};
 
-use query_server::language::{ANSWER_TIME_LIMIT, Owner};
+use query_server::language::{ANSWER_TIME_LIMIT, EMITS_BYTES_MAX, Owner};
 
 use crate::js::{Engine, Options};
 use crate::places::{Admission, Cause, Lane, Place, Places, Share};
@@ -271,9 +271,22 @@ struct PlacedMapper {
 
 impl Mapper for PlacedMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
-        let mut place = self.turns.next()?;
         let mut done = 0;
         while done < docs.len() {
+            let mark = out.mark();
+            let some = self.map_some(&docs[done..], out)?;
+            out.renumber(mark, done);
+            done += some;
+        }
+        Ok(())
+    }
+
+    /// Takes as many turns as it needs: it stops only after many rows.
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let mut place = self.turns.next()?;
+        let start = out.size();
+        let mut done = 0;
+        while done < docs.len() && out.size() - start < EMITS_BYTES_MAX {
             if place.is_wanted() {
                 drop(place);
                 place = self.turns.next()?;
@@ -286,7 +299,7 @@ impl Mapper for PlacedMapper {
         }
         times::note(&self.owner, &out.spent);
         out.spent.clear();
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -360,8 +373,13 @@ struct ProjectingMapper {
     bodies: Vec<u8>,
 }
 
-impl Mapper for ProjectingMapper {
-    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+impl ProjectingMapper {
+    /// Calls `map` with the projected documents.
+    fn projected<T>(
+        &mut self,
+        docs: &[Doc<'_>],
+        map: impl FnOnce(&mut PlacedMapper, &[Doc<'_>]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.bodies.clear();
         let mut ends = Vec::with_capacity(docs.len());
         for doc in docs {
@@ -377,7 +395,17 @@ impl Mapper for ProjectingMapper {
             });
             start = end;
         }
-        self.inner.map(&projected, out)
+        map(&mut self.inner, &projected)
+    }
+}
+
+impl Mapper for ProjectingMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        self.projected(docs, |inner, docs| inner.map(docs, out))
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        self.projected(docs, |inner, docs| inner.map_some(docs, out))
     }
 }
 

@@ -25,7 +25,8 @@ pub use projection::{
 };
 pub use query_server;
 pub use query_server::language::{
-    DesignDoc, Designs, Doc, ERROR_BYTES_MAX, Emit, Emits, Error, Indexes, ListIo, MapFailure,
-    MapGroup, Mapper, Owner, ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT,
+    DesignDoc, Designs, Doc, EMITS_BYTES_MAX, ERROR_BYTES_MAX, Emit, Emits, Error, Indexes, ListIo,
+    MEMORY_LIMIT, MapFailure, MapGroup, Mapper, Owner, ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX,
+    TIME_LIMIT,
 };
 pub use spidermonkey::{UTC, dialect};

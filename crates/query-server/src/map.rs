@@ -8,7 +8,9 @@ use document::DocError;
 
 use super::{add_fun, add_lib, prepare};
 use crate::answer::{Answer, Unreadable, add_emits};
-use crate::language::{Doc, Emits, Error, MapFailure, MapGroup, Mapper, SLICE, one_line};
+use crate::language::{
+    Doc, EMITS_BYTES_MAX, Emits, Error, MapFailure, MapGroup, Mapper, SLICE, one_line,
+};
 use crate::pool::{Lease, Pool};
 use crate::process::{Process, Taught};
 
@@ -16,6 +18,9 @@ use crate::process::{Process, Taught};
 const AHEAD_DOCS: usize = 100;
 /// Bytes of such documents.
 const AHEAD_BYTES: usize = 1 << 20;
+/// The answers to documents that were sent ahead are taken up to this multiple of the enough rows;
+/// the process is ended rather than taking more.
+const TAKEN_TIMES_MAX: usize = 4;
 /// Documents that are mapped before others may have their turn.
 const AT_ONCE_MAX: usize = 256;
 /// Number of bytes that are sent together when answers are already available.
@@ -25,7 +30,7 @@ pub(crate) struct ExternalMapper {
     pool: Arc<Pool>,
     language: String,
     group: Arc<MapGroup>,
-    /// Number of documents that [`Mapper::map_some`] takes: few while each is slow.
+    /// Number of documents that [`Mapper::map_some`] takes: few while each is slow or has many rows.
     at_once: usize,
 }
 
@@ -114,18 +119,37 @@ fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
         || (a.owner.database == b.owner.database && a.maps == b.maps && a.lib == b.lib)
 }
 
-impl Mapper for ExternalMapper {
-    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+impl ExternalMapper {
+    /// Maps documents until their rows take this number of bytes; returns their number.
+    fn map_until(
+        &mut self,
+        docs: &[Doc<'_>],
+        out: &mut Emits,
+        bytes_max: usize,
+    ) -> Result<usize, Error> {
         if docs.is_empty() || self.group.maps.is_empty() {
-            return Ok(());
+            return Ok(docs.len());
         }
         let mut lease = self.lease()?;
         let process = lease.process();
+        let start = out.size();
         let mut ahead = VecDeque::with_capacity(AHEAD_DOCS);
         let mut ahead_bytes = 0;
         let mut unsent = docs.iter();
+        let mut done = 0;
         for (index, doc) in docs.iter().enumerate() {
-            while ahead.is_empty() || (ahead.len() < AHEAD_DOCS && ahead_bytes < AHEAD_BYTES) {
+            let emitted = out.size() - start;
+            let is_enough = index > 0 && emitted >= bytes_max;
+            if is_enough && ahead.is_empty() {
+                break;
+            }
+            if is_enough && emitted >= bytes_max.saturating_mul(TAKEN_TIMES_MAX) {
+                // The lease is not done: the process ends, with its other answers.
+                return Ok(index);
+            }
+            while !is_enough
+                && (ahead.is_empty() || (ahead.len() < AHEAD_DOCS && ahead_bytes < AHEAD_BYTES))
+            {
                 let Some(doc) = unsent.next() else { break };
                 write_doc(process, doc);
                 let bytes = doc.members.len() + doc.body.len();
@@ -138,21 +162,29 @@ impl Mapper for ExternalMapper {
             let answer = process.readable_answer()?;
             ahead_bytes -= ahead.pop_front().unwrap_or(0);
             self.take(process, answer, (index, doc), out)?;
+            done = index + 1;
         }
         process.expect_silence()?;
         lease.done();
-        Ok(())
+        Ok(done)
+    }
+}
+
+impl Mapper for ExternalMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        self.map_until(docs, out, usize::MAX).map(drop)
     }
 
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
-        let started = Instant::now();
+        let (started, start) = (Instant::now(), out.size());
         let some = docs.len().min(self.at_once);
-        self.map(&docs[..some], out)?;
-        self.at_once = match started.elapsed() > SLICE {
-            true => (some / 4).max(1),
+        let done = self.map_until(&docs[..some], out, EMITS_BYTES_MAX)?;
+        let is_much = started.elapsed() > SLICE || out.size() - start >= EMITS_BYTES_MAX;
+        self.at_once = match is_much {
+            true => (done / 4).max(1),
             false => (self.at_once * 2).min(AT_ONCE_MAX),
         };
-        Ok(some)
+        Ok(done)
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use profiler::Label;
 use projection::{Arguments, LastingEffect, lasting_effect, required};
 use query_server::language::{
-    Doc, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapFailure, MapGroup, Mapper, SLICE,
+    Doc, EMITS_BYTES_MAX, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapFailure, MapGroup, Mapper,
+    SLICE,
 };
 use quickjs::{BuildError, CallTimer, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
@@ -187,11 +188,11 @@ impl ThreadMapper {
 
 impl Mapper for ThreadMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
-        self.map_for(docs, out, Duration::MAX).map(drop)
+        self.map_for(docs, out, Duration::MAX, usize::MAX).map(drop)
     }
 
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
-        self.map_for(docs, out, SLICE)
+        self.map_for(docs, out, SLICE, EMITS_BYTES_MAX)
     }
 }
 
@@ -216,21 +217,24 @@ impl At {
 
 /// The reason for leaving the heap.
 enum Left {
-    /// All documents are mapped, or the time is over.
+    /// All documents are mapped, or enough of them.
     Done,
     /// A function may have left something behind.
     ToRewind,
 }
 
 impl ThreadMapper {
-    /// Maps documents until a time is over; returns their number.
+    /// Maps documents until a time is over, or their rows take this number of bytes; returns their
+    /// number.
     fn map_for(
         &mut self,
         docs: &[Doc<'_>],
         out: &mut Emits,
         time: Duration,
+        bytes_max: usize,
     ) -> Result<usize, Error> {
-        let started = Instant::now();
+        let (started, start) = (Instant::now(), out.size());
+        let is_over = |size: usize| started.elapsed() >= time || size - start >= bytes_max;
         let mut at = At {
             doc: 0,
             view: 0,
@@ -248,14 +252,14 @@ impl ThreadMapper {
             if at.view > 0 && at.timer.is_late() {
                 return Err(limit_error(limits, Limit::Time));
             }
-            let is_over = || started.elapsed() >= time;
             let left = match self.map_until(&mut compiled, docs, &mut at, out, is_over) {
                 Ok(left) => left,
                 // After an error, a limit above all, the heap is not used again.
                 Err(error) => {
                     drop(compiled);
                     self.leave_out(error, &mut at, out)?;
-                    match at.view == 0 && (at.doc == docs.len() || (at.doc > 0 && is_over())) {
+                    let is_enough = at.doc == docs.len() || (at.doc > 0 && is_over(out.size()));
+                    match at.view == 0 && is_enough {
                         true => return Ok(at.doc),
                         false => continue,
                     }
@@ -303,14 +307,15 @@ impl ThreadMapper {
         }
     }
 
-    /// Maps documents until the heap has to be rewound, or `is_over` after one of them.
+    /// Maps documents until the heap has to be rewound, or `is_over` after one of them, with the size
+    /// of the rows.
     fn map_until(
         &mut self,
         compiled: &mut Compiled,
         docs: &[Doc<'_>],
         at: &mut At,
         out: &mut Emits,
-        is_over: impl Fn() -> bool,
+        is_over: impl Fn(usize) -> bool,
     ) -> Result<Left, Error> {
         let Compiled {
             sandbox,
@@ -360,7 +365,7 @@ impl ThreadMapper {
                 if at.view >= count {
                     at.view = 0;
                     at.doc += 1;
-                    if is_over() {
+                    if is_over(out.size()) {
                         return Ok(Left::Done);
                     }
                 }

@@ -66,6 +66,18 @@ pub struct RowBuffer {
     pub docs: Vec<DocRef>,
     /// The rows in the order of the documents' `rows`, once `rows` is sorted.
     pub unsorted: Vec<RowRef>,
+    /// The pieces whose documents were added, in the order of their seqs.
+    pieces: Vec<PieceStart>,
+}
+
+/// The size of a buffer when a piece was begun.
+#[derive(Clone, Copy, Debug)]
+struct PieceStart {
+    /// The piece's first seq.
+    seq: u64,
+    bytes: usize,
+    rows: usize,
+    docs: usize,
 }
 
 impl RowBuffer {
@@ -129,6 +141,32 @@ impl RowBuffer {
             // A row takes bytes, whose number fits.
             rows: (first as u32, self.rows.len() as u32),
         });
+    }
+
+    /// Begins a piece, whose seqs come after those of the pieces before.
+    pub(super) fn begin_piece(&mut self, seq: u64) {
+        self.pieces.push(PieceStart {
+            seq,
+            bytes: self.bytes.len(),
+            rows: self.rows.len(),
+            docs: self.docs.len(),
+        });
+    }
+
+    /// Removes the pieces that begin after a seq; returns the number of their documents. The rows are
+    /// not sorted yet.
+    pub(super) fn keep(&mut self, last: u64) -> usize {
+        debug_assert!(self.unsorted.is_empty(), "rows of pieces are together");
+        let kept = self.pieces.partition_point(|piece| piece.seq <= last);
+        let Some(&start) = self.pieces.get(kept) else {
+            return 0;
+        };
+        let removed = self.docs.len() - start.docs;
+        self.pieces.truncate(kept);
+        self.bytes.truncate(start.bytes);
+        self.rows.truncate(start.rows);
+        self.docs.truncate(start.docs);
+        removed
     }
 
     /// Memory that it takes.

@@ -9,6 +9,7 @@ mod rows;
 mod source;
 mod work;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -167,15 +168,27 @@ pub fn map_pieces(
         && work.take(source)?
     {
         let before = out.size();
+        // Parts of the piece are counted as they come, by the size of what was emitted.
+        let counted = Cell::new(0);
         let watch = Watch {
             counts: control.counts,
             go_on: &|| !control.stopped.load(Relaxed) && !control.failed.load(Relaxed),
+            has_room: &|bytes: usize| {
+                counted.set(counted.get() + bytes);
+                control.bytes.fetch_add(bytes, Relaxed) + bytes < control.bytes_max
+            },
         };
-        work.map(source, mapper, spec, with_deleted, &mut out, watch)?;
-        control.bytes.fetch_add(out.size() - before, Relaxed);
-        control
-            .done
-            .fetch_add(work.piece.rows.len() as u64, Relaxed);
+        let cut = work.map(source, mapper, spec, with_deleted, &mut out, watch)?;
+        let more = (out.size() - before).saturating_sub(counted.get());
+        control.bytes.fetch_add(more, Relaxed);
+        let done = match cut {
+            None => work.piece.rows.len(),
+            Some(last) => {
+                source.cut(last);
+                work.piece.rows.partition_point(|(seq, _)| *seq <= last)
+            }
+        };
+        control.done.fetch_add(done as u64, Relaxed);
     }
     Ok(out)
 }
@@ -199,7 +212,11 @@ pub fn map_each<E: From<Error>>(
     };
     let mut work = MapBuffers::default();
     while go_on() && work.take(source)? {
-        let watch = Watch { counts, go_on };
+        let watch = Watch {
+            counts,
+            go_on,
+            has_room: &|_: usize| true,
+        };
         work.map_to(source, mapper, which, watch, sink)?;
         work.note_rows(0);
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
@@ -208,7 +225,7 @@ pub fn map_each<E: From<Error>>(
 }
 
 /// Maps on this thread and on others, one for each mapper beyond the first; returns the rows of
-/// all.
+/// all changes up to [`Source::handed_out`].
 pub fn map_on_all(
     source: &Source<'_>,
     mappers: &mut [Box<dyn Mapper>],
@@ -245,6 +262,9 @@ pub fn map_on_all(
                     .unwrap_or_else(|_| Err(Error::Invalid("a map thread panicked".into()))),
             );
         }
-        buffers.into_iter().collect()
+        let mut buffers = buffers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let again = source.take_back(&mut buffers);
+        control.done.fetch_sub(again as u64, Relaxed);
+        Ok(buffers)
     })
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row, Shard, View};
 
+use super::buffer::RowBuffer;
 use crate::Error;
 
 /// Maximum documents of a piece, and their bytes, approximately.
@@ -25,7 +26,12 @@ pub struct Source<'a> {
     changes: Mutex<Option<ChangeIter<'a>>>,
     /// All changes up to this one were handed out.
     pub handed_out: AtomicU64,
+    /// The last mapped change of the first piece that was not mapped to its end.
+    cut: AtomicU64,
 }
+
+/// No piece was cut short.
+const NO_CUT: u64 = u64::MAX;
 
 impl<'a> Source<'a> {
     /// Creates a source of the changes after a seq.
@@ -33,14 +39,28 @@ impl<'a> Source<'a> {
         Source {
             shard,
             view,
-            changes: Mutex::new(Some(ChangeIter::new(
-                &view.snapshot,
-                shard.number,
-                after,
-                false,
-            ))),
+            changes: Mutex::new(Some(changes_after(shard, view, after))),
             handed_out: AtomicU64::new(after),
+            cut: AtomicU64::new(NO_CUT),
         }
+    }
+
+    /// Notes that a piece was mapped up to a change, and not to its end.
+    pub(super) fn cut(&self, last: u64) {
+        self.cut.fetch_min(last, Relaxed);
+    }
+
+    /// Takes back all changes after the first piece that was cut short, so that the buffers have the
+    /// rows of all changes up to a seq. Returns how many are to be mapped again. No other thread takes
+    /// pieces meanwhile.
+    pub(super) fn take_back(&self, buffers: &mut [RowBuffer]) -> usize {
+        let last = self.cut.swap(NO_CUT, Relaxed);
+        if last == NO_CUT {
+            return 0;
+        }
+        *self.changes.lock() = Some(changes_after(self.shard, self.view, last));
+        self.handed_out.store(last, Relaxed);
+        buffers.iter_mut().map(|buffer| buffer.keep(last)).sum()
     }
 
     /// Returns whether all changes were handed out.
@@ -83,6 +103,10 @@ impl<'a> Source<'a> {
     }
 }
 
+fn changes_after<'a>(shard: &Shard, view: &'a View, after: u64) -> ChangeIter<'a> {
+    ChangeIter::new(&view.snapshot, shard.number, after, false)
+}
+
 /// Rows of by-seq, copied.
 #[derive(Default)]
 pub(super) struct Piece {
@@ -95,6 +119,11 @@ impl Piece {
     pub fn ends(&self) -> (u64, u64) {
         let seq = |row: Option<&(u64, Range<usize>)>| row.map_or(0, |row| row.0);
         (seq(self.rows.first()), seq(self.rows.last()))
+    }
+
+    /// Returns a part of it that was read as text before: an id.
+    pub fn text(&self, range: &Range<usize>) -> &str {
+        std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
     }
 
     fn clear(&mut self) {

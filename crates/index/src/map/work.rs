@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::write_stubs;
 use document::{StoredBody, write_json_string};
-use functions::{Doc, Emit, Emits, MapFailure, Mapper};
+use functions::{Doc, EMITS_BYTES_MAX, Emit, Emits, MapFailure, Mapper};
 use storage::{Body, BodyScan, Row};
 
 use super::MapCounts;
@@ -20,7 +20,7 @@ const PIECE_DOCS_FIRST: usize = 4;
 /// A piece whose rows have fewer bytes than this is followed by a larger one.
 const EMITTED_FEW_BYTES: usize = 1 << 20;
 /// A piece whose rows have this number of bytes or more is followed by a smaller one.
-const EMITTED_MANY_BYTES: usize = 8 << 20;
+const EMITTED_MANY_BYTES: usize = EMITS_BYTES_MAX;
 /// Maximum bytes of a document's id in all its rows in all views together: ids can have 64 KiB.
 const ROW_IDS_BYTES_MAX: usize = 64 << 20;
 
@@ -41,6 +41,8 @@ pub struct MapResult<'a> {
 pub struct Watch<'a> {
     pub counts: &'a MapCounts,
     pub go_on: &'a dyn Fn() -> bool,
+    /// Whether to map more of a piece, of whose rows so many bytes more were passed on.
+    pub has_room: &'a dyn Fn(usize) -> bool,
 }
 
 /// Receives each document with the result; those that are not mapped without.
@@ -65,7 +67,10 @@ pub(super) struct MapBuffers {
     docs_max: usize,
     members: Vec<u8>,
     bodies: Vec<u8>,
+    /// The rows of a part of the piece.
     emits: Emits,
+    /// Bytes of the rows of all parts.
+    emitted: usize,
     sorts: Vec<u8>,
 }
 
@@ -86,6 +91,7 @@ impl Default for MapBuffers {
             members: vec![],
             bodies: vec![],
             emits: Emits::default(),
+            emitted: 0,
             sorts: vec![],
         }
     }
@@ -99,14 +105,15 @@ impl MapBuffers {
 
     /// Notes the size of the rows of the piece, in bytes.
     pub fn note_rows(&mut self, bytes: usize) {
-        self.docs_max = match bytes.max(self.emits.bytes.len()) {
+        self.docs_max = match bytes.max(self.emitted) {
             0..EMITTED_FEW_BYTES => (self.docs_max * 4).min(PIECE_DOCS_MAX),
             EMITTED_FEW_BYTES..EMITTED_MANY_BYTES => self.docs_max,
             _ => (self.docs_max / 4).max(1),
         };
     }
 
-    /// Maps the piece and adds the rows to `out`.
+    /// Maps the piece and adds the rows to `out`. Returns the last seq if there was no room for all of
+    /// it.
     pub fn map(
         &mut self,
         source: &Source<'_>,
@@ -115,7 +122,7 @@ impl MapBuffers {
         with_deleted: bool,
         out: &mut RowBuffer,
         watch: Watch<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<u64>, Error> {
         let counts = watch.counts;
         let which = MapOptions {
             include_design: spec.include_design,
@@ -124,6 +131,7 @@ impl MapBuffers {
         };
         let mut sorts = std::mem::take(&mut self.sorts);
         let before = out.size();
+        out.begin_piece(self.piece.ends().0);
         let mut sink = |id: &str, mapped: Option<MapResult<'_>>| match mapped {
             Some(MapResult {
                 seq, rows, emits, ..
@@ -149,7 +157,8 @@ impl MapBuffers {
     }
 
     /// Maps the piece and passes each document of it to `sink` with the result, or without one if
-    /// it is deleted or not to be mapped.
+    /// it is deleted or not to be mapped. The piece is mapped in parts: the rows of one are in memory
+    /// at a time. Returns the last seq if there was no room for all of it.
     pub fn map_to<E: From<Error>>(
         &mut self,
         source: &Source<'_>,
@@ -157,14 +166,9 @@ impl MapBuffers {
         which: MapOptions,
         watch: Watch<'_>,
         sink: Sink<'_, E>,
-    ) -> Result<(), E> {
-        let counts = watch.counts;
+    ) -> Result<Option<u64>, E> {
         let mut gone = vec![];
         let inputs = self.read(source, which, &mut gone)?;
-        for id in &gone {
-            let id = std::str::from_utf8(&self.piece.bytes[id.clone()]).unwrap_or_default();
-            sink(id, None)?;
-        }
         let docs: Vec<Doc<'_>> = inputs
             .iter()
             .map(|i| Doc {
@@ -175,42 +179,45 @@ impl MapBuffers {
                 },
             })
             .collect();
-        self.emits.clear();
-        if !docs.is_empty() {
-            map_all(mapper, &docs, &mut self.emits, watch).map_err(Error::from)?;
-        }
-        let mut rows = self.emits.rows.as_slice();
-        let mut limits = self.emits.thrown.iter().peekable();
-        for (n, input) in inputs.iter().enumerate() {
-            let count = rows.iter().take_while(|e| e.doc as usize == n).count();
-            let (own, rest) = rows.split_at(count);
-            rows = rest;
-            // The ids come from stored rows, which were read as text above.
-            let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
-            let mut limit = None;
-            while let Some(thrown) = limits.next_if(|thrown| thrown.doc as usize == n) {
-                counts.note_left_out(id, input.seq, thrown);
-                limit = Some(thrown);
-            }
-            let mapped = MapResult {
-                seq: input.seq,
-                rows: own,
-                emits: &self.emits,
-                limit,
+        self.emitted = 0;
+        let mut last = None;
+        let (mut done, mut at_once) = (0, docs.len());
+        while done < docs.len() {
+            let part = &docs[done..docs.len().min(done.saturating_add(at_once))];
+            self.emits.clear();
+            let mapped = map_some(mapper, part, &mut self.emits, watch).map_err(Error::from)?;
+            debug_assert!(mapped > 0, "a mapper maps at least one document");
+            // The next part is prepared for about as many documents.
+            at_once = match mapped < part.len() {
+                true => mapped.saturating_mul(2),
+                false => at_once.saturating_mul(2),
             };
-            sink(id, Some(mapped))?;
+            let inputs = &inputs[done..done + mapped];
+            pass_on(inputs, &self.piece, &self.emits, watch.counts, sink)?;
+            done += mapped;
+            let size = self.emits.size();
+            self.emitted += size;
+            if done < docs.len() && !(watch.has_room)(size) {
+                last = inputs.last().map(|input| input.seq);
+                break;
+            }
         }
-        counts.note(inputs.len(), &self.emits.failures);
-        Ok(())
+        for (_, id) in gone
+            .iter()
+            .filter(|(seq, _)| last.is_none_or(|last| *seq <= last))
+        {
+            sink(self.piece.text(id), None)?;
+        }
+        Ok(last)
     }
 
     /// Reads the documents of the piece that are to be mapped. The ids of the others are put into
-    /// `gone`, by their ranges in the piece.
+    /// `gone` with their seqs, by their ranges in the piece.
     fn read(
         &mut self,
         source: &Source<'_>,
         which: MapOptions,
-        gone: &mut Vec<Range<usize>>,
+        gone: &mut Vec<(u64, Range<usize>)>,
     ) -> Result<Vec<Input>, Error> {
         self.members.clear();
         self.bodies.clear();
@@ -227,7 +234,7 @@ impl MapBuffers {
             let wanted = which.include_design || !row.id.starts_with("_design/");
             if row.deleted || !wanted {
                 let id = offset(row.id.as_bytes());
-                gone.push(id..id + row.id.len());
+                gone.push((*seq, id..id + row.id.len()));
                 continue;
             }
             let members = self.members.len();
@@ -267,16 +274,49 @@ impl MapBuffers {
 /// functions are at fault then, and not a document.
 const LATE_DOCS_MAX: usize = 10;
 
-/// Maps documents. Those for which the functions take too much time, also when each is mapped alone,
-/// have no rows, and the limit in [`Emits::thrown`] of every view: which function it was is unknown.
-fn map_all(
+/// Passes the documents of a part of a piece to `sink`, with their rows.
+fn pass_on<E>(
+    inputs: &[Input],
+    piece: &Piece,
+    emits: &Emits,
+    counts: &MapCounts,
+    sink: Sink<'_, E>,
+) -> Result<(), E> {
+    let mut rows = emits.rows.as_slice();
+    let mut limits = emits.thrown.iter().peekable();
+    for (n, input) in inputs.iter().enumerate() {
+        let count = rows.iter().take_while(|e| e.doc as usize == n).count();
+        let (own, rest) = rows.split_at(count);
+        rows = rest;
+        let id = piece.text(&input.id);
+        let mut limit = None;
+        while let Some(thrown) = limits.next_if(|thrown| thrown.doc as usize == n) {
+            counts.note_left_out(id, input.seq, thrown);
+            limit = Some(thrown);
+        }
+        let mapped = MapResult {
+            seq: input.seq,
+            rows: own,
+            emits,
+            limit,
+        };
+        sink(id, Some(mapped))?;
+    }
+    counts.note(inputs.len(), &emits.failures);
+    Ok(())
+}
+
+/// Maps the first of some documents; returns their number. Those for which the functions take too much
+/// time, also when each is mapped alone, have no rows, and the limit in [`Emits::thrown`] of every view:
+/// which function it was is unknown.
+fn map_some(
     mapper: &mut dyn Mapper,
     docs: &[Doc<'_>],
     emits: &mut Emits,
     watch: Watch<'_>,
-) -> Result<(), functions::Error> {
+) -> Result<usize, functions::Error> {
     let late = &watch.counts.late;
-    match mapper.map(docs, emits) {
+    match mapper.map_some(docs, emits) {
         Err(error) if error.is_of_time() && (watch.go_on)() => {}
         mapped => {
             if mapped.is_ok() {
@@ -305,8 +345,11 @@ fn map_all(
             }
             Err(error) => return Err(error),
         }
+        if emits.size() >= EMITS_BYTES_MAX {
+            return Ok(number + 1);
+        }
     }
-    Ok(())
+    Ok(docs.len())
 }
 
 /// The limit that a document's rows exceed with its id.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::Error;
+use super::slice::EMITS_BYTES_MAX;
 
 /// One document for a map function.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,11 @@ impl Emits {
         self.failures.clear();
         self.spent.clear();
         self.thrown.clear();
+    }
+
+    /// Returns the approximate memory of the rows, in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.rows.len() * size_of::<Emit>()
     }
 
     /// Returns the current size, for [`Emits::renumber`].
@@ -238,12 +244,22 @@ pub trait Mapper: Send {
     /// An error (a limit hit, a dead process) concerns the whole call: `out` must not be used.
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
 
-    /// Maps the first of `docs`, at least one if there is any: returns how many. Since others wait
-    /// for their turn, it stops after about [`SLICE`](super::SLICE).
+    /// Maps the first of `docs`, at least one if there is any: returns how many. It stops after rows
+    /// of [`EMITS_BYTES_MAX`], and since others wait for their turn, it may stop after about
+    /// [`SLICE`](super::SLICE).
     ///
     /// # Errors
     /// Errors of [`Mapper::map`].
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
-        self.map(docs, out).map(|()| docs.len())
+        let start = out.size();
+        for (number, doc) in docs.iter().enumerate() {
+            let mark = out.mark();
+            self.map(std::slice::from_ref(doc), out)?;
+            out.renumber(mark, number);
+            if out.size() - start >= EMITS_BYTES_MAX {
+                return Ok(number + 1);
+            }
+        }
+        Ok(docs.len())
     }
 }

@@ -18,4 +18,4 @@ pub use self::map::{
     Doc, Emit, Emits, Indexes, MapFailure, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX,
 };
 pub use self::reduce::{ReduceRow, Reducer};
-pub use self::slice::SLICE;
+pub use self::slice::{EMITS_BYTES_MAX, SLICE};
