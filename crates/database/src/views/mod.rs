@@ -580,8 +580,6 @@ impl Database {
             .collect()
     }
 
-    }
-
     /// The indexes that are open.
     pub(crate) fn open_view_indexes(&self) -> Vec<Arc<ViewIndex>> {
         self.views.indexes.lock().values().cloned().collect()
