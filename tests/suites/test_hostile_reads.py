@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import time
 
 from harness.files import MIB
@@ -295,6 +296,84 @@ def test_deletions_of_indexes_are_limited(ctx):
         ctx.report.check(
             "by the name of the member, with the limit", f"`docids` must have at most {DELETED_MAX}" in refused.json["reason"], refused.json
         )
+
+
+def test_indexes_of_a_design_document_are_deleted_in_one_write(ctx):
+    """However many indexes a design document has, their deletion writes it once, also if others are deleted before."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/indexes")
+        names = [f"i{number}" for number in range(10)]
+        for ddoc in ("all", "some"):
+            for name in names:
+                api.expect(200, "POST", "/indexes/_index", {"index": {"fields": [name]}, "ddoc": ddoc, "name": name})
+        some = api.expect(200, "GET", "/indexes/_design/some")
+        api.expect(201, "PUT", "/indexes/_design/some", {**some, "other": {"member": 1}})
+        done = api.expect(200, "POST", "/indexes/_index/_bulk_delete", {"docids": ["all", "some", "all"]})
+        listed = {kind: [row["id"] for row in done[kind]] for kind in ("success", "fail")}
+        ctx.report.equal("each once", listed, {"success": ["_design/some", "_design/all"], "fail": ["_design/all"]})
+        rows = {row["id"]: row for row in api.expect(200, "GET", "/indexes/_changes")["results"]}
+        edits = {name: int(rows[f"_design/{name}"]["changes"][0]["rev"].split("-")[0]) for name in ("all", "some")}
+        # Each index was a write, and so was the other member.
+        ctx.report.equal("in one write", edits, {"all": len(names) + 1, "some": len(names) + 2})
+        left = api.expect(200, "GET", "/indexes/_design/some")
+        ctx.report.equal("other members stay", sorted(left), ["_id", "_rev", "language", "other"])
+        indexes = api.expect(200, "GET", "/indexes/_index")["indexes"]
+        ctx.report.equal("no index is left", [index["name"] for index in indexes], ["_all_docs"])
+
+
+# One piece of a count has about 4,000 documents.
+COUNTED = 20_000
+
+
+def turns_apart(server):
+    """How often the threads for long work have waited for work."""
+    turns = 0
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        try:
+            status = dict(line.split(":", 1) for line in (task / "status").read_text(encoding="ascii").splitlines())
+        except OSError:
+            continue
+        if status["Name"].strip() == "apart":
+            turns += int(status["voluntary_ctxt_switches"])
+    return turns
+
+
+def test_partitions_are_counted_in_pieces(ctx):
+    """The counts of a long partition are those of its documents. Other threads than those that serve count it."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1&partitioned=true")
+        for first in range(0, COUNTED, 5000):
+            docs = [{"_id": f"long:{number:06}", "n": 1, "_deleted": number % 4 == 0} for number in range(first, first + 5000)]
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        short = [{"_id": f"short:{number:05}", "n": 1, "_deleted": number % 4 == 0} for number in range(4)]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": short})
+        few = api.expect(200, "GET", "/db/_partition/short")
+        ctx.report.equal("a short partition", (few["doc_count"], few["doc_del_count"]), (3, 1))
+        before = turns_apart(server)
+        many = api.expect(200, "GET", "/db/_partition/long")
+        ctx.report.equal("a long partition", (many["doc_count"], many["doc_del_count"]), (COUNTED * 3 // 4, COUNTED // 4))
+        sizes = {name: size * COUNTED // 4 for name, size in few["sizes"].items()}
+        ctx.report.equal("has the sizes of a short one, times its length", many["sizes"], sizes)
+        # They wait again once they have counted.
+        ctx.report.check("other threads count it", wait_until(lambda: turns_apart(server) > before, 20))
+
+
+def test_full_partitions_refuse_long_requests(ctx):
+    """A request with many documents of a full partition is refused document by document; others have room."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1&partitioned=true")
+        for first in (0, 5000):
+            docs = [{"_id": f"full:{number:05}", "n": 1} for number in range(first, first + 5000)]
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(200, "PUT", "/_node/_local/_config/couchdb/max_partition_size", "50000")
+        docs = [{"_id": f"{partition}:x{number:05}", "n": 1} for number in range(1000) for partition in ("full", "other")]
+        done = api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        refused = [row["id"] for row in done if row.get("error") == "partition_overflow"]
+        ctx.report.equal("documents of the full partition", refused, [doc["_id"] for doc in docs if doc["_id"].startswith("full:")])
+        ctx.report.equal("of the other one", sum(row.get("ok", False) for row in done), 1000)
 
 
 # A name of this length for each of these values was 2 GB of fields.

@@ -134,7 +134,7 @@ impl Database {
         done.await.map_err(panicked)?
     }
 
-    /// The owner of work for this database that is no user's.
+    /// The owner of background work for this database.
     pub(crate) fn work_owner(&self) -> WorkOwner {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         WorkOwner {

@@ -11,7 +11,7 @@ use crate::{Error, partition};
 
 /// Ids and records that are read in one piece, in bytes: about 4,000 documents with one revision.
 const PIECE_BYTES: usize = 256 << 10;
-/// What a row costs in addition to its id and its record, in bytes.
+/// The cost of a row in addition to its id and its record, in bytes.
 const ROW_BYTES: usize = 32;
 
 /// Counts and sizes of one partition.

@@ -37,7 +37,7 @@ pub(crate) struct Room {
     counts: usize,
 }
 
-/// What is known of a partition.
+/// The room of a partition, as far as it is known.
 #[derive(Default)]
 struct Known {
     /// Bytes that may be written before the count matters again. Deletions since the count only

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fair_queue::{Place, Requester};
-use mango::{AggregateLimits, Defaults, Find};
+use mango::{AggregateLimits, Bookmark, Defaults, Error as FindError, Find, Index, Limits};
 use serde_json::{Value, json};
 
 use super::{FindAnswer, FindLimits};
@@ -129,5 +129,44 @@ async fn aggregates_have_the_place_of_a_scan() {
         let group: Value = serde_json::from_slice(&groups).unwrap();
         assert_eq!(group["value"]["docs"], json!(wanted), "{group}");
     }
+    databases.close();
+}
+
+#[tokio::test]
+async fn a_bookmark_is_decoded_with_its_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::open(folder.path(), Options::default()).unwrap();
+    let options = CreateOptions::default();
+    let db = databases.create("db", options).await.unwrap();
+    let indexes = db.find_indexes_async().await.unwrap();
+    let limits = FindLimits {
+        scan_limit: 0,
+        scan_warning_threshold: 0,
+        aggregate: AggregateLimits {
+            groups_max: 1,
+            values_max: 1,
+            bytes_max: 1,
+            user: None,
+        },
+    };
+    let defaults = Defaults {
+        limit: 25,
+        limits: Limits::default(),
+    };
+    let place = |bookmark: &str| {
+        let find = serde_json::json!({"selector": {"a": 1}, "bookmark": bookmark});
+        let find = Find::parse(find.to_string().as_bytes(), &defaults).unwrap();
+        let plan = db.unwatched().plan_find(find, &limits, &indexes);
+        plan.unwrap().place
+    };
+    let bookmark = Bookmark {
+        place: b"id".to_vec(),
+    };
+    let text = bookmark.encode(&Index::all_docs());
+    assert_eq!(place(&text), Some(Ok(b"id".to_vec())));
+    // Another index may be used after all.
+    let refused = place("x");
+    assert!(matches!(refused, Some(Err(FindError::InvalidBookmark(_)))));
+    drop(indexes);
     databases.close();
 }

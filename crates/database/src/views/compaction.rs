@@ -9,7 +9,7 @@ use super::ViewIndex;
 use crate::database::Database;
 use crate::low_priority::Threads;
 
-/// Indexes that are compacted at a time. The others wait; databases take turns.
+/// Indexes that are compacted at a time. The others wait, fairly by database.
 const RUNNING_MAX: usize = 2;
 
 /// The compaction of an index, which waits or runs until this is dropped: there is one at a time.
