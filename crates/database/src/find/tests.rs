@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fair_queue::{Place, Requester};
-use mango::{AggregateLimits, Bookmark, Defaults, Error as FindError, Find, Index, Limits};
+use mango::{AggregateLimits, Bookmark, Defaults, Find, FindError, Index, Limits};
 use serde_json::{Value, json};
 
 use super::{FindAnswer, FindLimits};
