@@ -105,7 +105,8 @@ async fn documents_that_take_long_to_read_are_examined_in_short_pieces() {
     let docs = ["a", "b", "c"].map(|id| json!({"_id": id, "s": "y"}));
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
-    let held = held(Place::uncounted());
+    let queue = fair_queue::Queue::new(fair_queue::Limits::new(1));
+    let held = held(queue.try_place(&"db".into()).unwrap());
     work.gather(&held, Turn::ended()).unwrap();
     assert_eq!((work.inputs.len(), work.todo.len()), (1, 2));
     assert!(!work.go_on(&held).unwrap());
