@@ -8,7 +8,6 @@ use document::{DocId, EditDoc};
 use parking_lot::Mutex;
 
 use crate::database::Database;
-use crate::refusals::RefusalRoom;
 use crate::{EditMode, Error, Outcome};
 
 /// Partitions whose room is remembered.
@@ -56,14 +55,12 @@ impl Database {
         if !self.is_partitioned() || mode == EditMode::Replicated {
             return Ok(edits);
         }
-        let mut refusals = RefusalRoom::new();
         let check = |edit: Result<EditDoc, Outcome>| match edit {
             Ok(doc) => Ok(match self.overflow(&doc)? {
-                Some(id) => {
-                    let reason = format!("Partition limit exceeded due to update on '{id}'");
-                    let refusal = Outcome::Refused("partition_overflow".into(), reason.into());
-                    Err(refusal.kept_in(&mut refusals))
-                }
+                Some(id) => Err(Outcome::Refused(
+                    "partition_overflow".into(),
+                    format!("Partition limit exceeded due to update on '{id}'").into(),
+                )),
                 None => Ok(doc),
             }),
             refused => Ok(refused),
