@@ -134,7 +134,7 @@ impl Database {
             user: 0,
             database: hasher.hash_one(self.name()),
         };
-        let panicked = |_| Error::Internal("long work of a database failed".to_owned());
+        let panicked = |_| Error::Internal("reading design documents failed".to_owned());
         run_low_priority(owner, work).await.map_err(panicked)?
     }
 }

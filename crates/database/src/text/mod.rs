@@ -310,7 +310,7 @@ impl Database {
         Ok(self.known_text_index(&design.text(flavour, name)?.signature()))
     }
 
-    fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
+    pub(crate) fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
         let known = self
             .views
             .text_indexes
