@@ -13,10 +13,8 @@ use crate::Error;
 use crate::database::Database;
 use crate::design_limits::{Extent, INDEX_MEMBERS, INDEXES_MAX, excess, too_many_indexes};
 use crate::read::{Read, ReadOptions};
-use crate::validators::{QUERY, Reading, Validator, read_selector};
-
-/// Separates the hash of a set of design documents from hashes of other things.
-const DESIGNS_HASH: &[u8] = b"settee designs 1";
+use crate::update::blocking;
+use crate::validators::{QUERY, Reading, Validator, hash_of, read_selector};
 
 /// The members of a design document that are read.
 #[derive(Deserialize)]
@@ -103,21 +101,25 @@ impl Database {
     }
 
     /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
+    /// After one has changed, another thread reads them, once for all requests that wait for them.
     ///
     /// # Errors
     /// Errors of reading them.
-    pub fn designs_hash(&self) -> Result<u64, Error> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(DESIGNS_HASH);
-        for validator in self.validators()?.iter() {
-            for text in [validator.id.as_str(), &validator.rev.to_string()] {
-                hasher.update(&(text.len() as u64).to_be_bytes());
-                hasher.update(text.as_bytes());
-            }
+    pub async fn designs_hash(self: &Arc<Self>) -> Result<u64, Error> {
+        let known = |db: &Database| db.validators_found.known_hash(db.designs_version());
+        if let Some(hash) = known(self) {
+            return Ok(hash);
         }
-        let mut first = [0; 8];
-        hasher.finalize_xof().fill(&mut first);
-        Ok(u64::from_be_bytes(first).max(1))
+        let turn = self.design_cache.turn.clone().lock_owned().await;
+        if let Some(hash) = known(self) {
+            return Ok(hash);
+        }
+        let db = self.clone();
+        blocking(move || {
+            let _turn = turn;
+            Ok(hash_of(&db.validators()?))
+        })
+        .await
     }
 
     fn add_validating(
@@ -379,6 +381,8 @@ fn check_functions(
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use serde_json::Value;
 
     use super::*;
@@ -421,6 +425,34 @@ mod tests {
         assert!(matches!(read(), Err(Error::Unavailable(_))));
         write(QUERY, None).await;
         assert!(read().unwrap().is_none());
+        databases.close();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn validators_are_read_for_their_hash_by_one_request_at_a_time_on_another_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let options = CreateOptions::default();
+        let db = databases.create("db", options).await.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut hashes = vec![];
+        for n in 0..3 {
+            let other = db.design_cache.turn.clone().try_lock_owned().unwrap();
+            let mut hash = std::pin::pin!(db.designs_hash());
+            assert!(hash.as_mut().poll(&mut context).is_pending());
+            drop(other);
+            hashes.push(hash.await.unwrap());
+            assert_eq!(hashes[n], hash_of(&db.validators().unwrap()));
+            // Now it is known, and takes no turn.
+            let _other = db.design_cache.turn.clone().try_lock_owned().unwrap();
+            let hash = std::pin::pin!(db.designs_hash()).poll(&mut context);
+            assert!(matches!(hash, Poll::Ready(Ok(hash)) if hash == hashes[n]));
+            let doc = serde_json::json!({"_id": format!("_design/{n}"), "language": "other", "validate_doc_update": "f"});
+            let doc = document::parse_document(doc.to_string().as_bytes()).unwrap();
+            let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
+            written.await.unwrap();
+        }
+        assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2]);
         databases.close();
     }
 

@@ -18,6 +18,7 @@ mod databases;
 mod design;
 mod design_cache;
 mod design_limits;
+mod design_summaries;
 mod designs;
 mod error;
 mod events;

@@ -206,7 +206,7 @@ impl Database {
         let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode).await?);
         // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
         let designs = match self.has_sequencer() {
-            true => Some(self.designs_hash()?),
+            true => Some(self.designs_hash().await?),
             false => None,
         };
         if !self.needs_validation(&edits) {
@@ -217,7 +217,7 @@ impl Database {
         let designs = match designs {
             Some(_) => {
                 self.fresh().await?;
-                Some(self.designs_hash()?)
+                Some(self.designs_hash().await?)
             }
             None => None,
         };

@@ -272,8 +272,8 @@ impl Validation {
         self.done
     }
 
-    /// Examines the next documents, as far as possible without `validate_doc_update` functions. There are fewer of them in a
-    /// piece if that takes long: they are read again where others have the place meanwhile.
+    /// Examines the next documents, as far as possible without `validate_doc_update` functions. Slow ones
+    /// are examined in smaller pieces, since they are read again if others have the place meanwhile.
     fn gather(&mut self, held: &Held, mut turn: Turn) -> Result<(), Error> {
         let mut bytes = 0;
         self.at = (0, 0);

@@ -239,7 +239,26 @@ struct Known {
     /// The version of the design documents at which they were read.
     version: u64,
     validators: Arc<[Validator]>,
+    hash: u64,
     bytes: usize,
+}
+
+/// Separates the hash of a set of design documents from hashes of other things.
+const DESIGNS_HASH: &[u8] = b"settee designs 1";
+
+/// Returns a hash of the design documents that validate, never 0.
+pub(crate) fn hash_of(validators: &[Validator]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(DESIGNS_HASH);
+    for validator in validators {
+        for text in [validator.id.as_str(), &validator.rev.to_string()] {
+            hasher.update(&(text.len() as u64).to_be_bytes());
+            hasher.update(text.as_bytes());
+        }
+    }
+    let mut first = [0; 8];
+    hasher.finalize_xof().fill(&mut first);
+    u64::from_be_bytes(first).max(1)
 }
 
 impl Validators {
@@ -250,12 +269,20 @@ impl Validators {
         Some(known.validators.clone())
     }
 
+    /// Returns the hash of the validators, as [`Validators::known`] returns them.
+    pub fn known_hash(&self, version: u64) -> Option<u64> {
+        let known = self.0.read();
+        let known = known.as_ref().filter(|known| known.version == version)?;
+        Some(known.hash)
+    }
+
     /// Keeps the validators that were read at a version, and returns them.
     pub fn keep(&self, version: u64, read: Reading) -> Arc<[Validator]> {
         let (validators, bytes) = read.end();
         *self.0.write() = Some(Known {
             version,
             validators: validators.clone(),
+            hash: hash_of(&validators),
             bytes,
         });
         validators

@@ -363,7 +363,7 @@ impl Gateway {
     /// that did not know the last change, they are set again.
     async fn edit_one(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         target: &Target,
         slot: SlotNumber,
         edits: Vec<EditRecord>,
@@ -371,11 +371,11 @@ impl Gateway {
     ) -> Result<ProposalResult, database::Error> {
         let work = self.work(target, Work::Edits(edits));
         let (done, request) = self.proposer.propose(slot, vec![work], copies).await?;
-        if target.designs == 0 || !is_barred(&done) || db.designs_hash()? != target.designs {
+        if target.designs == 0 || !is_barred(&done) || db.designs_hash().await? != target.designs {
             return Ok(done);
         }
         self.bar_older(db, &[slot]).await?;
-        if db.designs_hash()? != target.designs {
+        if db.designs_hash().await? != target.designs {
             return Ok(done);
         }
         let work = Request::from_bytes(&request).map(|request| request.databases);
@@ -385,7 +385,7 @@ impl Gateway {
 
     async fn edit_now(
         &self,
-        of: &Database,
+        of: &Arc<Database>,
         db: Target,
         parts: Vec<SlotBatch<ShardEdit>>,
         copies: Option<usize>,

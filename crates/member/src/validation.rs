@@ -2,6 +2,7 @@
 //! force, and refuses edits validated by others.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use cluster::SlotNumber;
 use cluster::record::Body;
@@ -111,7 +112,7 @@ impl Gateway {
     /// too late has no effect.
     pub(crate) async fn bar_older(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         slots: &[SlotNumber],
     ) -> Result<(), database::Error> {
         let database = *db.uuid().as_bytes();
@@ -126,7 +127,7 @@ impl Gateway {
             let before: Vec<ActiveDesigns> = left.iter().map(in_force).collect();
             let seen = self.fresh_slots(self.slots(db)).await;
             let seen = seen.map_err(unavailable)?;
-            let designs = db.designs_hash()?;
+            let designs = db.designs_hash().await?;
             let store = self.databases.store();
             let stored = left
                 .iter()

@@ -19,7 +19,7 @@ const LEAF_BYTES_MIN: usize = 19;
 /// The places of edits that may add leaves, by their documents.
 type ByDocument<'a> = FxHashMap<(ShardNumber, &'a DocId), Vec<usize>>;
 
-/// Returns whether [`too_many_leaves`] would have to read a revision tree, which takes long: the
+/// Returns whether [`too_many_leaves`] would have to read a revision tree, which is slow: the
 /// lengths of the stored records do not show that all edits can be applied.
 ///
 /// # Errors

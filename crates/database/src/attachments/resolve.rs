@@ -75,7 +75,7 @@ enum PieceThread {
     Serving,
     /// One that may store content, and wait for others.
     Blocking,
-    /// One for reads that take long.
+    /// One for slow reads.
     LowPriority,
 }
 
@@ -249,7 +249,7 @@ fn hold_given(db: &Database, edits: &[EditDoc], held: &mut HeldContents) -> Resu
     Ok(all_here)
 }
 
-/// What was read for the last edits, for the next ones of the same documents.
+/// Recent reads, for the next edits of the same documents.
 #[derive(Default)]
 struct Recent {
     record: LastRecord,

@@ -233,6 +233,11 @@ impl Database {
             return Ok(known);
         }
         let turn = self.find_indexes.turn.clone().lock_owned().await;
+        if let Some(known) = self.find_indexes.known(self.designs_version()) {
+            return Ok(known);
+        }
+        // Other databases have their turns meanwhile.
+        self.all_designs_async().await?;
         let db = self.clone();
         let found = self.run_low_priority(move || {
             let _turn = turn;
@@ -248,7 +253,8 @@ impl Database {
             text: None,
         }];
         let mut bytes = all[0].index.memory_bytes();
-        for design in self.all_designs()? {
+        for design in self.find_designs()? {
+            let design = design?;
             if design.spec.language != mango::index::LANGUAGE || !design.defines_indexes() {
                 continue;
             }

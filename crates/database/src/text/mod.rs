@@ -312,7 +312,7 @@ impl Database {
         self.text_index_of_spec(design.id.clone(), spec).await
     }
 
-    fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
+    pub(crate) fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
         let known = self
             .views
             .text_indexes

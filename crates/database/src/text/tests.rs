@@ -39,6 +39,7 @@ async fn purges_that_are_not_remembered_are_found_without_mapping_documents_agai
     write(vec![text]).await;
     let written = write((0..DOCS).map(doc).collect()).await;
     let design = db.all_designs().unwrap().remove(0);
+    let design = db.design_now(&design.id).unwrap();
     let (flavour, name) = design.text_names().next().unwrap();
     let index = db.text_index(&design, flavour, name).unwrap();
     db.update_text(&index, &Requester::Background)
@@ -134,6 +135,7 @@ async fn a_parsed_query_is_charged() {
     let databases = Databases::open(folder.path(), Options::default()).unwrap();
     let db = with_text_index(&databases).await;
     let design = db.all_designs().unwrap().remove(0);
+    let design = db.design_now(&design.id).unwrap();
     let (flavour, name) = design.text_names().next().unwrap();
     let index = db.text_index(&design, flavour, name).unwrap();
     let effort = search::Effort::new(Duration::from_secs(600), 1 << 20);

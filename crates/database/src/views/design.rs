@@ -198,13 +198,17 @@ impl Design {
 
     /// About how much memory it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
+        let names = self.views.keys().map(|name| name.len() + 64);
+        let text_indexes = self.text_indexes().map(|t| t.source.len() + 512);
+        512 + self.spec_bytes() + names.sum::<usize>() + text_indexes.sum::<usize>()
+    }
+
+    /// About how much memory the definition of its index takes, in bytes.
+    pub(crate) fn spec_bytes(&self) -> usize {
         let reduces = |v: &ViewSpec| v.reduces.iter().map(reduce_bytes).sum::<usize>();
         let sources = self.spec.views.iter();
         let sources = sources.map(|v| v.map.len() + reduces(v) + 128);
-        let names = self.views.keys().map(|name| name.len() + 64);
-        let lib = self.spec.lib.as_ref().map_or(0, String::len);
-        let text_indexes = self.text_indexes().map(|t| t.source.len() + 512);
-        512 + sources.sum::<usize>() + names.sum::<usize>() + lib + text_indexes.sum::<usize>()
+        sources.sum::<usize>() + self.spec.lib.as_ref().map_or(0, String::len)
     }
 
     /// Whether it has views or text indexes.

@@ -42,7 +42,7 @@ impl Database {
         for shard in &index.shards {
             left_out += shard.left_out()?;
         }
-        let designs = self.design_ids()?.len() as u64;
+        let designs = self.live_designs()?.len() as u64;
         Ok(left_out > 0 && left_out + designs >= self.doc_count())
     }
 }

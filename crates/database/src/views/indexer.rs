@@ -14,10 +14,12 @@ use functions::{Cause, Requester};
 use index::Progress;
 use tokio::sync::watch;
 
-use super::{Design, Updates};
+use super::Updates;
 use crate::database::Database;
+use crate::design_cache::DesignSummary;
 use crate::maintenance::about_database;
 use crate::open_databases::OpenDatabases;
+use crate::turn::Turn;
 use crate::update::blocking;
 use crate::{Error, Task, unix_seconds};
 
@@ -463,9 +465,12 @@ impl Shared {
 
     /// Begins builds of its indexes; false when there are more to begin than its turn allows.
     fn look_at(self: &Arc<Self>, db: &Arc<Database>) -> Result<bool, Error> {
+        let Some(designs) = db.all_designs_in(Turn::begin())? else {
+            return Ok(false);
+        };
         let mut begun = 0;
-        for design in db.all_designs()?.iter().filter(|d| d.autoupdate) {
-            for index in indexes_of(db, design) {
+        for design in designs.iter().filter(|d| d.autoupdate) {
+            for index in indexes_of(db, design)? {
                 if index.is_current(db) || index.updates().borrow().is_backing_off() {
                     continue;
                 }
@@ -489,38 +494,66 @@ impl Database {
     /// # Errors
     /// The design documents cannot be read.
     pub async fn catch_up_indexes(self: &Arc<Self>) -> Result<(), Error> {
-        let db = self.clone();
-        let all = blocking(move || {
-            let designs = db.all_designs()?;
-            let kept = designs.iter().filter(|design| design.autoupdate);
-            let all = kept.flat_map(|design| indexes_of(&db, design));
-            Ok(all.collect::<Vec<_>>())
-        });
-        for index in all.await? {
-            let before = {
-                let updates = index.updates().borrow();
-                if updates.is_backing_off() {
-                    continue;
-                }
-                updates.ended
+        let designs = self.all_designs_async().await?;
+        for design in designs.into_iter().filter(|design| design.autoupdate) {
+            let db = self.clone();
+            let indexes = match open_indexes_of(&db, &design) {
+                Some(open) => open,
+                None => blocking(move || indexes_of(&db, &design)).await?,
             };
-            // The second update from here on begins after this.
-            let reached = || index.is_current(self) || index.updates().borrow().ended > before + 1;
-            let background = &Requester::Background;
-            let updated = self.wait_for_update(index.clone(), background, reached);
-            if let Err(e) = updated.await {
-                tracing::debug!(db = %self.name(), design = %index.design(), error = %e, "an index is not current");
+            for index in indexes {
+                self.catch_up(index).await;
             }
         }
         Ok(())
     }
+
+    async fn catch_up(self: &Arc<Self>, index: Arc<dyn DatabaseIndex>) {
+        let before = {
+            let updates = index.updates().borrow();
+            if updates.is_backing_off() {
+                return;
+            }
+            updates.ended
+        };
+        // The second update from here on begins after this.
+        let reached = || index.is_current(self) || index.updates().borrow().ended > before + 1;
+        let background = &Requester::Background;
+        let updated = self.wait_for_update(index.clone(), background, reached);
+        if let Err(e) = updated.await {
+            tracing::debug!(db = %self.name(), design = %index.design(), error = %e, "an index is not current");
+        }
+    }
 }
 
-/// The indexes of a design document that can be opened.
-fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn DatabaseIndex>> {
+/// The indexes of a design document that can be opened, if all of them are open.
+fn open_indexes_of(db: &Database, of: &DesignSummary) -> Option<Vec<Arc<dyn DatabaseIndex>>> {
+    let mut all: Vec<Arc<dyn DatabaseIndex>> = vec![];
+    if of.has_views() {
+        all.push(db.known_view_index(&of.signature)?);
+    }
+    for text in of.text_indexes().filter(|text| text.has_analyzers) {
+        all.push(db.known_text_index(&text.signature())?);
+    }
+    Some(all)
+}
+
+/// The indexes of a design document that can be opened. It is read only when one of them is not open.
+fn indexes_of(
+    db: &Arc<Database>,
+    of: &DesignSummary,
+) -> Result<Vec<Arc<dyn DatabaseIndex>>, Error> {
+    if let Some(open) = open_indexes_of(db, of) {
+        return Ok(open);
+    }
+    let design = match db.design_now(&of.id) {
+        Ok(design) => design,
+        Err(Error::Missing(_)) => return Ok(vec![]),
+        Err(e) => return Err(e),
+    };
     let mut all: Vec<Arc<dyn DatabaseIndex>> = vec![];
     if design.has_views()
-        && let Ok(index) = db.view_index(design)
+        && let Ok(index) = db.view_index(&design)
     {
         all.push(index);
     }
@@ -529,7 +562,7 @@ fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn DatabaseIndex>
             all.push(index);
         }
     }
-    all
+    Ok(all)
 }
 
 /// A word for the kind of an error; for a function's failure CouchDB's `error`.

@@ -97,6 +97,8 @@ pub struct ViewIndex {
     pub design: String,
     /// One for each shard of the database, in their order.
     pub shards: Vec<Arc<Index>>,
+    /// Memory of the definition, which the shards share.
+    spec_bytes: usize,
     pub(crate) updates: watch::Sender<Updates>,
     pub(crate) compacting: AtomicBool,
     waiting: std::sync::atomic::AtomicUsize,
@@ -168,7 +170,7 @@ impl ViewIndex {
     /// About how much memory it takes while it is open, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards = self.shards.iter().map(|i| i.memory_bytes());
-        MEMORY_BYTES + self.design.len() + shards.sum::<usize>()
+        MEMORY_BYTES + self.design.len() + self.spec_bytes + shards.sum::<usize>()
     }
 
     /// Whether none of its parts are in use. The caller has the only reference to it.
@@ -293,6 +295,15 @@ impl Database {
         if let Some(known) = self.design_cache.views.lock().get(id, &rev) {
             return Ok(known);
         }
+        let design = Arc::new(self.read_design(id)?);
+        let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
+        let mut views = self.design_cache.views.lock();
+        views.insert(id.to_owned(), rev, design.clone(), bytes);
+        Ok(design)
+    }
+
+    /// Reads the views of a design document, whether they are known or not.
+    pub(crate) fn read_design(&self, id: &str) -> Result<Design, Error> {
         let doc_id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
         let Read::Found(doc) = self.read(&doc_id, &ReadOptions::default())? else {
             return Err(Error::Missing("missing"));
@@ -300,52 +311,13 @@ impl Database {
         let mut value = serde_json::from_slice(&doc.json)
             .map_err(|e| Error::Internal(format!("the stored design document {id}: {e}")))?;
         mango::index::keep_definitions(&mut value, &doc.json);
-        let design = Arc::new(Design::read(
+        Ok(Design::read(
             id,
             doc.rev,
             &value,
             self.is_partitioned(),
             self.languages().time_zone(),
-        ));
-        let (rev, bytes) = (design.rev.clone(), design.memory_bytes());
-        let mut views = self.design_cache.views.lock();
-        views.insert(id.to_owned(), rev, design.clone(), bytes);
-        Ok(design)
-    }
-
-    /// All design documents; one with too many views has none. Blocks.
-    pub(crate) fn all_designs(&self) -> Result<Vec<Arc<Design>>, Error> {
-        self.if_live(self.designs_now())
-    }
-
-    fn designs_now(&self) -> Result<Vec<Arc<Design>>, Error> {
-        let mut all = vec![];
-        for id in self.design_ids()? {
-            match self.design_now(&id) {
-                Ok(d) => all.push(d),
-                Err(Error::Missing(_)) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(all)
-    }
-
-    /// Returns the ids of the design documents.
-    fn design_ids(&self) -> Result<Vec<String>, Error> {
-        let mut ids = vec![];
-        for shard in self.all_shards() {
-            let view = shard.view()?;
-            let mut it = storage::IdIter::new(&view.snapshot, shard.number);
-            it.seek(b"_design/");
-            while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
-                if !storage::RecordHead::decode(value)?.deleted {
-                    ids.push(String::from_utf8_lossy(id).into_owned());
-                }
-                it.next();
-            }
-            it.status()?;
-        }
-        Ok(ids)
+        ))
     }
 
     /// The index of a design document's views, opened on a thread for blocking work when it is not yet.
@@ -424,6 +396,7 @@ impl Database {
         let index = Arc::new(ViewIndex {
             database: self.name().clone(),
             design: design.id.clone(),
+            spec_bytes: design.spec_bytes(),
             shards,
             updates: watch::Sender::new(Updates::default()),
             compacting: AtomicBool::new(false),

@@ -1,5 +1,6 @@
 //! Documents that expire: the index of their times agrees with a naive scan, and what has expired is deleted or purged.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +105,35 @@ async fn assert_as_scanned(db: &Arc<Database>, now: u64, of: &str) {
 async fn apply(db: &Arc<Database>, edits: Vec<EditDoc>, mode: EditMode) -> Vec<Outcome> {
     let done = db.update(edits, mode, Durability::Delayed).await;
     done.unwrap().0
+}
+
+/// Reasons are as long as many of these edits.
+#[test]
+fn the_refusals_of_a_request_take_a_limited_memory() {
+    const EDITS: usize = 40_000;
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = expiring(&databases, ExpiredDocuments::Delete).await;
+        let invalid = |n: usize| doc(&format!(r#"{{"_id":"{n}","{MEMBER}":[]}}"#));
+        let outcomes = apply(
+            &db,
+            (0..EDITS).map(invalid).collect(),
+            EditMode::Interactive,
+        );
+        let mut bytes = 0;
+        for outcome in outcomes.await {
+            let Outcome::Refused(error, reason) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(error, "bad_request");
+            if let Cow::Owned(reason) = reason {
+                bytes += reason.len();
+            }
+        }
+        assert!((1 << 20..=4 << 20).contains(&bytes), "{bytes}");
+    });
+    databases.close();
 }
 
 /// One random edit, replication or purge.

@@ -194,7 +194,7 @@ impl Op {
         }
     }
 
-    /// Returns whether its edits probably change long records, which takes long even where they are short.
+    /// Returns whether its edits probably change long records, which is slow even if the edits are short.
     pub(super) fn has_long_records(&self) -> bool {
         match self {
             Op::Edits { edits, .. } => edits.iter().any(|edit| edit.shard.has_long_edits()),
