@@ -12,7 +12,7 @@ use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::{Record, RecordHead};
 use crate::row::{Body, Row};
-use crate::snapshot::{Cursor, Snapshot};
+use crate::snapshot::{Cursor, Snapshot, Value};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 use crate::time_seq::TimeSeq;
 
@@ -353,10 +353,11 @@ impl Shard {
     /// Returns a local document: its revision number and body.
     pub fn local(&self, id: &str) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let key = keys::id_key(self.number, id.as_bytes());
-        match self.engine.get(Keyspace::Local, &key)? {
-            Some(v) => Ok(Some(decode_local(&v)?)),
-            None => Ok(None),
-        }
+        let Some(v) = self.engine.get(Keyspace::Local, &key)? else {
+            return Ok(None);
+        };
+        let (rev, body) = decode_local(&v)?;
+        Ok(Some((rev, body.to_vec())))
     }
 }
 
@@ -364,10 +365,10 @@ impl Shard {
 ///
 /// # Errors
 /// [`Error::Corrupt`].
-pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
+pub fn decode_local(value: &[u8]) -> Result<(u64, &[u8]), Error> {
     let mut r = crate::varint::Reader::new(value, "local document");
     let rev = r.varint()?;
-    Ok((rev, r.rest.to_vec()))
+    Ok((rev, r.rest))
 }
 
 /// Rows of by-id of one shard, in the order of ids.
@@ -539,7 +540,7 @@ impl BodyScan<'_> {
     }
 }
 
-/// Offsets, ranks and bodies over one shard's view.
+/// Bodies and records of one shard's view.
 impl View {
     /// Returns the bodies of changes from `first` to `last`, for a scan that does not fill the
     /// block cache.
@@ -571,19 +572,19 @@ impl View {
         }
     }
 
-    /// Returns the stored record of a document, as of this view.
-    pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+    /// Returns the stored record of a document, as of this view. It is not copied.
+    pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
         self.value(Keyspace::ById, shard, id)
     }
 
-    /// Returns the stored local document, as of this view.
-    pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+    /// Returns the stored local document, as of this view. It is not copied.
+    pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
         self.value(Keyspace::Local, shard, id)
     }
 
-    fn value(&self, k: Keyspace, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
-        let key = keys::id_key(shard.number, id.as_bytes());
-        Ok(self.snapshot.get(k, &key)?.map(|v| v.to_vec()))
+    fn value(&self, k: Keyspace, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
+        self.snapshot
+            .get(k, &keys::id_key(shard.number, id.as_bytes()))
     }
 
     /// Returns the record of a document, as of this view.
@@ -592,23 +593,6 @@ impl View {
             Some(v) => Ok(Some(Record::decode(&v)?)),
             None => Ok(None),
         }
-    }
-
-    /// Returns the number of live documents with ids before `id`.
-    pub fn rank(&self, shard: &Shard, blocks: &IdBlocks, id: &[u8]) -> Result<u64, Error> {
-        let i = blocks.index_of(id);
-        let mut rank = blocks.live_before(i);
-        let mut it = IdIter::new(&self.snapshot, shard.number);
-        it.seek(&blocks.fences()[i]);
-        while let Some((at, value)) = it.entry() {
-            if at >= id {
-                break;
-            }
-            rank += u64::from(!RecordHead::decode(value)?.deleted);
-            it.next();
-        }
-        it.status()?;
-        Ok(rank)
     }
 }
 
