@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import time
 
 from harness.files import MIB
@@ -338,3 +339,41 @@ def test_literals_of_selectors_are_not_multiplied_for_text_indexes(ctx):
         for selector, wanted in (({"a": {"$eq": {long: [1] * 10}}}, ["long"]), ({"a": [1, 2], "b": {"$in": list(range(3000))}}, ["short"])):
             found = reader.expect(200, "POST", "/db/_find", {"selector": selector, "use_index": "d0"})["docs"]
             ctx.report.equal("documents are found", [doc["_id"] for doc in found], wanted)
+
+
+READS = 60
+
+
+def apart_switches(server):
+    """How often the threads for slow reads got a processor and left it."""
+    switches = 0
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        try:
+            status = (task / "status").read_text(encoding="ascii")
+        except OSError:
+            continue
+        if status.startswith("Name:\tapart\n"):
+            switches += sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
+    return switches
+
+
+def test_reads_of_all_ancestors_leave_the_threads_that_serve_requests(ctx):
+    """`revs_info` reads a row for each ancestor: other threads do that, whatever the reads before took."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        rev = api.expect(201, "PUT", "/db/x", {"n": 1})["rev"]
+        found = api.expect(200, "GET", "/db/x?revs_info=true")
+        ctx.report.equal("the ancestors are named", found["_revs_info"], [{"rev": rev, "status": "available"}])
+        before = apart_switches(server)
+        for _ in range(READS):
+            api.expect(200, "GET", "/db/x?x=1")
+        plain = apart_switches(server) - before
+        ctx.report.check("reads of the winner need no other thread", plain < READS // 2, plain)
+        for query in ("revs_info=true", "meta=true", "open_revs=[]&meta=true", f'open_revs=["{rev}"]&revs_info=true', "open_revs=all&meta=true"):
+            before = apart_switches(server)
+            # The second read is fast, and must not be taken for one of the first kind.
+            statuses = {api.get(f"/db/x?{parameters}").status for _ in range(READS) for parameters in (query, "x=1")}
+            apart = apart_switches(server) - before
+            ctx.report.equal(f"{query}: it is answered", statuses, {200})
+            ctx.report.check(f"{query}: other threads read", apart >= READS // 2, apart)

@@ -350,6 +350,16 @@ impl Shard {
         }
     }
 
+    /// Returns whether the change at `seq` still has a body, without reading long ones: compaction
+    /// removes a row together with its body.
+    pub fn has_body(&self, seq: u64) -> Result<bool, Error> {
+        let key = keys::seq_key(self.number, seq);
+        match self.engine.get(Keyspace::BySeq, &key)? {
+            Some(v) => Ok(Row::decode(seq, &v)?.body != Body::None),
+            None => Ok(false),
+        }
+    }
+
     /// Returns a local document: its revision number and body.
     pub fn local(&self, id: &str) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let key = keys::id_key(self.number, id.as_bytes());
@@ -569,6 +579,15 @@ impl View {
             Body::Inline(b) => Ok(Some(f(b))),
             Body::External { .. } => Ok(self.snapshot.get(Keyspace::Bodies, &key)?.map(|b| f(&b))),
             Body::None => Ok(None),
+        }
+    }
+
+    /// Returns whether the change at `seq` has a body in this view, as [`Shard::has_body`] does.
+    pub fn has_body(&self, shard: &Shard, seq: u64) -> Result<bool, Error> {
+        let key = keys::seq_key(shard.number, seq);
+        match self.snapshot.get(Keyspace::BySeq, &key)? {
+            Some(v) => Ok(Row::decode(seq, &v)?.body != Body::None),
+            None => Ok(false),
         }
     }
 
