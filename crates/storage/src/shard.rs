@@ -310,7 +310,7 @@ impl Shard {
                 return Ok(None);
             };
             let head = RecordHead::decode(&v)?;
-            let found = self.with_body(head.body_seq()?, |body| {
+            let found = self.with_winning_body(&head, |body| {
                 winners.keep(&key, before, &v, body);
                 f.take().map(|f| f(&head, body))
             })?;
@@ -337,17 +337,46 @@ impl Shard {
     /// Calls `f` with the body of the change at `seq`; `None` when compaction removed it.
     pub fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
         let key = keys::seq_key(self.number, seq);
+        match self.engine.get(Keyspace::BySeq, &key)? {
+            Some(v) => self.with_body_of(seq, &Row::decode(seq, &v)?, f),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls `f` with the body of the winner; `None` when compaction removed it. The tree, which
+    /// may be large, is not decoded: the row that lists the document names the winner's place.
+    fn with_winning_body<R>(
+        &self,
+        head: &RecordHead<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let key = keys::seq_key(self.number, head.seq);
         let Some(v) = self.engine.get(Keyspace::BySeq, &key)? else {
             return Ok(None);
         };
-        match Row::decode(seq, &v)?.body {
-            Body::Inline(b) => Ok(Some(f(b))),
-            Body::External { .. } => match self.engine.get(Keyspace::Bodies, &key)? {
-                Some(b) => Ok(Some(f(&b))),
-                None => Ok(None),
-            },
-            Body::None => Ok(None),
+        let row = Row::decode(head.seq, &v)?;
+        match row.winner_seq == head.seq {
+            true => self.with_body_of(head.seq, &row, f),
+            false => self.with_body(row.winner_seq, f),
         }
+    }
+
+    /// Calls `f` with the body of the row at `seq`.
+    fn with_body_of<R>(
+        &self,
+        seq: u64,
+        row: &Row<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let body = match row.body {
+            Body::Inline(b) => return Ok(Some(f(b))),
+            Body::External { .. } => {
+                let key = keys::seq_key(self.number, seq);
+                self.engine.get(Keyspace::Bodies, &key)?
+            }
+            Body::None => None,
+        };
+        Ok(body.map(|b| f(&b)))
     }
 
     /// Returns whether the change at `seq` still has a body, without reading long ones: compaction
