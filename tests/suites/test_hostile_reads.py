@@ -377,3 +377,16 @@ def test_reads_of_all_ancestors_leave_the_threads_that_serve_requests(ctx):
             apart = apart_switches(server) - before
             ctx.report.equal(f"{query}: it is answered", statuses, {200})
             ctx.report.check(f"{query}: other threads read", apart >= READS // 2, apart)
+
+
+def test_partitions_are_counted_by_other_threads(ctx):
+    """The facts of a partition need the records of all its documents."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/parts?partitioned=true")
+        api.expect(201, "POST", "/parts/_bulk_docs", {"docs": [{"_id": f"p:{number}"} for number in range(10)]})
+        before = apart_switches(server)
+        counts = {api.expect(200, "GET", "/parts/_partition/p")["doc_count"] for _ in range(READS)}
+        apart = apart_switches(server) - before
+        ctx.report.equal("the documents are counted", counts, {10})
+        ctx.report.check("other threads read them", apart >= READS // 2, apart)

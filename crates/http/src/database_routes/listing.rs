@@ -508,11 +508,13 @@ impl ListRows for AllDocsRows {
     }
 }
 
-/// `_partition/{partition}`
-pub fn partition_info(access: &Access, name: &str) -> Answer {
-    database::check_partition(name)?;
+/// `_partition/{partition}`, which reads the records of all its documents.
+pub async fn partition_info(req: &Request, access: &Access, name: String) -> Answer {
+    database::check_partition(&name)?;
     partition::require_partitioned(access)?;
-    let info = access.db.partition_info(name)?;
+    let db = access.db.clone();
+    let read = move || db.partition_info(&name);
+    let info = req.answers.apart(read).await??;
     Ok(Reply::json(
         200,
         &serde_json::json!({
