@@ -455,3 +455,41 @@ def test_lists_of_a_feed_and_of_atts_since_are_limited(ctx):
         many = reader.expect(200, "POST", "/db/_bulk_get", {"docs": [0] * 100_000})["results"]
         few = reader.expect(200, "POST", "/db/_bulk_get", {"docs": [0]})["results"]
         ctx.report.equal("many elements are answered as few are", (len(many), many[-1]), (100_000, few[0]))
+
+
+READS = 60
+
+
+def apart_switches(server):
+    """How often the threads for slow reads got a processor and left it."""
+    switches = 0
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        try:
+            status = (task / "status").read_text(encoding="ascii")
+        except OSError:
+            continue
+        if status.startswith("Name:\tapart\n"):
+            switches += sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
+    return switches
+
+
+def test_reads_of_all_ancestors_leave_the_threads_that_serve_requests(ctx):
+    """`revs_info` reads a row for each ancestor: other threads do that, whatever the reads before took."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        rev = api.expect(201, "PUT", "/db/x", {"n": 1})["rev"]
+        found = api.expect(200, "GET", "/db/x?revs_info=true")
+        ctx.report.equal("the ancestors are named", found["_revs_info"], [{"rev": rev, "status": "available"}])
+        before = apart_switches(server)
+        for _ in range(READS):
+            api.expect(200, "GET", "/db/x?x=1")
+        plain = apart_switches(server) - before
+        ctx.report.check("reads of the winner need no other thread", plain < READS // 2, plain)
+        for query in ("revs_info=true", "meta=true", "open_revs=[]&meta=true", f'open_revs=["{rev}"]&revs_info=true', "open_revs=all&meta=true"):
+            before = apart_switches(server)
+            # The second read is fast, and must not be taken for one of the first kind.
+            statuses = {api.get(f"/db/x?{parameters}").status for _ in range(READS) for parameters in (query, "x=1")}
+            apart = apart_switches(server) - before
+            ctx.report.equal(f"{query}: it is answered", statuses, {200})
+            ctx.report.check(f"{query}: other threads read", apart >= READS // 2, apart)

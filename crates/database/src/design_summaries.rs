@@ -275,13 +275,13 @@ mod tests {
         }
         let mut turns = 1;
         let all = loop {
-            match db.all_designs_in(Turn::ended()).unwrap() {
+            match db.all_designs_in(Turn::over()).unwrap() {
                 Some(all) => break all,
                 None => turns += 1,
             }
         };
         assert_eq!((all.len(), turns), (3, 3));
-        assert!(db.all_designs_in(Turn::ended()).unwrap().is_some());
+        assert!(db.all_designs_in(Turn::over()).unwrap().is_some());
         assert_eq!(db.all_designs_async().await.unwrap().len(), 3);
     }
 

@@ -214,7 +214,7 @@ impl DatabaseAs {
         let options = self.within_revs_limit(options);
         let is_short =
             chosen.revs.len() <= AT_ONCE_MAX && chosen.bytes(&options) <= AT_ONCE_BYTES_MAX;
-        if chosen.revs.len() <= 1 || is_short {
+        if !options.reads_ancestors() && (chosen.revs.len() <= 1 || is_short) {
             let mut read = vec![];
             let mut bytes = 0;
             for rev in &chosen.revs {

@@ -68,7 +68,8 @@ impl ReadOptions {
         }
     }
 
-    fn needs_tree(&self) -> bool {
+    /// Returns whether the read needs the tree of revisions, rather than only the winner.
+    pub fn needs_tree(&self) -> bool {
         self.rev.is_some()
             || self.revs
             || self.revs_info
@@ -77,6 +78,11 @@ impl ReadOptions {
             || self.local_seq
             || self.att_encoding_info
             || self.attachments != AttachmentSelection::None
+    }
+
+    /// Returns whether the read examines each ancestor, in a row of its own.
+    pub fn reads_ancestors(&self) -> bool {
+        self.revs_info && self.rev.is_none()
     }
 }
 
@@ -297,6 +303,14 @@ impl Bodies<'_> {
             Bodies::Of(view, shard) => view.with_body(shard, seq, f),
         }
     }
+
+    /// Returns whether the body that the change at `seq` brought is still there. It is not read.
+    fn has(self, seq: u64) -> Result<bool, storage::Error> {
+        match self {
+            Bodies::Now(shard) => shard.has_body(seq),
+            Bodies::Of(view, shard) => view.has_body(shard, seq),
+        }
+    }
 }
 
 /// Returns the text of a revision that is in the record's tree; `None` when its body was removed.
@@ -321,7 +335,7 @@ pub(crate) fn render(
         write_revisions(&record.tree, &rev, options.revs_max, &mut out);
     }
     let own = out.len();
-    if options.revs_info && options.rev.is_none() {
+    if options.reads_ancestors() {
         write_revs_info(bodies, &record.tree, &rev, &mut out)?;
     }
     if options.local_seq {
@@ -480,7 +494,7 @@ fn write_revs_info(
         }
         let status = match revision {
             None => "missing",
-            Some(r) if bodies.with(r.seq, |_| ())?.is_none() => "missing",
+            Some(r) if !bodies.has(r.seq)? => "missing",
             Some(r) if r.deleted => "deleted",
             Some(_) => "available",
         };

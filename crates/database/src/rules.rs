@@ -387,6 +387,16 @@ impl DatabaseAs {
         Ok(rows)
     }
 
+    /// [`Database::start_rows`]
+    ///
+    /// # Errors
+    /// Errors of the listing.
+    pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
+        let mut rows = self.db.start_rows(query)?;
+        rows.watch = self.watch.clone();
+        Ok(rows)
+    }
+
     /// [`Database::changes`]
     ///
     /// # Errors

@@ -222,7 +222,9 @@ async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRou
         DatabaseRoute::Design(id, route) => design(app, req, access, &id, route).await,
         DatabaseRoute::Listing(kind) => listing::list(app, req, access, kind).await,
         DatabaseRoute::ListingQueries(kind) => listing::queries(app, req, access, kind).await,
-        DatabaseRoute::Partition(name) => listing::partition_info(req, access, &name).await,
+        DatabaseRoute::Partition(name) => {
+            Box::pin(listing::partition_info(req, access, &name)).await
+        }
         DatabaseRoute::InPartition(name) => in_partition(app, req, access, name).await,
         DatabaseRoute::NotInPartition(name) => {
             partition::enter(req, access, &name)?;

@@ -31,6 +31,7 @@ mod meta;
 #[allow(unsafe_code)]
 mod native;
 mod purges;
+mod rank;
 mod record;
 pub mod repair;
 mod row;
@@ -66,6 +67,7 @@ pub use leaf_check::{may_have_too_many_leaves, too_many_leaves};
 pub use limits::{LEAVES_MAX, Limits};
 pub use meta::{ShardMeta, active_bytes};
 pub use purges::{PurgeInfo, list as list_purges, read as read_purges};
+pub use rank::LiveCount;
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};

@@ -12,7 +12,7 @@ use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::{Record, RecordHead};
 use crate::row::{Body, Row};
-use crate::snapshot::{Cursor, Snapshot};
+use crate::snapshot::{Cursor, Snapshot, Value};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 use crate::time_seq::TimeSeq;
 
@@ -310,7 +310,7 @@ impl Shard {
                 return Ok(None);
             };
             let head = RecordHead::decode(&v)?;
-            let found = self.with_body(head.body_seq()?, |body| {
+            let found = self.with_winning_body(&head, |body| {
                 winners.keep(&key, before, &v, body);
                 f.take().map(|f| f(&head, body))
             })?;
@@ -337,26 +337,66 @@ impl Shard {
     /// Calls `f` with the body of the change at `seq`; `None` when compaction removed it.
     pub fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
         let key = keys::seq_key(self.number, seq);
+        match self.engine.get(Keyspace::BySeq, &key)? {
+            Some(v) => self.with_body_of(seq, &Row::decode(seq, &v)?, f),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls `f` with the body of the winner; `None` when compaction removed it. The tree, which
+    /// may be large, is not decoded: the row that lists the document names the winner's place.
+    fn with_winning_body<R>(
+        &self,
+        head: &RecordHead<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let key = keys::seq_key(self.number, head.seq);
         let Some(v) = self.engine.get(Keyspace::BySeq, &key)? else {
             return Ok(None);
         };
-        match Row::decode(seq, &v)?.body {
-            Body::Inline(b) => Ok(Some(f(b))),
-            Body::External { .. } => match self.engine.get(Keyspace::Bodies, &key)? {
-                Some(b) => Ok(Some(f(&b))),
-                None => Ok(None),
-            },
-            Body::None => Ok(None),
+        let row = Row::decode(head.seq, &v)?;
+        match row.winner_seq == head.seq {
+            true => self.with_body_of(head.seq, &row, f),
+            false => self.with_body(row.winner_seq, f),
+        }
+    }
+
+    /// Calls `f` with the body of the row at `seq`.
+    fn with_body_of<R>(
+        &self,
+        seq: u64,
+        row: &Row<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let body = match row.body {
+            Body::Inline(b) => return Ok(Some(f(b))),
+            Body::External { .. } => {
+                let key = keys::seq_key(self.number, seq);
+                self.engine.get(Keyspace::Bodies, &key)?
+            }
+            Body::None => None,
+        };
+        Ok(body.map(|b| f(&b)))
+    }
+
+    /// Returns whether the change at `seq` still has a body, without reading long ones: compaction
+    /// removes a row together with its body.
+    pub fn has_body(&self, seq: u64) -> Result<bool, Error> {
+        let key = keys::seq_key(self.number, seq);
+        match self.engine.get(Keyspace::BySeq, &key)? {
+            Some(v) => Ok(Row::decode(seq, &v)?.body != Body::None),
+            None => Ok(false),
         }
     }
 
     /// Returns a local document: its revision number and body.
     pub fn local(&self, id: &str) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let key = keys::id_key(self.number, id.as_bytes());
-        match self.engine.get(Keyspace::Local, &key)? {
-            Some(v) => Ok(Some(decode_local(&v)?)),
-            None => Ok(None),
-        }
+        let Some(v) = self.engine.get(Keyspace::Local, &key)? else {
+            return Ok(None);
+        };
+        let (rev, body) = decode_local(&v)?;
+        Ok(Some((rev, body.to_vec())))
     }
 }
 
@@ -364,10 +404,10 @@ impl Shard {
 ///
 /// # Errors
 /// [`Error::Corrupt`].
-pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
+pub fn decode_local(value: &[u8]) -> Result<(u64, &[u8]), Error> {
     let mut r = crate::varint::Reader::new(value, "local document");
     let rev = r.varint()?;
-    Ok((rev, r.rest.to_vec()))
+    Ok((rev, r.rest))
 }
 
 /// Rows of by-id of one shard, in the order of ids.
@@ -539,7 +579,7 @@ impl BodyScan<'_> {
     }
 }
 
-/// Offsets, ranks and bodies over one shard's view.
+/// Bodies and records of one shard's view.
 impl View {
     /// Returns the bodies of changes from `first` to `last`, for a scan that does not fill the
     /// block cache.
@@ -571,19 +611,28 @@ impl View {
         }
     }
 
-    /// Returns the stored record of a document, as of this view.
-    pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+    /// Returns whether the change at `seq` has a body in this view, as [`Shard::has_body`] does.
+    pub fn has_body(&self, shard: &Shard, seq: u64) -> Result<bool, Error> {
+        let key = keys::seq_key(shard.number, seq);
+        match self.snapshot.get(Keyspace::BySeq, &key)? {
+            Some(v) => Ok(Row::decode(seq, &v)?.body != Body::None),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the stored record of a document, as of this view. It is not copied.
+    pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
         self.value(Keyspace::ById, shard, id)
     }
 
-    /// Returns the stored local document, as of this view.
-    pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+    /// Returns the stored local document, as of this view. It is not copied.
+    pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
         self.value(Keyspace::Local, shard, id)
     }
 
-    fn value(&self, k: Keyspace, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
-        let key = keys::id_key(shard.number, id.as_bytes());
-        Ok(self.snapshot.get(k, &key)?.map(|v| v.to_vec()))
+    fn value(&self, k: Keyspace, shard: &Shard, id: &str) -> Result<Option<Value<'_>>, Error> {
+        self.snapshot
+            .get(k, &keys::id_key(shard.number, id.as_bytes()))
     }
 
     /// Returns the record of a document, as of this view.
@@ -592,23 +641,6 @@ impl View {
             Some(v) => Ok(Some(Record::decode(&v)?)),
             None => Ok(None),
         }
-    }
-
-    /// Returns the number of live documents with ids before `id`.
-    pub fn rank(&self, shard: &Shard, blocks: &IdBlocks, id: &[u8]) -> Result<u64, Error> {
-        let i = blocks.index_of(id);
-        let mut rank = blocks.live_before(i);
-        let mut it = IdIter::new(&self.snapshot, shard.number);
-        it.seek(&blocks.fences()[i]);
-        while let Some((at, value)) = it.entry() {
-            if at >= id {
-                break;
-            }
-            rank += u64::from(!RecordHead::decode(value)?.deleted);
-            it.next();
-        }
-        it.status()?;
-        Ok(rank)
     }
 }
 

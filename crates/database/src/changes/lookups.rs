@@ -2,7 +2,7 @@
 
 use storage::{ChangeIter, RecordHead};
 
-use super::{Changes, Filter, Framing};
+use super::{Changes, Filter, Framing, Lookups, Pace};
 use crate::Error;
 
 /// With up to this many ids, a `_doc_ids` feed looks the documents up instead of scanning (as CouchDB's
@@ -18,11 +18,28 @@ impl Changes {
     ) -> Result<bool, Error> {
         // These feeds judge no documents.
         let mut pace = self.begin_piece();
+        self.look_up(&mut pace, framing, out, enough)
+    }
+
+    /// Looks documents up, and appends their rows, until the piece is over: a record and a document
+    /// with its conflicts may be long, however short the row is. Returns false at the end.
+    fn look_up(
+        &mut self,
+        pace: &mut Pace,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        if !self.find_rows(pace)? {
+            self.is_long = true;
+            return Ok(true);
+        }
         while !self.limit_reached() {
             if out.len() >= enough {
                 return Ok(true);
             }
-            let Some((i, seq)) = self.lookups.as_mut().and_then(Vec::pop) else {
+            let next = self.lookups.as_mut().and_then(|lookups| lookups.rows.pop());
+            let Some((i, seq)) = next else {
                 break;
             };
             let shard = self.db.all_shards()[i].clone();
@@ -31,11 +48,16 @@ impl Changes {
             if let Some((found, value)) = it.entry().filter(|(found, _)| *found == seq) {
                 self.at.at[i] = seq;
                 self.shard = i;
-                self.write_row(&shard, (found, value), framing, out, &mut pace)?;
+                self.write_row(&shard, (found, value), framing, out, pace)?;
             }
             it.status()?;
+            if pace.is_over(true) {
+                self.is_long = true;
+                return Ok(true);
+            }
         }
-        let all_seen = self.lookups.as_ref().is_some_and(Vec::is_empty);
+        let lookups = self.lookups.as_ref();
+        let all_seen = lookups.is_some_and(|lookups| lookups.rows.is_empty());
         if all_seen && !self.query.descending {
             for (at, end) in self.at.at.iter_mut().zip(&self.ends) {
                 *at = (*end).max(*at);
@@ -44,30 +66,125 @@ impl Changes {
         Ok(false)
     }
 
-    /// Finds the rows of a short list of ids, in the feed's order.
-    pub(super) fn plan_lookups(&mut self) -> Result<(), Error> {
-        let Filter::DocIds(ids) = &self.query.filter else {
-            return Ok(());
+    /// Finds the rows of the ids that are left, until the piece is over. Returns whether all are
+    /// found; they are in the feed's order then.
+    fn find_rows(&mut self, pace: &mut Pace) -> Result<bool, Error> {
+        let (Filter::DocIds(ids), Some(lookups)) = (&self.query.filter, &mut self.lookups) else {
+            return Ok(true);
         };
-        if ids.len() > DOC_IDS_LOOKED_UP_MAX {
-            return Ok(());
+        if lookups.next >= ids.len() {
+            return Ok(true);
         }
-        let mut rows = vec![];
-        for id in ids.iter().filter_map(|id| std::str::from_utf8(id).ok()) {
+        while let Some(id) = ids.get(lookups.next) {
+            lookups.next += 1;
+            let Ok(id) = std::str::from_utf8(id) else {
+                continue;
+            };
             let i = self.db.shard_index(id);
             let shard = &self.db.all_shards()[i];
             if let Some(value) = self.views[i].record_value(shard, id)? {
                 let seq = RecordHead::decode(&value)?.seq;
                 if self.query.descending || seq > self.at.at[i] {
-                    rows.push((i, seq));
+                    lookups.rows.push((i, seq));
                 }
             }
+            if pace.is_over(true) && lookups.next < ids.len() {
+                return Ok(false);
+            }
         }
-        rows.sort_unstable();
+        lookups.rows.sort_unstable();
         if !self.query.descending {
-            rows.reverse();
+            lookups.rows.reverse();
         }
-        self.lookups = Some(rows);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Makes a feed of a short list of ids look them up, from the first one on.
+    pub(super) fn plan_lookups(&mut self) {
+        if let Filter::DocIds(ids) = &self.query.filter
+            && ids.len() <= DOC_IDS_LOOKED_UP_MAX
+        {
+            self.lookups = Some(Lookups::default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use document::{TextList, parse_document};
+
+    use super::*;
+    use crate::changes::{ChangesQuery, Since, Style};
+    use crate::turn::Turn;
+    use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+
+    /// The number of rows in each piece, when the time of every piece is over.
+    fn rows_of_pieces(feed: &mut Changes) -> Vec<usize> {
+        let mut rows = vec![];
+        loop {
+            let mut pace = Pace {
+                turn: Turn::over(),
+                is_apart: false,
+                working: None,
+            };
+            let mut out = vec![];
+            feed.is_long = false;
+            let more = feed.look_up(&mut pace, Framing::Lines, &mut out, 1 << 20);
+            rows.push(out.iter().filter(|byte| **byte == b'\n').count());
+            let more = more.unwrap();
+            assert_eq!(
+                feed.is_long(),
+                more,
+                "the next piece is made on another thread"
+            );
+            if !more {
+                return rows;
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_looked_up_and_written_in_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let created = databases.create("db", CreateOptions::default());
+        let db = runtime.block_on(created).unwrap();
+        let write = |ids: &[&str], generation: u32| {
+            let doc = |id: &&str| {
+                let json = format!(r#"{{"_id":"{id}","_rev":"{generation}-{generation}"}}"#);
+                parse_document(json.as_bytes()).unwrap()
+            };
+            let docs = ids.iter().map(doc).collect();
+            let written = db.update(docs, EditMode::Replicated, Durability::Delayed);
+            runtime.block_on(written).unwrap();
+        };
+        write(&["a", "b", "c", "other"], 1);
+        let ids: TextList = ["a", "b", "c", "missing"].into_iter().collect();
+        let mut feed = db
+            .changes(ChangesQuery {
+                since: Since::Start,
+                descending: false,
+                limit: None,
+                style: Style::MainOnly,
+                include_docs: false,
+                conflicts: false,
+                attachments: Default::default(),
+                filter: Filter::DocIds(Arc::new(ids)),
+                seq_interval: None,
+            })
+            .unwrap();
+        assert_eq!(rows_of_pieces(&mut feed), [0, 0, 0, 1, 1, 1, 0]);
+        feed.release();
+        assert_eq!(rows_of_pieces(&mut feed), [0]);
+        write(&["b", "other"], 2);
+        feed.refresh().unwrap();
+        assert_eq!(rows_of_pieces(&mut feed), [0, 0, 0, 1, 0]);
+        drop(feed);
+        databases.close();
     }
 }

@@ -47,8 +47,8 @@ pub struct Changes {
     above: Option<u64>,
     /// The shard being read.
     shard: usize,
-    /// Rows to look up, when there are few; the last one first.
-    lookups: Option<Vec<(usize, u64)>>,
+    /// For a feed of few documents.
+    lookups: Option<Lookups>,
     rows: u64,
     /// Changes after `since` at the start, for feeds that look documents up; and the rows sent before.
     pending_at_start: u64,
@@ -123,7 +123,7 @@ impl Database {
             query,
         };
         feed.pending_at_start = feed.count_after()?;
-        feed.plan_lookups()?;
+        feed.plan_lookups();
         if feed.query.descending {
             feed.at.at = feed.ends.clone();
         }
@@ -177,6 +177,8 @@ impl Changes {
                     Wrote::Part => return Ok(true),
                 }
                 self.note_read(seq);
+                // It names all leaves of its document.
+                pace.turn.note(value.len());
                 pace.pause();
                 it.next();
             }
@@ -304,7 +306,9 @@ impl Changes {
     /// Lets go of the snapshot, which is exhausted, until `refresh`.
     pub fn release(&mut self) {
         self.views.clear();
-        self.lookups = self.lookups.take().map(|_| vec![]);
+        if let Some(lookups) = &mut self.lookups {
+            lookups.end();
+        }
         // As long as the longest row so far, otherwise.
         self.json.shrink_to(KEPT_BYTES);
         self.revs.shrink_to(KEPT_BYTES);
@@ -326,7 +330,28 @@ impl Changes {
             self.pending_at_start = self.count_after()?;
             self.rows_at_start = self.rows;
         }
-        self.plan_lookups()
+        self.plan_lookups();
+        Ok(())
+    }
+}
+
+/// The progress of looking up the documents of a feed.
+#[derive(Default)]
+struct Lookups {
+    /// The place of the next id to look up, in the list of the filter.
+    next: usize,
+    /// The shards and seqs of the rows that are still to be written. Once all ids are looked up,
+    /// they are in order, the last one first.
+    rows: Vec<(usize, u64)>,
+}
+
+impl Lookups {
+    /// Ends them: no id is looked up before the next [`Changes::plan_lookups`].
+    fn end(&mut self) {
+        *self = Lookups {
+            next: usize::MAX,
+            rows: vec![],
+        };
     }
 }
 

@@ -39,7 +39,11 @@ impl FindAnswer {
         let aggregate = find.aggregate.as_ref().ok_or(Error::Missing("missing"))?;
         let memory = self.db.shared_views().aggregate_memory.clone();
         let mut groups = Groups::within(aggregate, self.limits.aggregate, Some(memory));
-        match std::mem::replace(&mut self.source, Source::Nothing) {
+        let mut source = std::mem::replace(&mut self.source, Source::Nothing);
+        if let Source::Documents(documents) = &mut source {
+            documents.choose()?;
+        }
+        match source {
             Source::Nothing => {}
             Source::Index(rows) => self.group_rows(&rows, &mut groups)?,
             Source::Documents(documents) if self.scans(&documents, aggregate) => {

@@ -58,6 +58,8 @@ pub(crate) struct Documents {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// It is not yet decided how they are read: [`Documents::choose`].
+    Start,
     Walking,
     /// Few documents are in the ranges, or the selector needs values that only a read document has,
     /// or rules hide parts of documents.
@@ -139,14 +141,6 @@ impl Documents {
         };
         let (views, blocks) = Views::open(shards)?;
         let known = find.selector.fields().iter().all(is_stored) && !find.selector.needs_whole();
-        let share = match (ids.ranges().first(), ids.ranges().last()) {
-            _ if ids.is_full() => u64::MAX,
-            (Some((low, _)), Some((_, high))) => views
-                .rank(&blocks, high)?
-                .saturating_sub(views.rank(&blocks, low)?),
-            _ => 0,
-        };
-        let few = share < views.live_total() / WALKED_SHARE;
         Ok(Documents {
             views,
             blocks,
@@ -159,15 +153,37 @@ impl Documents {
             scan_ids_max: SCANNED_IDS_MIN,
             is_counted: false,
             found: VecDeque::new(),
-            state: if few || !known || db.has_watch() {
-                State::WalkingToTheEnd
-            } else {
-                State::Walking
+            state: match known && !db.has_watch() {
+                true => State::Start,
+                false => State::WalkingToTheEnd,
             },
         })
     }
 
-    /// Whether a scan of stored rows has all values that the selector needs.
+    /// Chooses how the documents are read, before the first one: only a walk is left where few are
+    /// in the ranges. These are counted by rows, which may be long, and so not when it is opened, on
+    /// a thread that serves requests.
+    pub fn choose(&mut self) -> Result<(), Error> {
+        if self.state != State::Start {
+            return Ok(());
+        }
+        let rank = |id: &[u8]| self.views.rank(&self.blocks, id);
+        let ranges = self.ids.ranges();
+        let share = match (ranges.first(), ranges.last()) {
+            _ if self.ids.is_full() => u64::MAX,
+            (Some((low, _)), Some((_, high))) => rank(high)?.saturating_sub(rank(low)?),
+            _ => 0,
+        };
+        let few = share < self.views.live_total() / WALKED_SHARE;
+        self.state = match few {
+            true => State::WalkingToTheEnd,
+            false => State::Walking,
+        };
+        Ok(())
+    }
+
+    /// Whether a scan of stored rows has all values that the selector needs, after
+    /// [`Documents::choose`].
     pub fn can_be_scanned(&self) -> bool {
         self.state != State::WalkingToTheEnd
     }
@@ -208,6 +224,7 @@ impl Documents {
         enough: usize,
     ) -> Result<bool, Error> {
         let began = Instant::now();
+        self.choose()?;
         loop {
             if answer.is_full() {
                 return Ok(false);
@@ -231,7 +248,7 @@ impl Documents {
             match self.state {
                 State::Scanned => return Ok(false),
                 State::Scanning => self.look_for_more(answer)?,
-                State::Walking | State::WalkingToTheEnd => {
+                State::Start | State::Walking | State::WalkingToTheEnd => {
                     let walking = self.walk(answer, out, enough)?;
                     if !walking {
                         return Ok(false);

@@ -1,16 +1,20 @@
 //! Listings of documents by id: `_all_docs`, `_design_docs`, `_local_docs` and a partition's.
 //!
-//! `query.rs` has the parameters of a listing, `range.rs` a range of ids and its offset, `write.rs`
-//! the text of rows.
+//! `query.rs` has the parameters of a listing, `range.rs` a range of ids, `placing.rs` its counts and
+//! its offset, `write.rs` the text of rows.
 
+mod placing;
 mod query;
 mod range;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::Arc;
 
-use storage::{Contents, IdBlocks, RecordHead};
+use storage::{Contents, RecordHead};
 
+use placing::Placing;
 use query::KeyRef;
 pub use query::{Bound, Key, Keys, Listing, RowsQuery};
 pub(crate) use write::write_members;
@@ -39,6 +43,8 @@ pub struct Rows {
     pub update_seq: Option<String>,
     views: Views,
     plan: Plan,
+    /// `None` once `total_rows` and `offset` are worked out.
+    placing: Option<Box<Placing>>,
     include_docs: bool,
     conflicts: bool,
     attachments: ShownAttachments,
@@ -97,6 +103,14 @@ impl KeysLeft {
 impl Database {
     /// Opens a listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
+        let mut rows = self.start_rows(query)?;
+        while self.if_live(rows.place())? {}
+        Ok(rows)
+    }
+
+    /// Opens a listing on a thread that serves requests: counts that take longer than a piece of
+    /// its rows are left to [`Rows::place`].
+    pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
         self.live()?;
         self.if_live(self.rows_now(query))
     }
@@ -114,12 +128,23 @@ impl Database {
         let contents_of = |shard| self.homes().of_shard(shard).clone();
         let contents = shards.map(contents_of).collect();
         let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_term());
+        let range = query.keys.is_none().then(|| Range::of(&query));
+        let placing = match &query.listing {
+            // Of local documents nothing is counted.
+            Listing::LocalDocs => None,
+            _ => Some(Box::new(Placing::of(
+                &query,
+                range.as_ref(),
+                &views,
+                blocks,
+            ))),
+        };
         let mut rows = Rows {
             total_rows: None,
             offset: None,
             update_seq,
             views,
-            plan: Plan::Done,
+            placing,
             include_docs: query.include_docs,
             conflicts: query.conflicts,
             attachments: query.attachments,
@@ -127,10 +152,15 @@ impl Database {
             contents,
             first: true,
             watch: None,
+            plan: self.plan_rows(query, range),
         };
-        rows.total_rows = rows.count(&query, &blocks)?;
+        rows.place()?;
+        Ok(rows)
+    }
+
+    fn plan_rows(&self, query: RowsQuery, range: Option<Range>) -> Plan {
         if let Some(keys) = query.keys {
-            rows.plan = Plan::Keys(KeysLeft {
+            return Plan::Keys(KeysLeft {
                 places: 0..keys.len(),
                 keys,
                 is_partitioned: self.is_partitioned(),
@@ -143,18 +173,8 @@ impl Database {
                 skip: query.skip,
                 left: query.limit.unwrap_or(u64::MAX),
             });
-            return Ok(rows);
         }
-        let mut range = Range::of(&query);
-        if !range.local {
-            rows.offset = Some(range.place(&rows.views, &blocks, &query)?);
-        }
-        rows.plan = if range.left == 0 {
-            Plan::Done
-        } else {
-            Plan::Range(range)
-        };
-        Ok(rows)
+        range.map_or(Plan::Done, Plan::Range)
     }
 
     /// The seqs of the shards in the views, so that a feed from here has exactly the changes after
@@ -178,24 +198,50 @@ impl Rows {
         self.placement = placement;
     }
 
-    /// Documents that the listing could show; not known of local ones.
-    fn count(&self, query: &RowsQuery, blocks: &[Arc<IdBlocks>]) -> Result<Option<u64>, Error> {
-        let (from, to) = match (&query.listing, &query.keys) {
-            (Listing::LocalDocs, _) => return Ok(None),
-            (Listing::DesignDocs, _) => ("_design/".into(), "_design0".into()),
-            (Listing::Partition(p), None) => partition::bounds(p),
-            _ => return Ok(Some(self.views.live_total())),
+    /// Works out a part of `total_rows` and `offset`, and passes rows that are skipped; returns
+    /// whether more of that is left. [`Rows::next_chunk`] does it if the caller has not.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub fn place(&mut self) -> Result<bool, Error> {
+        let Some(placing) = &mut self.placing else {
+            return Ok(false);
         };
-        let to = self.views.rank(blocks, to.as_bytes())?;
-        Ok(Some(to - self.views.rank(blocks, from.as_bytes())?))
+        let Some(placed) = placing.go_on(&self.views, &mut Turn::begin())? else {
+            return Ok(true);
+        };
+        self.total_rows = Some(placed.total_rows);
+        if let Plan::Range(range) = &mut self.plan {
+            self.offset = Some(placed.offset);
+            range.start(placed.start);
+        }
+        self.placing = None;
+        Ok(false)
+    }
+
+    /// Whether [`Rows::place`] has ended: `total_rows` and `offset` have their values.
+    pub fn is_placed(&self) -> bool {
+        self.placing.is_none()
     }
 
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
     /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        if self.place()? {
+            return Ok(true);
+        }
+        self.write_piece(&mut Turn::begin(), out, soft_bytes)
+    }
+
+    /// Appends rows until the piece is over or long enough.
+    fn write_piece(
+        &mut self,
+        turn: &mut Turn,
+        out: &mut Vec<u8>,
+        soft_bytes: usize,
+    ) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;
         self.placement.begin_piece();
-        let mut turn = Turn::begin();
         match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Done => Ok(false),
             Plan::Keys(mut keys) => {
@@ -210,8 +256,9 @@ impl Rows {
                 }
                 Ok(false)
             }
+            Plan::Range(range) if range.left == 0 => Ok(false),
             Plan::Range(mut range) => {
-                let more = self.write_range(&mut range, out, enough)?;
+                let more = self.write_range(&mut range, turn, out, enough)?;
                 if more {
                     self.plan = Plan::Range(range);
                 }
@@ -223,6 +270,7 @@ impl Rows {
     fn write_range(
         &mut self,
         range: &mut Range,
+        turn: &mut Turn,
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Result<bool, Error> {
@@ -231,7 +279,6 @@ impl Rows {
         range.position(&mut merge);
         let mut more = false;
         let mut looked_at = 0;
-        let mut turn = Turn::begin();
         while let Some((shard, id, value)) = merge.entry() {
             if range.is_past(id) || range.left == 0 {
                 break;
@@ -257,6 +304,7 @@ impl Rows {
                 range.left -= 1;
             }
             looked_at += 1;
+            turn.note(value.len());
             let is_over = turn.is_over(shown && self.include_docs);
             if out.len() >= enough || looked_at >= ROWS_A_PIECE_MAX || is_over {
                 range.from = Some(id.to_vec());

@@ -1,15 +1,18 @@
-//! A range of ids: its start and end, and the offset of its first row.
+//! A range of ids: its start and end.
 
-use std::sync::Arc;
+use super::query::{Bound, Listing, RowsQuery};
+use crate::partition;
+use crate::select::IdMerge;
 
-use storage::IdBlocks;
-
-use super::{Bound, Listing, RowsQuery};
-use crate::select::{IdMerge, Views};
-use crate::{Error, partition};
-
-/// Skips up to this many rows by walking them; more by the summary tree.
-const SKIP_WALKED_MAX: u64 = 512;
+/// Where the rows begin.
+pub(super) enum Start {
+    /// At the start of the range, whose first rows are skipped.
+    OfRange,
+    /// At this id, behind the skipped rows.
+    Id(Vec<u8>),
+    /// There are no rows behind the skipped ones.
+    Nowhere,
+}
 
 /// The rest of a range.
 pub(super) struct Range {
@@ -84,71 +87,27 @@ impl Range {
         }
     }
 
-    /// Works out the offset of the first row, and jumps there when the skip is long.
-    pub(super) fn place(
-        &mut self,
-        views: &Views,
-        blocks: &[Arc<IdBlocks>],
-        query: &RowsQuery,
-    ) -> Result<u64, Error> {
-        let total = views.live_total();
-        let before = self.rows_before(views, blocks)?;
-        let base = match &query.listing {
-            Listing::Partition(p) if !self.descending => {
-                views.rank(blocks, partition::bounds(p).0.as_bytes())?
-            }
-            Listing::Partition(p) => {
-                total - views.rank(blocks, partition::bounds(p).1.as_bytes())?
-            }
-            _ => 0,
-        };
-        let within = match &query.listing {
-            Listing::Partition(p) => {
-                let (from, to) = partition::bounds(p);
-                views.rank(blocks, to.as_bytes())? - views.rank(blocks, from.as_bytes())?
-            }
-            // As in CouchDB, the offset counts all documents, and is at most the number of rows.
-            Listing::DesignDocs => {
-                views.rank(blocks, b"_design0")? - views.rank(blocks, b"_design/")?
-            }
-            _ => total,
-        };
-        let skipped = before.saturating_add(self.skip).min(total);
-        let shown = match (&query.start, self.descending) {
-            // A start outside the listing's kind of keys: CouchDB's offset is 0.
-            (Some(Bound::BeforeAll), false) | (Some(Bound::AfterAll), true) => {
-                base.saturating_add(self.skip)
-            }
-            _ => skipped,
-        };
-        if self.skip > SKIP_WALKED_MAX && self.left > 0 {
-            let rank = if self.descending {
-                total.checked_sub(skipped + 1)
-            } else {
-                Some(skipped)
-            };
-            match rank.map(|r| views.id_at(blocks, r)).transpose()?.flatten() {
-                Some(id) => self.from = Some(id),
-                None => self.left = 0,
-            }
-            self.skip = 0;
+    /// The first id behind the end at which the range begins, ascending the first id in it. `None`
+    /// if it begins at the last id.
+    pub(super) fn edge(&self) -> Option<Vec<u8>> {
+        if !self.descending {
+            return Some(self.low.clone());
         }
-        Ok(shown.saturating_sub(base).min(within))
+        let mut edge = self.high.clone()?;
+        if self.high_inclusive {
+            edge.push(0);
+        }
+        Some(edge)
     }
 
-    /// Rank of the range's first row in its direction, without the skip.
-    fn rows_before(&self, views: &Views, blocks: &[Arc<IdBlocks>]) -> Result<u64, Error> {
-        if !self.descending {
-            return views.rank(blocks, &self.low);
+    /// Moves to where the rows begin, and leaves out what is skipped on the way.
+    pub(super) fn start(&mut self, start: Start) {
+        match start {
+            Start::OfRange => return,
+            Start::Id(id) => self.from = Some(id),
+            Start::Nowhere => self.left = 0,
         }
-        let Some(high) = &self.high else {
-            return Ok(0);
-        };
-        let mut upto = high.clone();
-        if self.high_inclusive {
-            upto.push(0);
-        }
-        Ok(views.live_total() - views.rank(blocks, &upto)?)
+        self.skip = 0;
     }
 
     pub(super) fn position(&self, merge: &mut IdMerge<'_>) {

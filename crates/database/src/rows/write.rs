@@ -47,7 +47,7 @@ impl Rows {
         if self.include_docs {
             out.extend_from_slice(b",\"doc\":");
             let start = out.len();
-            write_members(id, &rev, false, &body, out);
+            write_members(id, &rev, false, body, out);
             out.push(b'}');
             self.censor(id, start, out);
         }

@@ -132,7 +132,7 @@ async fn documents_that_take_long_to_read_are_examined_in_short_pieces() {
     let docs = ["a", "b", "c"].map(|id| json!({"_id": id, "s": "y"}));
     let waits = Arc::new(());
     let mut work = validation(&db, &docs, &waits);
-    work.gather(&nothing(), Turn::ended()).unwrap();
+    work.gather(&nothing(), Turn::over()).unwrap();
     assert_eq!((work.inputs.len(), work.todo.len()), (1, 2));
     assert_eq!(work.go_on(&nothing()).unwrap(), None);
     let checked = work.into_checked();

@@ -14,7 +14,7 @@ use crate::errors::ApiError;
 use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
 use crate::reply::late::Late;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart, pull_blocking};
 use crate::request::Request;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
 use crate::settings::Settings;
@@ -287,11 +287,16 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     let blocking = q.attachments.bytes;
     req.keep(q.memory_bytes()).await?;
     let late = Late::of(blocking)?;
-    let mut rows = RowsBody::new(access.db.rows(q)?, &late.placement());
+    let rows = access.db.start_rows(q)?;
+    let is_placed = rows.is_placed();
+    let mut rows = RowsBody::new(rows, &late.placement());
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
-    let reply = match blocking {
-        true => pull_blocking(&req.answers, "application/json", next).await?,
-        false => pull(&req.answers, "application/json", next).await?,
+    let reply = if blocking {
+        pull_blocking(&req.answers, "application/json", next).await?
+    } else if is_placed {
+        pull(&req.answers, "application/json", next).await?
+    } else {
+        Box::pin(pull_apart(&req.answers, "application/json", next)).await?
     };
     Ok(late.fill(reply, &req.answers))
 }
@@ -329,7 +334,10 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
                 out.extend_from_slice(b",\n");
             }
             state = QueriesState::Rows;
-            current = Some(RowsBody::new(db.rows(q)?, &placement));
+            let rows = RowsBody::new(db.start_rows(q)?, &placement);
+            if !current.insert(rows).rows.is_placed() {
+                return Ok(true);
+            }
         }
     };
     let reply = match blocking {
@@ -389,10 +397,13 @@ impl RowsBody {
         }
     }
 
-    /// Appends a piece; false when the last one is out.
+    /// Appends a piece, which may be empty; false when the last one is out.
     fn next_chunk(&mut self, out: &mut Vec<u8>, end: &str) -> Result<bool, ApiError> {
         if matches!(self.state, RowsState::Done) {
             return Ok(false);
+        }
+        if self.rows.place()? {
+            return Ok(true);
         }
         if matches!(self.state, RowsState::Head) {
             let number = |n: Option<u64>| n.map_or("null".to_owned(), |n| n.to_string());
@@ -443,7 +454,11 @@ impl AllDocsRows {
             ));
         }
         let q = query_of(app, req, access, Listing::AllDocs, posted).await?;
-        let mut rows = access.db.rows(q)?;
+        let mut rows = access.db.start_rows(q)?;
+        while !rows.is_placed() {
+            let place = move || rows.place().map(|_| rows);
+            rows = req.answers.apart(place).await??;
+        }
         rows.place_contents(whole_contents(&app.settings()));
         Ok(AllDocsRows {
             version: access.db.info()?.update_seq,

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use telemetry::State;
 
-use database::{AttachmentSelection, Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions};
+use database::{
+    AttachmentSelection, Caller, DatabaseAs, EditMode, Outcome, Read, ReadDoc, ReadOptions,
+};
 use document::{DocError, DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
@@ -59,8 +61,7 @@ pub fn led_to_design(req: &Request, access: &Access, id: &str) -> Option<Reply> 
 pub async fn route(req: &mut Request, access: &Access, id: &str) -> Answer {
     match req.method.as_str() {
         "GET" | "HEAD" => match req.query.get("open_revs") {
-            None if is_slow(req, access, id) => Box::pin(get_apart(req, access, id)).await,
-            None => get(req, access, id),
+            None => get_one(req, access, id).await,
             Some(_) => Box::pin(get_some_revs(req, access, id)).await,
         },
         _ => Box::pin(write_by_method(req, access, id)).await,
@@ -101,51 +102,73 @@ async fn get_some_revs(req: &mut Request, access: &Access, id: &str) -> Answer {
     };
     let options = read_options(&req.query)?;
     let Some(which) = open_revs::asked(&req.query)? else {
-        return get(req, access, id);
+        return get_one(req, access, id).await;
     };
     req.document_reads += 1;
     open_revs::get(req, access, &doc_id, &which, options).await
 }
 
-fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
-    let reading = telemetry::enter(State::Read);
-    let Ok(id) = DocId::new(id) else {
-        return Err(ApiError::missing());
-    };
-    req.document_reads += 1;
-    let options = document_options(&req.query)?;
-    // Without a query only the winner is read, however many revisions there are.
-    let wide = req.raw_query.is_some().then(Instant::now);
-    let read = access.db.read(&id, &options)?;
-    if let Some(began) = wide {
-        WideKey::of(access.db.name(), id.as_str()).note(began.elapsed());
+/// A request for one revision of a document.
+struct ReadRequest {
+    id: DocId,
+    options: ReadOptions,
+    /// For a read that needs the tree of revisions, which may be large.
+    wide: Option<WideKey>,
+}
+
+impl ReadRequest {
+    fn of(req: &mut Request, access: &Access, id: &str) -> Result<ReadRequest, ApiError> {
+        let Ok(id) = DocId::new(id) else {
+            return Err(ApiError::missing());
+        };
+        req.document_reads += 1;
+        let options = document_options(&req.query)?;
+        let wide = options
+            .needs_tree()
+            .then(|| WideKey::of(access.db.name(), id.as_str()));
+        Ok(ReadRequest { id, options, wide })
     }
-    let mut reply = read_reply(req, access, read, &options)?;
+
+    /// Whether the read is too slow for a thread that serves requests.
+    fn is_slow(&self) -> bool {
+        self.options.reads_ancestors() || self.wide.is_some_and(WideKey::is_slow)
+    }
+
+    /// Reads the document, and notes how long that took.
+    fn read(&self, db: &DatabaseAs) -> Result<Read, database::Error> {
+        let Some(key) = self.wide else {
+            return db.read(&self.id, &self.options);
+        };
+        let began = Instant::now();
+        let read = db.read(&self.id, &self.options);
+        key.note(began.elapsed());
+        read
+    }
+}
+
+async fn get_one(req: &mut Request, access: &Access, id: &str) -> Answer {
+    let request = ReadRequest::of(req, access, id)?;
+    match request.is_slow() {
+        true => Box::pin(get_apart(req, access, request)).await,
+        false => get(req, access, &request),
+    }
+}
+
+fn get(req: &Request, access: &Access, request: &ReadRequest) -> Answer {
+    let reading = telemetry::enter(State::Read);
+    let read = request.read(&access.db)?;
+    let mut reply = read_reply(req, access, read, &request.options)?;
     let began = reading.at();
     reply.timing.read_us = reading.leave().us_since(began);
     Ok(reply)
 }
 
-/// Returns whether a document with many revisions is read together with some of them.
-fn is_slow(req: &Request, access: &Access, id: &str) -> bool {
-    req.raw_query.is_some() && WideKey::of(access.db.name(), id).is_slow()
-}
-
-/// A document that was slow to read.
-async fn get_apart(req: &mut Request, access: &Access, id: &str) -> Answer {
-    let Ok(id) = DocId::new(id) else {
-        return Err(ApiError::missing());
-    };
-    req.document_reads += 1;
-    let options = document_options(&req.query)?;
-    let (db, wanted) = (access.db.clone(), options.clone());
-    let key = WideKey::of(db.name(), id.as_str());
+/// A document that is slow to read.
+async fn get_apart(req: &Request, access: &Access, request: ReadRequest) -> Answer {
+    let (db, options) = (access.db.clone(), request.options.clone());
     let read = move || {
         let _reads = telemetry::enter(State::Read);
-        let began = Instant::now();
-        let read = db.read(&id, &wanted);
-        key.note(began.elapsed());
-        read
+        request.read(&db)
     };
     let read = req.answers.apart(read).await??;
     read_reply(req, access, read, &options)

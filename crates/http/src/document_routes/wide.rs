@@ -1,12 +1,11 @@
 //! Documents that are slow to read because they have many revisions: after a slow read, further ones
 //! are made by threads that give way to other requests.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-use rustc_hash::FxHasher;
 
 /// A longer read is slow.
 const SLOW_TIME: Duration = Duration::from_millis(2);
@@ -14,20 +13,24 @@ const SLOW_TIME: Duration = Duration::from_millis(2);
 /// Keys of documents whose last read here was slow, each in the slot of its hash; 0 in free slots.
 static SLOW: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
+/// Random for each process: otherwise a client could choose ids that share a slot, each of which
+/// makes the others be forgotten.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 /// The key of a document. Two documents may have the same one.
+///
+/// It is for reads that need the tree of revisions: a read of the winner alone is fast, whatever
+/// the tree is, and must neither note nor forget that the document is slow.
 #[derive(Clone, Copy)]
 pub struct WideKey(u64);
 
 impl WideKey {
     /// Returns the key of a document in a database.
     pub fn of(database: &str, id: &str) -> WideKey {
-        let mut hasher = FxHasher::default();
-        (database, id).hash(&mut hasher);
-        WideKey(hasher.finish() | 1)
+        WideKey(HASHER.hash_one((database, id)) | 1)
     }
 
     fn slot(self) -> &'static AtomicU64 {
-        // The upper bits depend on the whole text.
         &SLOW[(self.0 >> 54) as usize]
     }
 

@@ -53,15 +53,26 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMak
 
 /// A response made by calling `next` until it returns false; each call appends a piece. The first
 /// piece is made immediately, so that an early failure gets an error response, and a response of
-/// one piece has a length.
+/// one piece has a length. After a slow piece, the next ones are left to other threads.
 pub async fn pull(
     answers: &Answers,
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
     let _begun = answers.begin().await?;
-    let made = make_first(&mut next, PieceMaker::is_long)?;
-    go_on(answers, content_type, made, next).await
+    let began = Instant::now();
+    let is_slow = || began.elapsed() >= SLOW_TIME;
+    let (mut first, mut more) = make_first(&mut next, |next| next.is_long() || is_slow())?;
+    let is_slow = more && is_slow();
+    if is_slow && first.len() < CHUNK_BYTES && !next.is_long() {
+        let make = move || {
+            let more = next.next(&mut first)?;
+            shrink(&mut first);
+            Ok::<_, ApiError>((first, more, next))
+        };
+        (first, more, next) = Box::pin(answers.apart(make)).await??;
+    }
+    go_on(answers, content_type, (first, more), next, is_slow).await
 }
 
 /// A response whose first piece is made by a thread that gives way, for responses that are known to
@@ -74,7 +85,7 @@ pub async fn pull_apart(
     let _begun = answers.begin().await?;
     let make = move || make_first(&mut next, |_| false).map(|made| (made, next));
     let (made, next) = answers.apart(make).await??;
-    go_on(answers, content_type, made, next).await
+    go_on(answers, content_type, made, next, false).await
 }
 
 /// Makes the first piece, or two if the first is short, unless `stops` leaves the next one to other
@@ -99,11 +110,15 @@ async fn go_on(
     content_type: &'static str,
     (first, more): (Vec<u8>, bool),
     next: impl PieceMaker,
+    is_slow: bool,
 ) -> Result<Reply, ApiError> {
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let making = Making::new(next, answers.clone());
+    let making = Making {
+        is_slow,
+        ..Making::new(next, answers.clone())
+    };
     let start = (Piece::first(first.into(), answers).await?, making);
     let pieces = stream::unfold(start, |(mut made, mut making)| async {
         if made.is_empty() {
@@ -469,5 +484,29 @@ mod tests {
             piece.set(vec![0; 900 << 10].into());
             assert_eq!(piece.split_off().len(), given);
         }
+    }
+
+    #[test]
+    fn after_a_slow_piece_the_next_one_is_made_by_another_thread() {
+        let (made, threads) = std::sync::mpsc::channel();
+        let mut pieces = 0;
+        let next = move |out: &mut Vec<u8>| {
+            pieces += 1;
+            out.push(b'.');
+            if pieces == 1 {
+                std::thread::sleep(SLOW_TIME);
+            }
+            drop(made.send(std::thread::current().id()));
+            Ok::<_, ApiError>(pieces < 2)
+        };
+        let answers = Answers::new(10 << 20);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let reply = runtime.block_on(pull(&answers, "text/plain", next));
+        assert!(reply.is_ok());
+        let here = std::thread::current().id();
+        let is_here: Vec<bool> = threads.iter().map(|id| id == here).collect();
+        assert_eq!(is_here, [true, false]);
     }
 }

@@ -594,7 +594,7 @@ impl Check<'_> {
             let id = &key[SHARD_LEN..];
             let is_id = std::str::from_utf8(id).is_ok_and(|id| id.starts_with("_local/"));
             let body = decode_local(value);
-            let is_body = body.is_ok_and(|(_, body)| is_object(&body));
+            let is_body = body.is_ok_and(|(_, body)| is_object(body));
             let belongs = std::str::from_utf8(id).is_ok_and(|id| (self.rules.belongs)(id));
             if !is_id || !is_body || !belongs {
                 wrong.push(String::from_utf8_lossy(id).into_owned());

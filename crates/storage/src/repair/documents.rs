@@ -469,7 +469,7 @@ impl Run<'_> {
                 edit: Edit {
                     id: doc_id,
                     deleted: false,
-                    body,
+                    body: body.to_vec(),
                     files: vec![],
                     home: home.contents.home(),
                     change: Change::Local { rev: Some(rev) },

@@ -80,7 +80,7 @@ async fn pieces_come_to_the_same_and_only_the_first_is_on_the_thread_that_serves
     loop {
         threads.push(pieces.next_thread());
         if !pieces
-            .go_on(threads[threads.len() - 1], Turn::ended())
+            .go_on(threads[threads.len() - 1], Turn::over())
             .unwrap()
         {
             break;
@@ -106,7 +106,7 @@ async fn content_is_stored_on_threads_that_may_wait() {
         let turn = match thread {
             // It ends before it would store something, whatever time it has.
             PieceThread::LowPriority => Turn::begin(),
-            _ => Turn::ended(),
+            _ => Turn::over(),
         };
         if !pieces.go_on(thread, turn).unwrap() {
             break;
@@ -140,7 +140,7 @@ async fn the_stubs_of_a_document_take_one_read_of_it_in_a_piece() {
     assert!(second.is_none());
     let (before, after) = (attachments.unwrap(), again.unwrap());
     assert!(Arc::ptr_eq(&before.1, &after.1));
-    piece.go_on(PieceThread::Serving, Turn::ended()).unwrap();
+    piece.go_on(PieceThread::Serving, Turn::over()).unwrap();
     assert!(piece.recent.attachments.is_none());
     let (third, _) = resolve(&mut piece);
     assert!(matches!(third, Some(Outcome::Conflict)));

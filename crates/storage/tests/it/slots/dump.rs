@@ -46,7 +46,8 @@ pub fn shard(shard: &Arc<Shard>) -> ShardDump {
     it.seek(&[]);
     while let Some((id, value)) = it.entry() {
         let id = String::from_utf8(id.to_vec()).unwrap();
-        locals.insert(id, decode_local(value).unwrap());
+        let (rev, body) = decode_local(value).unwrap();
+        locals.insert(id, (rev, body.to_vec()));
         it.next();
     }
     let changes = changes(shard, &view);
