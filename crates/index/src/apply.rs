@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use storage::{Engine, Keyspace, ShardNumber, Writes};
 
 use crate::Error;
-use crate::blocks::Step;
+use crate::blocks::{Step, counted_bytes};
 use crate::keys::{BackEntry, put_place_end, row_key};
 use crate::map::{DocRef, RowBuffer};
 use crate::run::put_back;
@@ -92,12 +92,16 @@ impl<'a> Changes<'a> {
         for row in rows {
             let place = buffer.place(row);
             let was = before.remove(&(row.view, buffer.sort(row), row.ordinal));
+            let bytes = counted_bytes(row.sort_len as usize, u64::from(row.json_bytes));
             let step = match was {
                 Some(e) => {
                     state.bytes = state.bytes.saturating_sub(u64::from(e.bytes));
-                    Step::Replaced
+                    Step::Replaced {
+                        before: counted_bytes(e.sort.len(), u64::from(e.bytes)),
+                        after: bytes,
+                    }
                 }
-                None => Step::Added,
+                None => Step::Added(bytes),
             };
             state.bytes += u64::from(row.json_bytes);
             let key = row_key(self.number, row.view, place);
@@ -127,7 +131,8 @@ impl<'a> Changes<'a> {
             row_key(self.number, entry.view, &place),
         );
         state.bytes = state.bytes.saturating_sub(u64::from(entry.bytes));
-        self.note(usize::from(entry.view), &place, Step::Removed, state);
+        let step = Step::Removed(counted_bytes(entry.sort.len(), u64::from(entry.bytes)));
+        self.note(usize::from(entry.view), &place, step, state);
     }
 
     fn note(&mut self, view: usize, place: &[u8], step: Step, state: &mut State) {

@@ -6,7 +6,7 @@ use functions::ReduceRow;
 use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
-use crate::blocks::{Block, Blocks, Reductions, Tally};
+use crate::blocks::{Block, Blocks, CountedRows, Reductions, Tally, counted_bytes};
 use crate::cutter::Cutter;
 use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
@@ -104,7 +104,7 @@ pub struct RunOutput {
     /// The blocks of these rows alone, by view; empty for a view that has rows already.
     pub blocks: Vec<Vec<Block>>,
     /// For a view that has rows already: the number of added rows, by the fences of its blocks.
-    pub counted: Vec<Vec<(Box<[u8]>, u32)>>,
+    pub counted: Vec<Vec<CountedRows>>,
     /// Length of keys and values as JSON text.
     pub bytes: u64,
 }
@@ -139,9 +139,9 @@ pub fn write_rows(
         }
         let view = usize::from(row.view);
         if existing[view].rows() > 0 {
-            tallies[view].count(buffer.place(row));
+            tallies[view].count(buffer.place(row), bytes_of(row));
         } else {
-            if let Some(cut) = cutter.next(buffer.sort(row)) {
+            if let Some(cut) = cutter.next(buffer.sort(row), bytes_of(row)) {
                 close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
                 block.drain(..cut.rows);
                 at_group = cut.at_group;
@@ -202,10 +202,12 @@ fn close_block(
         (false, true) => buffer.sort(first),
         (false, false) => buffer.place(first),
     };
-    blocks[view].push(Block::with_reductions(
-        fence,
-        rows.len() as u32,
-        Reductions::from(reductions),
-    ));
+    let block = Block::with_reductions(fence, rows.len() as u32, Reductions::from(reductions));
+    blocks[view].push(block.of_bytes(rows.iter().map(|(_, row)| bytes_of(row)).sum()));
     Ok(())
+}
+
+/// Returns how many bytes of its block a row is.
+fn bytes_of(row: &RowRef) -> u64 {
+    counted_bytes(row.sort_len as usize, u64::from(row.json_bytes))
 }

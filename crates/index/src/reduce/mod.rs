@@ -143,6 +143,30 @@ impl Builtin {
         }
     }
 
+    /// Returns the state of the rows of a state and of rows after them. It is exactly that of reducing
+    /// all rows together, also where the order of additions matters.
+    pub fn reduce_more<'a>(&self, state: &'a [u8], rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
+        if state.is_empty() {
+            return self.reduce(rows);
+        }
+        let one = std::iter::once(state);
+        match *self {
+            Self::First => state.to_vec(),
+            Self::Sum => sum::sum(one.chain(rows.map(|(_, value)| value))),
+            Self::Stats => stats::stats(one.chain(rows.map(|(_, value)| value))),
+            Self::Top(count) => {
+                rank::top(count, json::elements(state).chain(rows.map(|row| row.1)))
+            }
+            Self::Bottom(count) => {
+                rank::bottom(count, json::elements(state).chain(rows.map(|row| row.1)))
+            }
+            Self::Count | Self::ApproxCountDistinct | Self::Last => {
+                let more = self.reduce(rows);
+                self.rereduce([state, &more[..]].into_iter())
+            }
+        }
+    }
+
     /// Returns the state of all rows of some states.
     pub fn rereduce<'a>(&self, states: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut states = states.filter(|state| !state.is_empty());
