@@ -10,11 +10,8 @@ pub const BLOCK_ROWS_MAX: u32 = 384;
 /// Maximum rows of a block after a split, and of a block that a first build makes.
 pub const BLOCK_ROWS_SPLIT: u32 = 192;
 /// Maximum bytes of the rows of a block after a split, unless it has one row. A block whose rows have
-/// more than twice as many is split. Only rows with short keys count: see [`counted_bytes`].
+/// more than twice as many is split. Not all rows count: see [`crate::ViewSpec::counted_bytes`].
 pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
-/// Rows with longer sort keys do not count as bytes of a block, in bytes: fences are in memory, and a
-/// block of few rows would begin with a long one.
-const COUNTED_SORT_MAX: usize = 16 << 10;
 /// Runs are split when they hold more blocks than this, into runs of half as many.
 const RUN_BLOCKS_MAX: usize = 128;
 
@@ -27,14 +24,6 @@ pub type Reductions = Box<[OnceLock<State>]>;
 /// Memory of a reduction's state, about, in bytes.
 const REDUCTION_BYTES: usize = 48;
 
-/// Returns how many bytes of a block a row is. `bytes`: of its key and value as JSON text.
-pub fn counted_bytes(sort_len: usize, bytes: u64) -> u64 {
-    match sort_len <= COUNTED_SORT_MAX {
-        true => bytes,
-        false => 0,
-    }
-}
-
 fn no_reductions(functions: usize) -> Reductions {
     (0..functions).map(|_| OnceLock::new()).collect()
 }
@@ -46,7 +35,7 @@ pub struct Block {
     pub fence: Box<[u8]>,
     /// Number of rows.
     pub rows: u32,
-    /// Number of [`counted_bytes`] since it was cut or read from the store; a cut counts as at most
+    /// Number of counted bytes since it was cut or read from the store; a cut counts as at most
     /// [`BLOCK_BYTES_MAX`]. Not stored.
     pub(crate) bytes: u64,
     /// The computed reductions of its rows.
@@ -180,7 +169,7 @@ pub struct BlockPosition {
     pub block: usize,
 }
 
-/// Rows counted or discounted, with their [`counted_bytes`].
+/// Rows counted or discounted, with their counted bytes ([`crate::ViewSpec::counted_bytes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The row is new.

@@ -167,7 +167,7 @@ impl<'a> Build<'a> {
         if view.meta.purge_floor > after {
             return self.remove_missing(view);
         }
-        let mut changes = Changes::new(self.engine(), self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number, &self.index.spec);
         let mut ids = BTreeSet::new();
         for purge in storage::list_purges(&self.index.owner, view)? {
             let gone =
@@ -193,7 +193,7 @@ impl<'a> Build<'a> {
         indexed.seek_to_first();
         let mut docs = IdIter::new(&view.snapshot, index.owner.number);
         docs.seek(b"");
-        let mut changes = Changes::new(engine, index.number);
+        let mut changes = Changes::new(engine, index.number, &index.spec);
         let mut compared = 0usize;
         while let Some(key) = indexed.key() {
             if compared.is_multiple_of(COMPARED_MAX) {
@@ -245,7 +245,7 @@ impl<'a> Build<'a> {
     }
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
-        let mut changes = Changes::new(self.engine(), self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number, &self.index.spec);
         // The written state changes with each flush, so `self` lends it out meanwhile.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());

@@ -6,7 +6,7 @@ use functions::ReduceRow;
 use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
-use crate::blocks::{Block, Blocks, CountedRows, Reductions, Tally, counted_bytes};
+use crate::blocks::{Block, Blocks, CountedRows, Reductions, Tally};
 use crate::cutter::Cutter;
 use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
@@ -139,9 +139,9 @@ pub fn write_rows(
         }
         let view = usize::from(row.view);
         if existing[view].rows() > 0 {
-            tallies[view].count(buffer.place(row), bytes_of(row));
+            tallies[view].count(buffer.place(row), counted_bytes(spec, row));
         } else {
-            if let Some(cut) = cutter.next(buffer.sort(row), bytes_of(row)) {
+            if let Some(cut) = cutter.next(buffer.sort(row), counted_bytes(spec, row)) {
                 close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
                 block.drain(..cut.rows);
                 at_group = cut.at_group;
@@ -203,11 +203,13 @@ fn close_block(
         (false, false) => buffer.place(first),
     };
     let block = Block::with_reductions(fence, rows.len() as u32, Reductions::from(reductions));
-    blocks[view].push(block.of_bytes(rows.iter().map(|(_, row)| bytes_of(row)).sum()));
+    let bytes = rows.iter().map(|(_, row)| counted_bytes(spec, row)).sum();
+    blocks[view].push(block.of_bytes(bytes));
     Ok(())
 }
 
 /// Returns how many bytes of its block a row is.
-fn bytes_of(row: &RowRef) -> u64 {
-    counted_bytes(row.sort_len as usize, u64::from(row.json_bytes))
+fn counted_bytes(spec: &Spec, row: &RowRef) -> u64 {
+    let view = &spec.views[usize::from(row.view)];
+    view.counted_bytes(row.sort_len as usize, row.json_bytes.into())
 }

@@ -3,7 +3,7 @@
 use storage::Keyspace;
 
 use crate::Error;
-use crate::blocks::{Block, BlockPosition, Blocks, counted_bytes};
+use crate::blocks::{Block, BlockPosition, Blocks};
 use crate::build::Build;
 use crate::cutter::Cutter;
 use crate::index::Index;
@@ -93,7 +93,8 @@ impl Index {
         n: usize,
         range: &PlaceRange,
     ) -> Result<Vec<Block>, Error> {
-        let functions = self.spec.views[n].reduces.len();
+        let spec = &self.spec.views[n];
+        let functions = spec.reduces.len();
         let mut parts: Vec<Block> = vec![];
         let mut fence = range.low.clone();
         let mut cutter = Cutter::new(self.spec.partitioned);
@@ -103,7 +104,7 @@ impl Index {
         while let Some(row) = it.row()? {
             let sort_len = row.stored.sort_len.min(row.place.len());
             let json_bytes = row.stored.key.len() + row.stored.value.len();
-            let bytes = counted_bytes(sort_len, json_bytes as u64);
+            let bytes = spec.counted_bytes(sort_len, json_bytes as u64);
             if let Some(cut) = cutter.next(&row.place[..sort_len], bytes) {
                 self.check_stop()?;
                 let bytes: u64 = places.drain(..cut.rows).map(|(_, _, bytes)| bytes).sum();

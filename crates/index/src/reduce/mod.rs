@@ -125,6 +125,16 @@ impl Builtin {
         )))
     }
 
+    /// Returns whether states are short, however long values are.
+    pub fn has_short_states(&self) -> bool {
+        match self {
+            Self::Count | Self::ApproxCountDistinct => true,
+            Self::Sum | Self::Stats | Self::First | Self::Last | Self::Top(_) | Self::Bottom(_) => {
+                false
+            }
+        }
+    }
+
     /// Returns the state of some rows.
     pub fn reduce<'a>(&self, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
         let mut rows = rows;
