@@ -16,7 +16,10 @@ use crate::state;
 /// Rows of a block that custom functions are called with at each query.
 const SHORT_BLOCK_ROWS_MAX: u32 = 64;
 
-/// Returns whether the caller's time is over, once the rows of a block were reduced.
+/// Rows of a block that are walked between two calls of [`Pause`].
+const ROWS_BETWEEN: u64 = 8;
+
+/// Returns whether the caller's time is over, once the rows of a block were reduced, or some were walked.
 pub type Pause<'a> = &'a dyn Fn() -> bool;
 
 /// A part of a range of rows.
@@ -79,9 +82,17 @@ impl IndexView {
 
     /// Rows before `place`.
     pub fn rank(&self, view: usize, place: &[u8]) -> Result<u64, Error> {
+        self.rank_until(view, place, &|| false)
+    }
+
+    /// Returns the number of rows before `place`.
+    ///
+    /// # Errors
+    /// [`Error::Paused`] when `pause` returns true. The next call starts again.
+    pub fn rank_until(&self, view: usize, place: &[u8], pause: Pause<'_>) -> Result<u64, Error> {
         let blocks = &self.state.views[view];
         let at = blocks.find(place);
-        let mut rank = blocks.rows_before(at);
+        let rank = blocks.rows_before(at);
         let range = PlaceRange {
             low: blocks.block(at).fence.to_vec(),
             high: Some(place.to_vec()),
@@ -93,23 +104,49 @@ impl IndexView {
             return Ok(rank + rows.before(|p| p < place) as u64);
         }
         let mut it = RowIter::of_stored(self, view, range);
+        let mut walked = 0;
         while it.place()?.is_some() {
-            rank += 1;
-            it.next();
+            pass_row(&mut it, &mut walked, pause)?;
         }
-        Ok(rank)
+        Ok(rank + walked)
     }
 
     /// Rows before the end of a range.
     pub fn rank_of_end(&self, view: usize, range: &PlaceRange) -> Result<u64, Error> {
+        self.rank_of_end_until(view, range, &|| false)
+    }
+
+    /// Returns the number of rows before the end of a range.
+    ///
+    /// # Errors
+    /// Errors of [`IndexView::rank_until`].
+    pub fn rank_of_end_until(
+        &self,
+        view: usize,
+        range: &PlaceRange,
+        pause: Pause<'_>,
+    ) -> Result<u64, Error> {
         match &range.high {
-            Some(high) => self.rank(view, high),
+            Some(high) => self.rank_until(view, high, pause),
             None => Ok(self.rows(view)),
         }
     }
 
     /// Returns the place of the row of this rank.
     pub fn place_at(&self, view: usize, rank: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.place_at_until(view, rank, &|| false)
+    }
+
+    /// Returns the place of the row of this rank.
+    ///
+    /// # Errors
+    /// Errors of [`IndexView::rank_until`].
+    pub fn place_at_until(
+        &self,
+        view: usize,
+        rank: u64,
+        pause: Pause<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let blocks = &self.state.views[view];
         let Some((at, within)) = blocks.nth(rank) else {
             return Ok(None);
@@ -119,8 +156,9 @@ impl IndexView {
             high: None,
         };
         let mut it = self.iter(view, &range, false);
-        for _ in 0..within {
-            it.next();
+        let mut walked = 0;
+        while walked < within {
+            pass_row(&mut it, &mut walked, pause)?;
         }
         Ok(it.row()?.map(|r| r.place.to_vec()))
     }
@@ -524,5 +562,15 @@ impl IndexView {
     /// Returns the result of a state as a client sees it.
     pub fn finalize(&self, view: usize, function: usize, state: &[u8]) -> Result<Vec<u8>, Error> {
         self.reducers.finalize(view, function, state)
+    }
+}
+
+/// Moves to the next row, and counts the one before.
+fn pass_row(it: &mut RowIter<'_>, walked: &mut u64, pause: Pause<'_>) -> Result<(), Error> {
+    it.next();
+    *walked += 1;
+    match walked.is_multiple_of(ROWS_BETWEEN) && pause() {
+        true => Err(Error::Paused),
+        false => Ok(()),
     }
 }

@@ -203,7 +203,7 @@ fn close_block(
         (false, false) => buffer.place(first),
     };
     let block = Block::with_reductions(fence, rows.len() as u32, Reductions::from(reductions));
-    let bytes = rows.iter().map(|(_, row)| counted_bytes(spec, row)).sum();
+    let bytes: u64 = rows.iter().map(|(_, row)| counted_bytes(spec, row)).sum();
     blocks[view].push(block.of_bytes(bytes));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Results of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,7 @@ pub struct ViewRows {
     first: bool,
     /// Rows of the first range were found.
     is_within: bool,
-    /// The last piece ended while rows were reduced.
+    /// The last piece ended while rows were reduced, or while they were placed.
     is_paused: bool,
     /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
@@ -83,8 +84,8 @@ impl Plan {
 }
 
 impl Database {
-    /// Opens a view's rows on the current state of its index. Those of many keys are not placed:
-    /// see [`ViewRows::place`].
+    /// Opens a view's rows on the current state of its index. Those of many keys, and those that take
+    /// too much time, are not placed: see [`ViewRows::place`].
     pub fn view_rows(
         self: &Arc<Self>,
         design: &Design,
@@ -180,14 +181,29 @@ impl ViewRows {
             return Ok(false);
         };
         self.seen.live()?;
+        // The clock is read when some rows were walked: most queries walk through few.
+        let (began, is_over) = (Cell::new(None), Cell::new(false));
+        let may_pause = !self.is_paused;
+        let pause = || {
+            let start = began.get().unwrap_or_else(Instant::now);
+            began.set(Some(start));
+            is_over.set(may_pause && start.elapsed() >= TURN_TIME);
+            is_over.get()
+        };
         let placed = placing.go_on(&mut Selected {
             views: &self.views,
             view: self.at.view,
             query: &self.query,
             ranges: &mut self.ranges,
             skip: &mut self.skip,
-        })?;
-        let Some(placed) = placed else {
+            pause: &pause,
+        });
+        if placed.is_err() && is_over.get() {
+            // The walk starts again, where it may take more time.
+            self.is_paused = true;
+            return Ok(true);
+        }
+        let Some(placed) = placed? else {
             return Ok(true);
         };
         (self.total_rows, self.offset) = (Some(placed.total_rows), Some(placed.offset));
@@ -201,7 +217,8 @@ impl ViewRows {
         self.placing.is_none()
     }
 
-    /// Whether too many keys are left for a thread that serves requests, or too many rows to reduce.
+    /// Whether too many keys are left for a thread that serves requests, or too many rows to reduce or to
+    /// walk through.
     pub fn is_long(&self) -> bool {
         self.is_paused || self.ranges.len() > KEYS_HERE_MAX
     }

@@ -211,6 +211,11 @@ pub fn check_rows(view: &IndexView, all: &[Vec<Row>], dice: &mut Dice) {
             let place = some_place(rows, dice);
             let rank = rows.partition_point(|r| r.place < place);
             assert_eq!(view.rank(n, &place).unwrap(), rank as u64);
+            match view.rank_until(n, &place, &|| true) {
+                // It walks through some rows.
+                Err(Error::Paused) => {}
+                found => assert_eq!(found.unwrap(), rank as u64),
+            }
             let rank = dice.below(rows.len() + 2);
             let place = rows.get(rank).map(|r| r.place.clone());
             assert_eq!(view.place_at(n, rank as u64).unwrap(), place);
