@@ -161,6 +161,8 @@ impl From<index::Error> for Error {
             index::Error::Function(e) => Error::Function(e),
             index::Error::Dropped => Error::Missing("missing"),
             index::Error::Stopped => Error::ShuttingDown,
+            // Callers that set a time continue after it.
+            e @ index::Error::Paused => Error::Internal(e.to_string()),
             index::Error::Invalid(reason) => Error::BadRequest(reason),
         }
     }

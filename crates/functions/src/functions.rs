@@ -518,6 +518,44 @@ mod tests {
     }
 
     #[test]
+    fn documents_with_long_rows_are_mapped_in_several_calls() {
+        let functions = functions();
+        // They get projected documents, and whole ones.
+        for value in ["doc.a", "doc"] {
+            let group = MapGroup {
+                language: JAVASCRIPT.to_owned(),
+                maps: vec![format!(
+                    "function (doc) {{ emit({value}, 'x'.repeat(1 << 20)); }}"
+                )],
+                ..MapGroup::default()
+            };
+            let mut mapper = functions.mapper(&group).expect("a mapper");
+            let doc = Doc {
+                members: br#""_id":"x","_rev":"1-a""#,
+                body: br#"{"a":1}"#,
+            };
+            let docs = [doc; 30];
+            let (mut done, mut calls) = (0, 0);
+            while done < docs.len() {
+                let mut out = Emits::default();
+                let some = mapper.map_some(&docs[done..], &mut out).expect("rows");
+                assert!(
+                    some > 0 && out.size() < 2 * EMITS_BYTES_MAX + (2 << 20),
+                    "{some} documents"
+                );
+                assert!(out.rows.iter().map(|row| row.doc as usize).eq(0..some));
+                done += some;
+                calls += 1;
+            }
+            assert!(calls > 1, "{value}: {calls} calls");
+            let mut all = Emits::default();
+            mapper.map(&docs, &mut all).expect("rows");
+            let numbers = all.rows.iter().map(|row| row.doc as usize);
+            assert!(numbers.eq(0..docs.len()), "{value}");
+        }
+    }
+
+    #[test]
     fn functions_get_the_members_that_they_touch() {
         let functions = functions();
         let group = |maps: &[&str]| MapGroup {

@@ -9,6 +9,7 @@ use crate::blocks::Step;
 use crate::keys::{BackEntry, put_place_end, row_key};
 use crate::map::{DocRef, RowBuffer};
 use crate::run::put_back;
+use crate::spec::Spec;
 use crate::state::State;
 
 /// Documents whose old rows are looked up together.
@@ -18,16 +19,18 @@ const LOOKUP_DOCS: usize = 256;
 pub struct Changes<'a> {
     pub engine: &'a Engine,
     pub number: ShardNumber,
+    spec: &'a Spec,
     pub batch: Writes<'a>,
     /// Fences of blocks that have grown too large, with their view.
     pub oversized: Vec<(usize, Box<[u8]>)>,
 }
 
 impl<'a> Changes<'a> {
-    pub fn new(engine: &'a Engine, number: ShardNumber) -> Changes<'a> {
+    pub fn new(engine: &'a Engine, number: ShardNumber, spec: &'a Spec) -> Changes<'a> {
         Changes {
             engine,
             number,
+            spec,
             batch: engine.writes(),
             oversized: vec![],
         }
@@ -92,12 +95,16 @@ impl<'a> Changes<'a> {
         for row in rows {
             let place = buffer.place(row);
             let was = before.remove(&(row.view, buffer.sort(row), row.ordinal));
+            let bytes = self.counted_bytes(row.view, row.sort_len as usize, row.json_bytes);
             let step = match was {
                 Some(e) => {
                     state.bytes = state.bytes.saturating_sub(u64::from(e.bytes));
-                    Step::Replaced
+                    Step::Replaced {
+                        before: self.counted_bytes(e.view, e.sort.len(), e.bytes),
+                        after: bytes,
+                    }
                 }
-                None => Step::Added,
+                None => Step::Added(bytes),
             };
             state.bytes += u64::from(row.json_bytes);
             let key = row_key(self.number, row.view, place);
@@ -127,7 +134,15 @@ impl<'a> Changes<'a> {
             row_key(self.number, entry.view, &place),
         );
         state.bytes = state.bytes.saturating_sub(u64::from(entry.bytes));
-        self.note(usize::from(entry.view), &place, Step::Removed, state);
+        let bytes = self.counted_bytes(entry.view, entry.sort.len(), entry.bytes);
+        let step = Step::Removed(bytes);
+        self.note(usize::from(entry.view), &place, step, state);
+    }
+
+    /// Returns how many bytes of its block a row is; none of a view that the index does not have.
+    fn counted_bytes(&self, view: u16, sort_len: usize, bytes: u32) -> u64 {
+        let view = self.spec.views.get(usize::from(view));
+        view.map_or(0, |view| view.counted_bytes(sort_len, bytes.into()))
     }
 
     fn note(&mut self, view: usize, place: &[u8], step: Step, state: &mut State) {

@@ -9,6 +9,9 @@ use crate::row_cache::BlockHeat;
 pub const BLOCK_ROWS_MAX: u32 = 384;
 /// Maximum rows of a block after a split, and of a block that a first build makes.
 pub const BLOCK_ROWS_SPLIT: u32 = 192;
+/// Maximum bytes of the rows of a block after a split, unless it has one row. A block whose rows have
+/// more than twice as many is split. Not all rows count: see [`crate::ViewSpec::counted_bytes`].
+pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
 /// Runs are split when they hold more blocks than this, into runs of half as many.
 const RUN_BLOCKS_MAX: usize = 128;
 
@@ -32,6 +35,9 @@ pub struct Block {
     pub fence: Box<[u8]>,
     /// Number of rows.
     pub rows: u32,
+    /// Number of counted bytes since it was cut or read from the store; a cut counts as at most
+    /// [`BLOCK_BYTES_MAX`]. Not stored.
+    pub(crate) bytes: u64,
     /// The computed reductions of its rows.
     pub reductions: Reductions,
     /// No row of it has a later place. Looked up when first needed.
@@ -50,6 +56,7 @@ impl Block {
         Block {
             fence: fence.into(),
             rows,
+            bytes: 0,
             reductions: no_reductions(functions),
             last: OnceLock::new(),
             heat: BlockHeat::default(),
@@ -71,12 +78,28 @@ impl Block {
         Block {
             fence: fence.into(),
             rows,
+            bytes: 0,
             reduced: rows == 0 || reductions.iter().all(|r| r.get().is_some()),
             reductions,
             last: OnceLock::new(),
             heat: BlockHeat::default(),
             dirty: false,
         }
+    }
+
+    /// Returns the same block, which was cut when its rows had this number of counted bytes. A long row
+    /// does not count as more than a full block, so that a split, which reads it, is rare.
+    #[must_use]
+    pub(crate) fn of_bytes(self, bytes: u64) -> Block {
+        Block {
+            bytes: bytes.min(BLOCK_BYTES_MAX),
+            ..self
+        }
+    }
+
+    /// Returns whether it has more rows than that, or several with more bytes.
+    fn is_beyond(&self, rows: u32, bytes: u64) -> bool {
+        self.rows > rows || (self.bytes > bytes && self.rows > 1)
     }
 }
 
@@ -146,15 +169,20 @@ pub struct BlockPosition {
     pub block: usize,
 }
 
-/// Rows counted or discounted.
+/// Rows counted or discounted, with their counted bytes ([`crate::ViewSpec::counted_bytes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The row is new.
-    Added,
+    Added(u64),
     /// The row was removed.
-    Removed,
+    Removed(u64),
     /// The row's value is another.
-    Replaced,
+    Replaced {
+        /// Bytes of the row before.
+        before: u64,
+        /// Bytes of the row now.
+        after: u64,
+    },
 }
 
 impl Blocks {
@@ -299,47 +327,57 @@ impl Blocks {
         let run = Arc::make_mut(&mut self.runs[at.run]);
         let block = &mut run.blocks[at.block];
         match step {
-            Step::Added => {
+            Step::Added(bytes) => {
                 // The last looked-up place stays a bound when rows are removed.
                 if block.last.get().is_some_and(|last| **last < *place) {
                     block.last.take();
                 }
                 block.rows += 1;
+                block.bytes += bytes;
                 run.rows += 1;
                 self.rows += 1;
             }
-            Step::Removed => {
+            Step::Removed(bytes) => {
                 debug_assert!(block.rows > 0, "a row that was never counted is removed");
                 block.rows = block.rows.saturating_sub(1);
+                block.bytes = block.bytes.saturating_sub(bytes);
                 run.rows = run.rows.saturating_sub(1);
                 self.rows = self.rows.saturating_sub(1);
             }
-            Step::Replaced => {}
+            Step::Replaced { before, after } => {
+                block.bytes = block.bytes.saturating_sub(before) + after;
+            }
         }
-        let is_oversized = block.rows > BLOCK_ROWS_MAX;
+        let is_oversized = block.is_beyond(BLOCK_ROWS_MAX, 2 * BLOCK_BYTES_MAX);
         run.touch(at.block, functions);
         forget(&mut self.reductions);
         is_oversized
     }
 
-    /// Adds this number of rows to the block that contains `place`.
-    pub fn add(&mut self, place: &[u8], rows: u32) {
+    /// Adds this number of rows, with their counted bytes, to the block that contains `place`.
+    pub fn add(&mut self, place: &[u8], rows: u32, bytes: u64) {
         let at = self.find(place);
         let functions = self.functions;
         let run = Arc::make_mut(&mut self.runs[at.run]);
         let block = &mut run.blocks[at.block];
         block.last.take();
         block.rows += rows;
+        block.bytes += bytes;
         run.rows += u64::from(rows);
         self.rows += u64::from(rows);
         run.touch(at.block, functions);
         forget(&mut self.reductions);
     }
 
-    /// Fences of the blocks that have more rows.
-    pub fn beyond(&self, rows: u32) -> impl Iterator<Item = &[u8]> {
+    /// Fences of the blocks that have more rows than this multiple of the maximum, or more bytes.
+    pub fn beyond(&self, times: u32) -> impl Iterator<Item = &[u8]> {
+        let (rows, bytes) = (
+            times * BLOCK_ROWS_MAX,
+            u64::from(times) * 2 * BLOCK_BYTES_MAX,
+        );
         let blocks = self.runs.iter().flat_map(|run| &run.blocks);
-        blocks.filter(move |b| b.rows > rows).map(|b| &*b.fence)
+        let beyond = blocks.filter(move |b| b.is_beyond(rows, bytes));
+        beyond.map(|b| &*b.fence)
     }
 
     /// Replaces the block that starts at `fence` by `parts`, the first of which starts there too.
@@ -426,7 +464,19 @@ pub(crate) struct Tally<'a> {
     /// The first place beyond the block.
     end: Option<&'a [u8]>,
     rows: u32,
-    counted: Vec<(Box<[u8]>, u32)>,
+    bytes: u64,
+    counted: Vec<CountedRows>,
+}
+
+/// Rows of a block, counted.
+#[derive(Clone, Debug)]
+pub struct CountedRows {
+    /// The block's fence.
+    pub fence: Box<[u8]>,
+    /// Number of rows.
+    pub rows: u32,
+    /// Their counted bytes.
+    pub bytes: u64,
 }
 
 impl<'a> Tally<'a> {
@@ -437,29 +487,34 @@ impl<'a> Tally<'a> {
             at,
             end: blocks.end_of(at),
             rows: 0,
+            bytes: 0,
             counted: vec![],
         }
     }
 
-    /// Counts one.
-    pub fn count(&mut self, place: &[u8]) {
+    /// Counts one, with its counted bytes.
+    pub fn count(&mut self, place: &[u8], bytes: u64) {
         if self.end.is_some_and(|end| place >= end) {
             self.close();
             self.at = self.blocks.find(place);
             self.end = self.blocks.end_of(self.at);
         }
         self.rows += 1;
+        self.bytes += bytes;
     }
 
     fn close(&mut self) {
         if self.rows > 0 {
-            let fence = self.blocks.block(self.at).fence.clone();
-            self.counted.push((fence, std::mem::take(&mut self.rows)));
+            self.counted.push(CountedRows {
+                fence: self.blocks.block(self.at).fence.clone(),
+                rows: std::mem::take(&mut self.rows),
+                bytes: std::mem::take(&mut self.bytes),
+            });
         }
     }
 
     /// Returns the numbers of rows by the fences of their blocks.
-    pub fn counted(mut self) -> Vec<(Box<[u8]>, u32)> {
+    pub fn counted(mut self) -> Vec<CountedRows> {
         self.close();
         self.counted
     }
@@ -503,7 +558,7 @@ mod tests {
         for parts in [1, 2, 128, 129, 190, 1000] {
             let mut blocks = Blocks::empty(1);
             for n in 0..parts {
-                blocks.note(&place(n), Step::Added);
+                blocks.note(&place(n), Step::Added(1));
             }
             let fence = |n: u32| if n == 0 { vec![] } else { place(n).to_vec() };
             let split = (0..parts).map(|n| Block::new(&fence(n), 1, 1)).collect();
@@ -515,6 +570,30 @@ mod tests {
             let at = blocks.find(&place(parts - 1));
             assert_eq!(blocks.rows_before(at), u64::from(parts) - 1);
         }
+    }
+
+    #[test]
+    fn a_block_of_several_long_rows_is_to_be_split_and_one_of_a_single_row_is_not() {
+        let long = 3 * BLOCK_BYTES_MAX;
+        let mut blocks = Blocks::empty(1);
+        assert!(!blocks.note(b"a", Step::Added(long)), "it has one row");
+        assert!(blocks.note(b"b", Step::Added(1)));
+        assert_eq!(blocks.beyond(1).count(), 1);
+        assert_eq!(blocks.beyond(2).count(), 0);
+        // As a cut makes them: the long row counts as a full block.
+        let parts = [(&b""[..], long), (&b"b"[..], 1)];
+        let parts = parts.map(|(fence, bytes)| Block::new(fence, 1, 1).of_bytes(bytes));
+        blocks.split(&[], parts.into());
+        assert!(!blocks.note(b"aa", Step::Added(1)));
+        assert!(blocks.note(b"ab", Step::Added(BLOCK_BYTES_MAX)));
+        let smaller = Step::Replaced {
+            before: BLOCK_BYTES_MAX,
+            after: 1,
+        };
+        assert!(!blocks.note(b"ab", smaller));
+        blocks.add(b"b", 2, long);
+        assert_eq!(blocks.beyond(1).collect::<Vec<_>>(), [b"b"]);
+        assert!(!blocks.note(b"b", Step::Removed(long)));
     }
 
     #[test]
@@ -534,8 +613,12 @@ mod tests {
         let mut stored = 0;
         blocks.take_dirty(|b| stored += usize::from(b.reductions[0].get().is_some()));
         assert_eq!(stored, 150);
-        blocks.note(&places[0], Step::Replaced);
-        blocks.note(&places[2], Step::Removed);
+        let replaced = Step::Replaced {
+            before: 1,
+            after: 1,
+        };
+        blocks.note(&places[0], replaced);
+        blocks.note(&places[2], Step::Removed(1));
         let unreduced: Vec<_> = blocks
             .unreduced()
             .map(|at| blocks.block(at).fence.to_vec())
@@ -556,10 +639,10 @@ mod tests {
                 let place = n.to_be_bytes().to_vec();
                 let oversized = if add {
                     if !rows.insert(place.clone()) { continue; }
-                    blocks.note(&place, Step::Added)
+                    blocks.note(&place, Step::Added(1))
                 } else {
                     if !rows.remove(&place) { continue; }
-                    blocks.note(&place, Step::Removed)
+                    blocks.note(&place, Step::Removed(1))
                 };
                 if oversized { split(&mut blocks, &rows, &place); }
             }
@@ -581,18 +664,18 @@ mod tests {
             blocks.keep_reductions();
             blocks.take_dirty(|_| {});
             let mut tally = Tally::new(&blocks);
-            more.iter().for_each(|place| tally.count(place));
+            more.iter().for_each(|place| tally.count(place, 1));
             let counted = tally.counted();
             let mut one_by_one = blocks.clone();
-            for (fence, rows) in counted { blocks.add(&fence, rows); }
-            for place in &more { one_by_one.note(place, Step::Added); }
+            for some in counted { blocks.add(&some.fence, some.rows, some.bytes); }
+            for place in &more { one_by_one.note(place, Step::Added(1)); }
             let of_runs = |blocks: &Blocks| -> Vec<(u64, Vec<u32>)> {
                 let rows = |run: &Run| run.blocks.iter().map(|b| b.rows).collect();
                 blocks.runs().iter().map(|run| (run.rows, rows(run))).collect()
             };
             prop_assert_eq!(of_runs(&blocks), of_runs(&one_by_one));
             prop_assert_eq!(blocks.rows(), one_by_one.rows());
-            prop_assert!(blocks.beyond(BLOCK_ROWS_MAX).eq(one_by_one.beyond(BLOCK_ROWS_MAX)));
+            prop_assert!(blocks.beyond(1).eq(one_by_one.beyond(1)));
             let changed = |blocks: &mut Blocks| {
                 let mut all = vec![];
                 blocks.take_dirty(|b| all.push((b.fence.to_vec(), b.rows, b.reductions[0].get().is_some())));

@@ -17,7 +17,7 @@ use storage::{
 
 use crate::Error;
 use crate::apply::Changes;
-use crate::blocks::{BLOCK_ROWS_MAX, Block, Blocks};
+use crate::blocks::{Block, Blocks, CountedRows};
 use crate::index::Index;
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
@@ -26,9 +26,9 @@ use crate::state::State;
 
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
-/// Maximum rows of a block that is not split during a first build: splitting one reads all its
-/// rows.
-const UNSPLIT_ROWS_MAX: u32 = 4 * BLOCK_ROWS_MAX;
+/// During a first build, a block is not split until it has this many times the maximum of rows or
+/// bytes: splitting one reads all its rows.
+const UNSPLIT_TIMES: u32 = 4;
 /// Blocks split between two writes of the result.
 const SPLIT_BLOCKS: usize = 1024;
 /// Bytes before the id in a key of the back-index: the index's number.
@@ -130,7 +130,7 @@ impl<'a> Build<'a> {
             drop(taken);
         }
         if first {
-            self.split_beyond(BLOCK_ROWS_MAX)?;
+            self.split_beyond(1)?;
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<'a> Build<'a> {
         if view.meta.purge_floor > after {
             return self.remove_missing(view);
         }
-        let mut changes = Changes::new(self.engine(), self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number, &self.index.spec);
         let mut ids = BTreeSet::new();
         for purge in storage::list_purges(&self.index.owner, view)? {
             let gone =
@@ -193,7 +193,7 @@ impl<'a> Build<'a> {
         indexed.seek_to_first();
         let mut docs = IdIter::new(&view.snapshot, index.owner.number);
         docs.seek(b"");
-        let mut changes = Changes::new(engine, index.number);
+        let mut changes = Changes::new(engine, index.number, &index.spec);
         let mut compared = 0usize;
         while let Some(key) = indexed.key() {
             if compared.is_multiple_of(COMPARED_MAX) {
@@ -245,7 +245,7 @@ impl<'a> Build<'a> {
     }
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
-        let mut changes = Changes::new(self.engine(), self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number, &self.index.spec);
         // The written state changes with each flush, so `self` lends it out meanwhile.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());
@@ -320,14 +320,14 @@ impl<'a> Build<'a> {
         self.state.ingesting = false;
         drop(buffers);
         self.write(self.engine().writes())?;
-        self.split_beyond(UNSPLIT_ROWS_MAX)
+        self.split_beyond(UNSPLIT_TIMES)
     }
 
-    /// Splits the blocks of more rows, some at a time.
-    fn split_beyond(&mut self, rows: u32) -> Result<(), Error> {
+    /// Splits the blocks beyond this many times the maximum, some of them at a time.
+    fn split_beyond(&mut self, times: u32) -> Result<(), Error> {
         let views = self.state.views.iter().enumerate();
         let oversized = views.flat_map(|(n, blocks)| {
-            let fences = blocks.beyond(rows);
+            let fences = blocks.beyond(times);
             fences.map(move |fence| (n, fence.into()))
         });
         let oversized: Vec<_> = oversized.collect();
@@ -357,7 +357,7 @@ impl<'a> Build<'a> {
     }
 
     /// Counts added rows: as new blocks, or into existing ones.
-    fn count(&mut self, blocks: Vec<Vec<Block>>, counted: Vec<Vec<(Box<[u8]>, u32)>>) {
+    fn count(&mut self, blocks: Vec<Vec<Block>>, counted: Vec<Vec<CountedRows>>) {
         let spec = &self.index.spec;
         for (n, (new, counted)) in blocks.into_iter().zip(counted).enumerate() {
             let functions = spec.views[n].reduces.len();
@@ -365,8 +365,8 @@ impl<'a> Build<'a> {
             if view.rows() == 0 {
                 *view = Blocks::from_blocks(new, functions);
             }
-            for (fence, rows) in counted {
-                view.add(&fence, rows);
+            for some in counted {
+                view.add(&some.fence, some.rows, some.bytes);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Boundaries of blocks: after a number of rows, and at the start of groups, so that reductions of
+//! Boundaries of blocks: after a number of rows or bytes, and at the start of groups, so that reductions of
 //! groups are those of whole blocks.
 
 use document::collation::group_prefix;
 
-use crate::blocks::BLOCK_ROWS_SPLIT;
+use crate::blocks::{BLOCK_BYTES_MAX, BLOCK_ROWS_SPLIT};
 use crate::keys::take_terminated;
 
 /// Groups by more elements than this are not distinguished.
@@ -15,15 +15,24 @@ const SHORT_BLOCK_ROWS_MIN: u64 = 32;
 /// Cuts rows into blocks. Besides full blocks, a group as long as a block ends one.
 pub(crate) struct Cutter {
     partitioned: bool,
-    /// Rows so far.
-    rows: u64,
+    /// The next row.
+    next: Start,
     /// The row that starts the block.
-    block: u64,
+    block: Start,
     /// The sort key of the last one.
     last: Vec<u8>,
     /// Which row the group that it is of began with: the group by one element, by two, and so on.
     /// No later one is less.
-    groups: [u64; LEVELS],
+    groups: [Start; LEVELS],
+}
+
+/// A row that starts something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Start {
+    /// Rows before it.
+    row: u64,
+    /// Bytes of the rows before it.
+    bytes: u64,
 }
 
 /// A block is complete.
@@ -40,38 +49,42 @@ impl Cutter {
     pub fn new(partitioned: bool) -> Cutter {
         Cutter {
             partitioned,
-            rows: 0,
-            block: 0,
+            next: Start::default(),
+            block: Start::default(),
             last: vec![],
-            groups: [0; LEVELS],
+            groups: [Start::default(); LEVELS],
         }
     }
 
-    /// Adds the sort key of the next row, with its partition; returns the block that ends before
-    /// that row, if any.
-    pub fn next(&mut self, sort: &[u8]) -> Option<BlockEnd> {
-        let row = self.rows;
-        self.rows += 1;
+    /// Adds the sort key of the next row, with its partition, and its counted bytes; returns the block
+    /// that ends before that row, if any.
+    pub fn next(&mut self, sort: &[u8], bytes: u64) -> Option<BlockEnd> {
+        let here = self.next;
+        self.next.row += 1;
+        self.next.bytes += bytes;
         let full = u64::from(BLOCK_ROWS_SPLIT);
-        let mut at = None;
+        let (rows, row) = (here.row - self.block.row, here.row);
+        let mut end = None;
         if *sort != *self.last {
             let level = self.changed_level(sort);
-            let began = self.groups[level];
-            self.groups[level..].fill(row);
+            let group = row - self.groups[level].row;
+            self.groups[level..].fill(here);
             self.last.clear();
             self.last.extend_from_slice(sort);
-            let (group, block) = (row - began, row - self.block);
-            let is_worth_a_block = block >= SHORT_BLOCK_ROWS_MIN || group >= 4 * full && block > 0;
-            at = (group >= full && is_worth_a_block).then_some((row, true));
+            let is_worth_a_block = rows >= SHORT_BLOCK_ROWS_MIN || group >= 4 * full && rows > 0;
+            end = (group >= full && is_worth_a_block).then_some((here, true));
         }
-        if row - self.block >= full {
-            let least = self.block + SHORT_BLOCK_ROWS_MIN;
-            let group = self.groups.iter().find(|began| **began >= least);
-            at = at.or(Some(group.map_or((row, false), |&began| (began, true))));
+        let is_long = bytes > 0 && self.next.bytes - self.block.bytes > BLOCK_BYTES_MAX;
+        if is_long && rows > 0 {
+            end = end.or(Some((here, self.groups.contains(&here))));
+        } else if rows >= full {
+            let least = self.block.row + SHORT_BLOCK_ROWS_MIN;
+            let group = self.groups.iter().find(|began| began.row >= least);
+            end = end.or(Some(group.map_or((here, false), |&began| (began, true))));
         }
-        let (at, at_group) = at?;
-        let rows = at - self.block;
-        self.block = at;
+        let (end, at_group) = end?;
+        let rows = end.row - self.block.row;
+        self.block = end;
         Some(BlockEnd {
             rows: rows as usize,
             at_group,
@@ -96,6 +109,8 @@ impl Cutter {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::keys::put_terminated;
     use crate::map::write_key_sort;
@@ -108,9 +123,18 @@ mod tests {
 
     /// Returns the first rows of blocks, and whether each starts with a group.
     fn blocks(partitioned: bool, sorts: impl IntoIterator<Item = Vec<u8>>) -> Vec<(usize, bool)> {
+        long_blocks(partitioned, sorts.into_iter().map(|sort| (sort, 1)))
+    }
+
+    /// Returns the blocks of rows with these counted bytes.
+    fn long_blocks(
+        partitioned: bool,
+        rows: impl IntoIterator<Item = (Vec<u8>, u64)>,
+    ) -> Vec<(usize, bool)> {
         let mut cutter = Cutter::new(partitioned);
         let mut first = 0;
-        let cuts = sorts.into_iter().filter_map(|sort| cutter.next(&sort));
+        let rows = rows.into_iter();
+        let cuts = rows.filter_map(|(sort, bytes)| cutter.next(&sort, bytes));
         cuts.map(|cut| {
             first += cut.rows;
             (first, cut.at_group)
@@ -175,6 +199,51 @@ mod tests {
         let rows = (0..500).map(|n| of(if n < 250 { "a" } else { "b" }));
         let cuts = blocks(true, rows);
         assert!(cuts.contains(&(250, true)), "{cuts:?}");
+    }
+
+    #[test]
+    fn a_block_of_long_rows_has_few_of_them() {
+        let quarter = BLOCK_BYTES_MAX / 4;
+        // Of different keys, and of one.
+        let rows = (0..10).map(|n| (sort(&format!("{n}")), quarter));
+        assert_eq!(long_blocks(false, rows), [(4, true), (8, true)]);
+        let rows = (0..10).map(|_| (sort("1"), quarter));
+        assert_eq!(long_blocks(false, rows), [(4, false), (8, false)]);
+        // A row that is longer than a block is one of its own.
+        let rows = [1, 9 * quarter, 1, 1].map(|bytes| (sort("1"), bytes));
+        assert_eq!(long_blocks(false, rows), [(1, false), (2, false)]);
+        // Rows of no counted bytes end no block.
+        let rows = (0..100).map(|n| (sort("1"), if n == 0 { 9 * quarter } else { 0 }));
+        assert_eq!(long_blocks(false, rows), []);
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_of_several_rows_has_more_bytes_than_it_may(
+            rows in proptest::collection::vec((0..4u32, 0..4u32, 0..BLOCK_BYTES_MAX / 20), 1..800),
+            often in 0..300u64,
+        ) {
+            let mut rows: Vec<_> = rows
+                .into_iter()
+                .enumerate()
+                // Some rows are long.
+                .map(|(n, (a, b, bytes))| {
+                    let is_long = (n as u64).is_multiple_of(often + 1);
+                    (sort(&format!("[{a},{b}]")), if is_long { bytes * 30 } else { bytes / 16 })
+                })
+                .collect();
+            rows.sort();
+            let mut before = 0;
+            let ends = long_blocks(false, rows.clone()).into_iter().map(|(end, _)| end);
+            for end in ends.chain([rows.len()]) {
+                let block = &rows[before..end];
+                let bytes: u64 = block.iter().map(|row| row.1).sum();
+                prop_assert!(!block.is_empty() && block.len() <= BLOCK_ROWS_SPLIT as usize);
+                let counted = block.iter().filter(|row| row.1 > 0).count();
+                prop_assert!(bytes <= BLOCK_BYTES_MAX || counted == 1, "{} bytes", bytes);
+                before = end;
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub enum Error {
     /// The server stops.
     #[error("the index build was stopped")]
     Stopped,
+    /// The caller's time is over: the next call continues.
+    #[error("the reduction was interrupted")]
+    Paused,
     /// An invalid design document.
     #[error("{0}")]
     Invalid(String),
@@ -26,6 +29,7 @@ impl Error {
             Error::Function(e) => e.name(),
             Error::Dropped => "dropped",
             Error::Stopped => "stopped",
+            Error::Paused => "paused",
             Error::Invalid(_) => "invalid",
         }
     }

@@ -7,8 +7,8 @@ use document::collation::{HIGHEST, first_elements, group_prefix};
 use crate::Error;
 use crate::blocks::{BlockPosition, State};
 use crate::iter::{RowIter, ViewRow};
-use crate::read::{IndexView, PlaceRange, push_row};
-use crate::reducer::RowBatch;
+use crate::read::{IndexView, Pause, PlaceRange};
+use crate::row_reduction::{RowOrder, RowReduction};
 
 /// Groups worked out in one go, and about how many bytes of them.
 const GROUPS_AHEAD_MAX: usize = 128;
@@ -77,8 +77,20 @@ impl GroupCursor {
 
     /// The next group, without taking it.
     pub fn peek(&mut self, index: &IndexView) -> Result<Option<&Group>, Error> {
+        self.peek_until(index, &|| false)
+    }
+
+    /// The next group, without taking it.
+    ///
+    /// # Errors
+    /// [`Error::Paused`] when `pause` returns true before the group is worked out. The next call continues.
+    pub fn peek_until(
+        &mut self,
+        index: &IndexView,
+        pause: Pause<'_>,
+    ) -> Result<Option<&Group>, Error> {
         if self.ahead.is_empty() && !self.exhausted {
-            self.fill(index)?;
+            self.fill(index, pause)?;
         }
         Ok(self.ahead.front())
     }
@@ -135,12 +147,11 @@ impl GroupCursor {
         (group, at)
     }
 
-    /// Works out some groups with one iterator.
-    fn fill(&mut self, index: &IndexView) -> Result<(), Error> {
+    /// Works out some groups with one iterator: fewer when `pause` returns true.
+    fn fill(&mut self, index: &IndexView, pause: Pause<'_>) -> Result<(), Error> {
         let (view, function) = (self.view, self.function);
-        let wants_ids = index.reducers.builtin(view, function).is_none();
         let mut it = index.iter(view, &self.range, self.descending);
-        let mut rows = RowBatch::default();
+        let mut rows = RowReduction::new(&index.reducers, (view, function), self.order(index));
         let mut bytes = 0;
         let groups = self.ahead_max;
         self.ahead_max = (2 * groups).min(GROUPS_AHEAD_MAX);
@@ -154,23 +165,23 @@ impl GroupCursor {
             let first = first.place.to_vec();
             let (group, at) = self.places_of(index, &prefix, &first);
             let summed = match index.is_worth_summing((view, function), &group, at)? {
-                true => index.reduce(view, function, &group, self.descending)?,
-                false => None,
+                true => index.reduce_until(view, function, &group, self.descending, pause),
+                false => Ok(None),
             };
-            let state = if let Some(state) = summed {
+            if matches!(summed, Err(Error::Paused)) && !self.ahead.is_empty() {
+                return Ok(());
+            }
+            let state = if let Some(state) = summed? {
                 it.seek(match (self.descending, &group.high) {
                     (false, Some(high)) => high,
                     _ => &group.low,
                 });
                 state
             } else {
-                walk(&mut it, &prefix, wants_ids, &mut rows)?;
-                // Built-in functions get them in ascending order.
-                let rows = match wants_ids && !self.descending {
-                    true => rows.last_to_first(),
-                    false => rows.rows(self.descending),
-                };
-                index.reducers.reduce(view, function, &rows)?
+                walk(&mut it, &prefix, &mut rows)?;
+                // It has the row that was found first.
+                let no_rows = || Error::Storage(storage::Error::Corrupt("index row"));
+                rows.finish()?.ok_or_else(no_rows)?
             };
             bytes += prefix.len() + key.len() + state.len();
             self.ahead.push_back(Group {
@@ -188,21 +199,28 @@ impl GroupCursor {
                 self.exhausted = true;
                 return Ok(());
             }
+            if pause() {
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// The order in which the function gets rows: built-in ones in ascending order.
+    fn order(&self, index: &IndexView) -> RowOrder {
+        let is_custom = index.is_custom(self.view, self.function);
+        match self.descending {
+            true => RowOrder::Reversed,
+            false if is_custom => RowOrder::LastToFirst,
+            false => RowOrder::Same,
+        }
     }
 }
 
 /// Takes the rows that begin with `prefix` into `rows`.
-fn walk(
-    it: &mut RowIter<'_>,
-    prefix: &[u8],
-    wants_ids: bool,
-    rows: &mut RowBatch,
-) -> Result<(), Error> {
-    rows.clear();
+fn walk(it: &mut RowIter<'_>, prefix: &[u8], rows: &mut RowReduction<'_>) -> Result<(), Error> {
     while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
-        push_row(&row, wants_ids, rows)?;
+        rows.push(&row.stored, || row.id())?;
         it.next();
     }
     Ok(())

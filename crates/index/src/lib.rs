@@ -10,6 +10,7 @@
 //! | `apply` | rows of changed documents |
 //! | [`blocks`], `state` | counts and reductions of rows in O(log n) |
 //! | [`reduce`], `reducer` | reduce functions, built in and custom |
+//! | `row_reduction` | reduction of rows that come one after the other |
 //! | `read` | reading, counting and reducing a range |
 //! | `groups` | grouping of rows by their keys, and reduction of the groups |
 //! | `iter` | iteration over rows |
@@ -42,6 +43,7 @@ mod read;
 pub mod reduce;
 mod reducer;
 mod row_cache;
+mod row_reduction;
 mod run;
 mod sorting;
 mod spec;
@@ -56,7 +58,7 @@ pub use index::{BuildGuard, Index, IndexInfo, Progress};
 pub use iter::{RowIter, ViewRow};
 pub use map::{DocumentOmission, MapCounts, MapResult, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Reservation};
-pub use read::{IndexView, PlaceRange};
+pub use read::{IndexView, Pause, PlaceRange};
 pub use reduce::{ReduceLimit, SharedReduceLimit};
 pub use reducer::{TrialReduction, try_reduce};
 pub use row_cache::RowCache;

@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
-use document::write_json_string;
 use storage::{ShardNumber, Snapshot};
 
 use crate::Error;
 use crate::blocks::{Block, BlockPosition, State};
-use crate::iter::{RowIter, ViewRow};
-use crate::reducer::{Reducers, RowBatch};
+use crate::iter::RowIter;
+use crate::reducer::Reducers;
 use crate::row_cache::RowCache;
+use crate::row_reduction::{RowOrder, RowReduction};
 use crate::spec::Spec;
 use crate::state;
 
 /// Rows of a block that custom functions are called with at each query.
 const SHORT_BLOCK_ROWS_MAX: u32 = 64;
+
+/// Rows of a block that are walked between two calls of [`Pause`].
+const ROWS_BETWEEN: u64 = 8;
+
+/// Returns whether the caller's time is over, once the rows of a block were reduced, or some were walked.
+pub type Pause<'a> = &'a dyn Fn() -> bool;
 
 /// A part of a range of rows.
 enum RangePart {
@@ -76,9 +82,17 @@ impl IndexView {
 
     /// Rows before `place`.
     pub fn rank(&self, view: usize, place: &[u8]) -> Result<u64, Error> {
+        self.rank_until(view, place, &|| false)
+    }
+
+    /// Returns the number of rows before `place`.
+    ///
+    /// # Errors
+    /// [`Error::Paused`] when `pause` returns true. The next call starts again.
+    pub fn rank_until(&self, view: usize, place: &[u8], pause: Pause<'_>) -> Result<u64, Error> {
         let blocks = &self.state.views[view];
         let at = blocks.find(place);
-        let mut rank = blocks.rows_before(at);
+        let rank = blocks.rows_before(at);
         let range = PlaceRange {
             low: blocks.block(at).fence.to_vec(),
             high: Some(place.to_vec()),
@@ -90,23 +104,49 @@ impl IndexView {
             return Ok(rank + rows.before(|p| p < place) as u64);
         }
         let mut it = RowIter::of_stored(self, view, range);
+        let mut walked = 0;
         while it.place()?.is_some() {
-            rank += 1;
-            it.next();
+            pass_row(&mut it, &mut walked, pause)?;
         }
-        Ok(rank)
+        Ok(rank + walked)
     }
 
     /// Rows before the end of a range.
     pub fn rank_of_end(&self, view: usize, range: &PlaceRange) -> Result<u64, Error> {
+        self.rank_of_end_until(view, range, &|| false)
+    }
+
+    /// Returns the number of rows before the end of a range.
+    ///
+    /// # Errors
+    /// Errors of [`IndexView::rank_until`].
+    pub fn rank_of_end_until(
+        &self,
+        view: usize,
+        range: &PlaceRange,
+        pause: Pause<'_>,
+    ) -> Result<u64, Error> {
         match &range.high {
-            Some(high) => self.rank(view, high),
+            Some(high) => self.rank_until(view, high, pause),
             None => Ok(self.rows(view)),
         }
     }
 
     /// Returns the place of the row of this rank.
     pub fn place_at(&self, view: usize, rank: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.place_at_until(view, rank, &|| false)
+    }
+
+    /// Returns the place of the row of this rank.
+    ///
+    /// # Errors
+    /// Errors of [`IndexView::rank_until`].
+    pub fn place_at_until(
+        &self,
+        view: usize,
+        rank: u64,
+        pause: Pause<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let blocks = &self.state.views[view];
         let Some((at, within)) = blocks.nth(rank) else {
             return Ok(None);
@@ -116,8 +156,9 @@ impl IndexView {
             high: None,
         };
         let mut it = self.iter(view, &range, false);
-        for _ in 0..within {
-            it.next();
+        let mut walked = 0;
+        while walked < within {
+            pass_row(&mut it, &mut walked, pause)?;
         }
         Ok(it.row()?.map(|r| r.place.to_vec()))
     }
@@ -130,6 +171,22 @@ impl IndexView {
         range: &PlaceRange,
         descending: bool,
     ) -> Result<Option<State>, Error> {
+        self.reduce_until(view, function, range, descending, &|| false)
+    }
+
+    /// Returns the state of a reduction over a range; `None` of no rows.
+    ///
+    /// # Errors
+    /// [`Error::Paused`] when `pause` returns true after the rows of a block were reduced. Their state is
+    /// kept, so that the next call continues.
+    pub fn reduce_until(
+        &self,
+        view: usize,
+        function: usize,
+        range: &PlaceRange,
+        descending: bool,
+        pause: Pause<'_>,
+    ) -> Result<Option<State>, Error> {
         if range.is_empty() {
             return Ok(None);
         }
@@ -140,7 +197,7 @@ impl IndexView {
         if whole && let Some(state) = blocks.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
-        let parts = self.parts(view, function, range)?;
+        let parts = self.parts(view, function, range, pause)?;
         let state = match is_custom {
             true => self.reduce_custom(view, function, parts, descending)?,
             false => {
@@ -161,7 +218,7 @@ impl IndexView {
 
     /// The state of parts of a range by a custom function, which is called as CouchDB calls it: with the
     /// rows last to first in an ascending query, and then with the states of all other parts and of
-    /// these rows.
+    /// these rows. It gets long rows in several calls.
     fn reduce_custom(
         &self,
         view: usize,
@@ -169,14 +226,19 @@ impl IndexView {
         parts: Vec<RangePart>,
         descending: bool,
     ) -> Result<Option<State>, Error> {
-        let (mut rows, mut states) = (RowBatch::default(), vec![]);
+        let order = match descending {
+            true => RowOrder::Same,
+            false => RowOrder::LastToFirst,
+        };
+        let mut rows = RowReduction::new(&self.reducers, (view, function), order);
+        let mut states = vec![];
         for part in parts {
             match part {
                 RangePart::State(state) => states.push(state),
                 RangePart::Rows(range) => {
                     let mut it = self.iter(view, &range, false);
                     while let Some(row) = it.row()? {
-                        push_row(&row, true, &mut rows)?;
+                        rows.push(&row.stored, || row.id())?;
                         it.next();
                     }
                 }
@@ -185,13 +247,7 @@ impl IndexView {
         if descending {
             states.reverse();
         }
-        if !rows.is_empty() {
-            let rows = match descending {
-                true => rows.rows(false),
-                false => rows.last_to_first(),
-            };
-            states.push(self.reducers.reduce(view, function, &rows)?);
-        }
+        states.extend(rows.finish_states()?);
         self.combine(view, function, states)
     }
 
@@ -201,6 +257,7 @@ impl IndexView {
         view: usize,
         function: usize,
         range: &PlaceRange,
+        pause: Pause<'_>,
     ) -> Result<Vec<RangePart>, Error> {
         let blocks = &self.state.views[view];
         let mut parts = vec![];
@@ -220,15 +277,13 @@ impl IndexView {
                 block: run.blocks.len() - 1,
             };
             if here.block == 0 && self.covers(view, range, here, last)? {
-                parts.extend(
-                    self.run_state(view, function, here.run)?
-                        .map(RangePart::State),
-                );
+                let state = self.run_state(view, function, here.run, pause)?;
+                parts.extend(state.map(RangePart::State));
                 at = blocks.next(last);
                 continue;
             }
             parts.extend(if self.covers(view, range, here, here)? {
-                self.block_state(view, function, here)?
+                self.block_state(view, function, here, pause)?
                     .map(RangePart::State)
             } else {
                 let low = range.low.as_slice().max(&block.fence);
@@ -330,14 +385,21 @@ impl IndexView {
         }
     }
 
-    fn run_state(&self, view: usize, function: usize, run: usize) -> Result<Option<State>, Error> {
+    fn run_state(
+        &self,
+        view: usize,
+        function: usize,
+        run: usize,
+        pause: Pause<'_>,
+    ) -> Result<Option<State>, Error> {
         let run_blocks = &self.state.views[view].runs()[run];
         if let Some(state) = run_blocks.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
         let mut parts = vec![];
         for block in 0..run_blocks.blocks.len() {
-            parts.extend(self.block_state(view, function, BlockPosition { run, block })?);
+            let at = BlockPosition { run, block };
+            parts.extend(self.block_state(view, function, at, pause)?);
         }
         if self.reducers.builtin(view, function).is_none() {
             // As CouchDB does it with the nodes below a node.
@@ -350,11 +412,17 @@ impl IndexView {
         Ok(state)
     }
 
+    /// Returns the state of a block's rows; `None` of no rows. Concurrent readers share the work, block by
+    /// block.
+    ///
+    /// # Errors
+    /// [`Error::Paused`] when `pause` returns true after the state was computed, here or concurrently.
     pub(crate) fn block_state(
         &self,
         view: usize,
         function: usize,
         at: BlockPosition,
+        pause: Pause<'_>,
     ) -> Result<Option<State>, Error> {
         let blocks = &self.state.views[view];
         let block: &Block = blocks.block(at);
@@ -364,6 +432,29 @@ impl IndexView {
         if let Some(state) = block.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
+        let state = {
+            // A custom function waits for a place, which a reader that waits here may have.
+            let is_builtin = self.reducers.builtin(view, function).is_some();
+            let _reduces = is_builtin.then(|| self.reducers.lock(at));
+            match block.reductions[function].get() {
+                Some(state) => Some(state.clone()),
+                None => self.reduce_block(view, function, at)?,
+            }
+        };
+        match pause() {
+            true => Err(Error::Paused),
+            false => Ok(state),
+        }
+    }
+
+    fn reduce_block(
+        &self,
+        view: usize,
+        function: usize,
+        at: BlockPosition,
+    ) -> Result<Option<State>, Error> {
+        let blocks = &self.state.views[view];
+        let block = blocks.block(at);
         let range = PlaceRange {
             low: block.fence.to_vec(),
             high: blocks.end_of(at).map(<[u8]>::to_vec),
@@ -384,24 +475,16 @@ impl IndexView {
         range: &PlaceRange,
         is_whole: bool,
     ) -> Result<Option<State>, Error> {
-        let mut rows = RowBatch::default();
+        let mut rows = RowReduction::new(&self.reducers, (view, function), RowOrder::Same);
         let mut it = match is_whole {
             true => RowIter::of_stored(self, view, range.clone()),
             false => self.iter(view, range, false),
         };
-        let wants_ids = self.reducers.builtin(view, function).is_none();
         while let Some(row) = it.row()? {
-            push_row(&row, wants_ids, &mut rows)?;
+            rows.push(&row.stored, || row.id())?;
             it.next();
         }
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(self.reducers.reduce(
-            view,
-            function,
-            &rows.rows(false),
-        )?))
+        rows.finish()
     }
 
     fn combine(
@@ -482,15 +565,12 @@ impl IndexView {
     }
 }
 
-pub(crate) fn push_row(
-    row: &ViewRow<'_>,
-    wants_ids: bool,
-    rows: &mut RowBatch,
-) -> Result<(), Error> {
-    let mut id = vec![];
-    if wants_ids {
-        write_json_string(&row.id()?, &mut id);
+/// Moves to the next row, and counts the one before.
+fn pass_row(it: &mut RowIter<'_>, walked: &mut u64, pause: Pause<'_>) -> Result<(), Error> {
+    it.next();
+    *walked += 1;
+    match walked.is_multiple_of(ROWS_BETWEEN) && pause() {
+        true => Err(Error::Paused),
+        false => Ok(()),
     }
-    rows.push(row.stored.key, &id, row.stored.value);
-    Ok(())
 }

@@ -3,17 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use functions::{Languages, Owner, ReduceRow, Reducer};
+use functions::{Languages, MEMORY_LIMIT, Owner, ReduceRow, Reducer};
+use parking_lot::{Mutex, MutexGuard};
 use profiler::Label;
 
 use crate::Error;
-use crate::blocks::State;
+use crate::blocks::{BlockPosition, State};
 use crate::reduce::{Builtin, SharedReduceLimit};
 use crate::spec::{ReduceSpec, Spec};
 
 /// First byte of the state of a custom function that did not shrink; the reason follows. JSON text
 /// never starts with it.
 const OVERFLOW: u8 = 0;
+
+/// A call of a custom function gets rows up to this size, in bytes, unless the memory of a function
+/// is limited to less than four times that.
+const CUSTOM_BYTES_MAX: usize = 16 << 20;
+/// Locks of the blocks of an index.
+const LOCKS: usize = 16;
 
 /// Returns whether a custom function did not shrink its rows.
 pub(crate) fn is_overflow(state: &[u8]) -> bool {
@@ -43,6 +50,11 @@ impl RowBatch {
 
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// Returns the length of all rows.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The rows in the order in which they were pushed, or the other one.
@@ -94,6 +106,8 @@ pub struct Reducers {
     contexts: Vec<String>,
     /// Names of the views, for profiles.
     labels: Vec<Label>,
+    /// Held while the rows of a block are reduced.
+    locks: [Mutex<()>; LOCKS],
 }
 
 impl Reducers {
@@ -112,7 +126,20 @@ impl Reducers {
             languages,
             limit: limit.into(),
             database: owner.database.clone(),
+            locks: Default::default(),
         }
+    }
+
+    /// Locks a block, and perhaps others, so that concurrent readers do not all reduce it.
+    pub fn lock(&self, at: BlockPosition) -> MutexGuard<'_, ()> {
+        self.locks[(at.run + at.block) % LOCKS].lock()
+    }
+
+    /// Returns the number of bytes of rows that a custom function gets in one call, and of one row more.
+    pub fn custom_bytes_max(&self) -> usize {
+        let limit = self.languages.limit(&self.spec.language, MEMORY_LIMIT);
+        let quarter = limit.and_then(|bytes| usize::try_from(bytes / 4).ok());
+        quarter.map_or(CUSTOM_BYTES_MAX, |quarter| quarter.min(CUSTOM_BYTES_MAX))
     }
 
     /// Returns the built-in function at this place, if it is one.
@@ -203,7 +230,8 @@ impl Reducers {
         }
     }
 
-    fn limited(
+    /// The state of rows or states of these bytes by a built-in function, or the error that replaces it.
+    pub fn limited(
         &self,
         (view, b): (usize, Builtin),
         bytes: impl Fn() -> usize,

@@ -6,7 +6,7 @@ use functions::ReduceRow;
 use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
-use crate::blocks::{Block, Blocks, Reductions, Tally};
+use crate::blocks::{Block, Blocks, CountedRows, Reductions, Tally};
 use crate::cutter::Cutter;
 use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
@@ -104,7 +104,7 @@ pub struct RunOutput {
     /// The blocks of these rows alone, by view; empty for a view that has rows already.
     pub blocks: Vec<Vec<Block>>,
     /// For a view that has rows already: the number of added rows, by the fences of its blocks.
-    pub counted: Vec<Vec<(Box<[u8]>, u32)>>,
+    pub counted: Vec<Vec<CountedRows>>,
     /// Length of keys and values as JSON text.
     pub bytes: u64,
 }
@@ -139,9 +139,9 @@ pub fn write_rows(
         }
         let view = usize::from(row.view);
         if existing[view].rows() > 0 {
-            tallies[view].count(buffer.place(row));
+            tallies[view].count(buffer.place(row), counted_bytes(spec, row));
         } else {
-            if let Some(cut) = cutter.next(buffer.sort(row)) {
+            if let Some(cut) = cutter.next(buffer.sort(row), counted_bytes(spec, row)) {
                 close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
                 block.drain(..cut.rows);
                 at_group = cut.at_group;
@@ -202,10 +202,14 @@ fn close_block(
         (false, true) => buffer.sort(first),
         (false, false) => buffer.place(first),
     };
-    blocks[view].push(Block::with_reductions(
-        fence,
-        rows.len() as u32,
-        Reductions::from(reductions),
-    ));
+    let block = Block::with_reductions(fence, rows.len() as u32, Reductions::from(reductions));
+    let bytes: u64 = rows.iter().map(|(_, row)| counted_bytes(spec, row)).sum();
+    blocks[view].push(block.of_bytes(bytes));
     Ok(())
+}
+
+/// Returns how many bytes of its block a row is.
+fn counted_bytes(spec: &Spec, row: &RowRef) -> u64 {
+    let view = &spec.views[usize::from(row.view)];
+    view.counted_bytes(row.sort_len as usize, row.json_bytes.into())
 }

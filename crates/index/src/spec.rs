@@ -19,6 +19,26 @@ pub struct ViewSpec {
     pub reduces: Vec<ReduceSpec>,
 }
 
+/// Rows with longer sort keys do not count as bytes of a block, in bytes: fences are in memory, and a
+/// block of few rows would begin with a long one.
+const COUNTED_SORT_MAX: usize = 16 << 10;
+
+impl ViewSpec {
+    /// Returns how many bytes of its block a row is; `bytes` is the length of its key and value as JSON
+    /// text. It is 0 where blocks of few rows would take much memory: for long keys, and if there is a
+    /// reduce function whose states are as long as values, since each block has one.
+    pub fn counted_bytes(&self, sort_len: usize, bytes: u64) -> u64 {
+        let is_short = |reduce: &ReduceSpec| match reduce {
+            ReduceSpec::Builtin(builtin) => builtin.has_short_states(),
+            ReduceSpec::Custom(_) => false,
+        };
+        match sort_len <= COUNTED_SORT_MAX && self.reduces.iter().all(is_short) {
+            true => bytes,
+            false => 0,
+        }
+    }
+}
+
 /// A reduce function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceSpec {

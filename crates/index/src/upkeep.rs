@@ -30,7 +30,7 @@ impl Index {
             for &(n, at) in &blocks {
                 self.check_stop()?;
                 for function in 0..self.spec.views[n].reduces.len() {
-                    view.block_state(n, function, at)?;
+                    view.block_state(n, function, at, &|| false)?;
                 }
             }
             left = left.saturating_sub(blocks.len());
@@ -93,27 +93,31 @@ impl Index {
         n: usize,
         range: &PlaceRange,
     ) -> Result<Vec<Block>, Error> {
-        let functions = self.spec.views[n].reduces.len();
+        let spec = &self.spec.views[n];
+        let functions = spec.reduces.len();
         let mut parts: Vec<Block> = vec![];
         let mut fence = range.low.clone();
         let mut cutter = Cutter::new(self.spec.partitioned);
-        // Places of rows that are in no block yet, and the length of their sort keys.
-        let mut places: Vec<(Vec<u8>, usize)> = vec![];
+        // Places of rows that are in no block yet, the length of their sort keys, and their bytes.
+        let mut places: Vec<(Vec<u8>, usize, u64)> = vec![];
         let mut it = RowIter::of_stored(view, n, range.clone());
         while let Some(row) = it.row()? {
             let sort_len = row.stored.sort_len.min(row.place.len());
-            if let Some(cut) = cutter.next(&row.place[..sort_len]) {
+            let json_bytes = row.stored.key.len() + row.stored.value.len();
+            let bytes = spec.counted_bytes(sort_len, json_bytes as u64);
+            if let Some(cut) = cutter.next(&row.place[..sort_len], bytes) {
                 self.check_stop()?;
-                parts.push(Block::new(&fence, cut.rows as u32, functions));
-                places.drain(..cut.rows);
+                let bytes: u64 = places.drain(..cut.rows).map(|(_, _, bytes)| bytes).sum();
+                parts.push(Block::new(&fence, cut.rows as u32, functions).of_bytes(bytes));
                 let here = (row.place, sort_len);
-                let (first, sort_len) = places.first().map_or(here, |(p, n)| (p, *n));
+                let (first, sort_len) = places.first().map_or(here, |(p, n, _)| (p, *n));
                 fence = first[..if cut.at_group { sort_len } else { first.len() }].to_vec();
             }
-            places.push((row.place.to_vec(), sort_len));
+            places.push((row.place.to_vec(), sort_len, bytes));
             it.next();
         }
-        parts.push(Block::new(&fence, places.len() as u32, functions));
+        let bytes: u64 = places.iter().map(|(_, _, bytes)| bytes).sum();
+        parts.push(Block::new(&fence, places.len() as u32, functions).of_bytes(bytes));
         Ok(parts)
     }
 }

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use index::{IndexView, PlaceRange};
+use index::{IndexView, Pause, PlaceRange};
 
 use super::query::{Ranges, ViewQuery};
 use crate::Error;
@@ -43,6 +43,8 @@ pub(super) struct Selected<'a> {
     pub ranges: &'a mut Ranges,
     /// Rows that are still to be skipped.
     pub skip: &'a mut u64,
+    /// Ends the walk through a block's rows, which may be long.
+    pub pause: Pause<'a>,
 }
 
 /// The counts of a query.
@@ -69,7 +71,7 @@ pub(super) struct Placing {
 
 impl Placing {
     /// Works out the counts, and jumps over a long skip. `None`: it was enough for a piece, and
-    /// more is left.
+    /// more is left. After an error because of [`Selected::pause`], the next call continues.
     pub fn go_on(&mut self, rows: &mut Selected<'_>) -> Result<Option<Placed>, Error> {
         let mut searches = Searches::default();
         let placed = match self.placed {
@@ -97,7 +99,7 @@ impl Placing {
         whole: &PlaceRange,
         searches: &mut Searches,
     ) -> Result<bool, Error> {
-        let view = rows.view;
+        let (view, pause) = (rows.view, rows.pause);
         while let Some(v) = rows.views.get(self.shard)
             && let Some(range) = rows.ranges.get(self.empty, rows.query)?
         {
@@ -107,9 +109,11 @@ impl Placing {
                 self.empty = next;
             } else {
                 let (from, to) = if rows.query.descending {
-                    (v.rank_of_end(view, &range)?, v.rank_of_end(view, whole)?)
+                    let from = v.rank_of_end_until(view, &range, pause)?;
+                    (from, v.rank_of_end_until(view, whole, pause)?)
                 } else {
-                    (v.rank(view, &whole.low)?, v.rank(view, &range.low)?)
+                    let from = v.rank_until(view, &whole.low, pause)?;
+                    (from, v.rank_until(view, &range.low, pause)?)
                 };
                 self.before += to.saturating_sub(from);
                 (self.shard, self.empty) = (self.shard + 1, 0);
@@ -132,10 +136,10 @@ impl Selected<'_> {
     }
 
     fn rows_in(&self, range: &PlaceRange) -> Result<u64, Error> {
-        let view = self.view;
+        let (view, pause) = (self.view, self.pause);
         self.sum(|v| {
-            let end = v.rank_of_end(view, range)?;
-            Ok(end.saturating_sub(v.rank(view, &range.low)?))
+            let end = v.rank_of_end_until(view, range, pause)?;
+            Ok(end.saturating_sub(v.rank_until(view, &range.low, pause)?))
         })
     }
 
@@ -173,15 +177,17 @@ impl Selected<'_> {
 
     /// Begins the first range at a later row.
     fn jump(&mut self, range: PlaceRange) -> Result<(), Error> {
-        let view = self.view;
+        let (view, pause) = (self.view, self.pause);
         // With several shards a row's rank is the sum of its ranks in all: found by halving over one shard's rows in turn.
         let place = if let [v] = self.views {
             let rank = if self.query.descending {
-                v.rank_of_end(view, &range)?.checked_sub(*self.skip + 1)
+                let end = v.rank_of_end_until(view, &range, pause)?;
+                end.checked_sub(*self.skip + 1)
             } else {
-                Some(v.rank(view, &range.low)? + *self.skip)
+                Some(v.rank_until(view, &range.low, pause)? + *self.skip)
             };
-            rank.map(|r| v.place_at(view, r)).transpose()?.flatten()
+            let place = rank.map(|r| v.place_at_until(view, r, pause));
+            place.transpose()?.flatten()
         } else {
             self.place_of_nth(&range)?
         };
@@ -189,6 +195,7 @@ impl Selected<'_> {
             self.ranges.pop_front(self.query)?;
             return Ok(());
         };
+        // From here on, nothing ends it.
         *self.skip = 0;
         if !self.query.descending {
             range.low = place;
@@ -209,9 +216,10 @@ impl Selected<'_> {
 
     /// The place of the row that comes after `skip` rows of the range, over several shards.
     fn place_of_nth(&self, range: &PlaceRange) -> Result<Option<Vec<u8>>, Error> {
-        let view = self.view;
+        let (view, pause) = (self.view, self.pause);
         let ranks = |v: &IndexView| -> Result<Range<u64>, Error> {
-            Ok(v.rank(view, &range.low)?..v.rank_of_end(view, range)?)
+            let start = v.rank_until(view, &range.low, pause)?;
+            Ok(start..v.rank_of_end_until(view, range, pause)?)
         };
         let ranks: Vec<Range<u64>> = self.views.iter().map(ranks).collect::<Result<_, _>>()?;
         let nth = if self.query.descending {
@@ -226,8 +234,8 @@ impl Selected<'_> {
         find_nth(
             ranks,
             nth,
-            |shard, rank| Ok(self.views[shard].place_at(view, rank)?),
-            |shard, place: &Vec<u8>| Ok(self.views[shard].rank(view, place)?),
+            |shard, rank| Ok(self.views[shard].place_at_until(view, rank, pause)?),
+            |shard, place: &Vec<u8>| Ok(self.views[shard].rank_until(view, place, pause)?),
         )
     }
 }

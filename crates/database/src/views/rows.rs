@@ -1,13 +1,16 @@
 //! Results of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::turn::TURN_TIME;
 use document::collation::HIGHEST;
 use document::{DocId, write_json_string};
 use functions::SLICE;
-use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
+use index::{
+    Group, GroupCursor, GroupLevel, IndexView, Pause, PlaceRange, RowIter, State, ViewRow,
+};
 use serde_json::Value;
 
 use super::design::{Design, ViewAt};
@@ -20,6 +23,9 @@ use crate::database::Database;
 use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
 use crate::{AttachmentSelection, Error, Read, ReadOptions};
+
+/// A piece ends when rows of this number of bytes were skipped.
+const SKIPPED_BYTES_MAX: usize = 4 << 20;
 
 /// States of a group by the indexes of shards.
 type ShardStates = Vec<(usize, State)>;
@@ -52,6 +58,8 @@ pub struct ViewRows {
     first: bool,
     /// Rows of the first range were found.
     is_within: bool,
+    /// The last piece ended while rows were reduced, or while they were placed.
+    is_paused: bool,
     /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
     same_key: Option<SameKeyRows>,
@@ -76,8 +84,8 @@ impl Plan {
 }
 
 impl Database {
-    /// Opens a view's rows on the current state of its index. Those of many keys are not placed:
-    /// see [`ViewRows::place`].
+    /// Opens a view's rows on the current state of its index. Those of many keys, and those that take
+    /// too much time, are not placed: see [`ViewRows::place`].
     pub fn view_rows(
         self: &Arc<Self>,
         design: &Design,
@@ -135,6 +143,7 @@ impl Database {
             given: 0,
             first: true,
             is_within: false,
+            is_paused: false,
             same_key: None,
             placement: ContentPlacement::default(),
             query,
@@ -172,14 +181,29 @@ impl ViewRows {
             return Ok(false);
         };
         self.seen.live()?;
+        // The clock is read when some rows were walked: most queries walk through few.
+        let (began, is_over) = (Cell::new(None), Cell::new(false));
+        let may_pause = !self.is_paused;
+        let pause = || {
+            let start = began.get().unwrap_or_else(Instant::now);
+            began.set(Some(start));
+            is_over.set(may_pause && start.elapsed() >= TURN_TIME);
+            is_over.get()
+        };
         let placed = placing.go_on(&mut Selected {
             views: &self.views,
             view: self.at.view,
             query: &self.query,
             ranges: &mut self.ranges,
             skip: &mut self.skip,
-        })?;
-        let Some(placed) = placed else {
+            pause: &pause,
+        });
+        if placed.is_err() && is_over.get() {
+            // The walk starts again, where it may take more time.
+            self.is_paused = true;
+            return Ok(true);
+        }
+        let Some(placed) = placed? else {
             return Ok(true);
         };
         (self.total_rows, self.offset) = (Some(placed.total_rows), Some(placed.offset));
@@ -193,9 +217,23 @@ impl ViewRows {
         self.placing.is_none()
     }
 
-    /// Whether too many keys are left for a thread that serves requests.
+    /// Whether too many keys are left for a thread that serves requests, or too many rows to reduce or to
+    /// walk through.
     pub fn is_long(&self) -> bool {
-        self.ranges.len() > KEYS_HERE_MAX
+        self.is_paused || self.ranges.len() > KEYS_HERE_MAX
+    }
+
+    /// Returns the maximum time of a piece with documents or reductions. Custom functions run on other
+    /// threads than those that serve requests.
+    fn piece_time(&self) -> Option<Duration> {
+        match self.plan {
+            Plan::Rows => self.query.include_docs.then_some(TURN_TIME),
+            Plan::Groups(function, ..) | Plan::Whole(function) => {
+                let mut views = self.views.iter();
+                let is_custom = views.any(|v| v.is_custom(self.at.view, function));
+                Some(if is_custom { SLICE } else { TURN_TIME })
+            }
+        }
     }
 
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
@@ -204,11 +242,7 @@ impl ViewRows {
         let enough = out.len() + soft_bytes.max(1);
         // Results of slow reduce functions are returned piece by piece: others wait for this
         // thread.
-        let (timed, time) = match self.plan {
-            Plan::Rows => (self.query.include_docs, TURN_TIME),
-            Plan::Groups(..) | Plan::Whole(_) => (true, SLICE),
-        };
-        let started = timed.then(Instant::now);
+        let timed = self.piece_time().map(|time| (Instant::now(), time));
         let mut given = 0;
         let more = self.next_rows(&mut |separator, row| {
             given += 1;
@@ -216,7 +250,7 @@ impl ViewRows {
                 out.extend_from_slice(b",\r\n");
             }
             out.extend_from_slice(row);
-            out.len() < enough && started.is_none_or(|started| started.elapsed() < time)
+            out.len() < enough && timed.is_none_or(|(started, time)| started.elapsed() < time)
         });
         self.given += given;
         more
@@ -228,8 +262,8 @@ impl ViewRows {
     }
 
     /// Passes rows to `take`, one after the other (with whether it is not the first), until that
-    /// returns false, the rows end, or many keys were searched for, maybe without a row; returns
-    /// whether there may be more.
+    /// returns false, the rows end, or much was searched, skipped or reduced, maybe without a row;
+    /// returns whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
         self.seen.live()?;
         // Reduce functions may be called.
@@ -239,13 +273,16 @@ impl ViewRows {
             return Ok(true);
         }
         self.placement.begin_piece();
+        self.is_paused = false;
+        let until = reduces.then(Instant::now).zip(self.piece_time());
+        let pause = || until.is_some_and(|(began, time)| began.elapsed() >= time);
         let mut searches = Searches::default();
         while !self.is_done() {
             let before = (self.skip, self.left);
             let more = match self.plan {
                 Plan::Rows => self.rows_of_range(take)?,
-                Plan::Groups(..) => self.groups_of_range(take, &mut searches)?,
-                Plan::Whole(function) => self.whole_range(function, take)?,
+                Plan::Groups(..) => self.groups_of_range(take, &mut searches, &pause)?,
+                Plan::Whole(function) => self.whole_range(function, take, &pause)?,
             };
             if more {
                 self.is_within = true;
@@ -319,6 +356,7 @@ impl ViewRows {
             .map(|v| v.iter(self.at.view, range, descending))
             .collect();
         let mut row_text = vec![];
+        let mut skipped_bytes = 0;
         while let Some(next) = best(&iters, descending)? {
             if output.left == 0 {
                 break;
@@ -346,6 +384,11 @@ impl ViewRows {
                 row_text.clear();
                 self.write_row(&row, &mut row_text)?;
                 if !output.give(&row_text) {
+                    return Ok(Some(StopPoint::At(row.place.to_vec())));
+                }
+            } else {
+                skipped_bytes += row.stored.key.len() + row.stored.value.len();
+                if skipped_bytes > SKIPPED_BYTES_MAX {
                     return Ok(Some(StopPoint::At(row.place.to_vec())));
                 }
             }
@@ -448,14 +491,21 @@ impl ViewRows {
         &mut self,
         function: usize,
         take: &mut dyn FnMut(bool, &[u8]) -> bool,
+        pause: Pause<'_>,
     ) -> Result<bool, Error> {
         let Some(range) = self.ranges.front() else {
             return Ok(false);
         };
+        let (view, descending) = (self.at.view, self.query.descending);
         let mut states = vec![];
         for (i, v) in self.views.iter().enumerate() {
-            let state = v.reduce(self.at.view, function, range, self.query.descending)?;
-            states.extend(state.map(|s| (i, s)));
+            match v.reduce_until(view, function, range, descending, pause) {
+                Err(index::Error::Paused) => {
+                    self.is_paused = true;
+                    return Ok(true);
+                }
+                state => states.extend(state?.map(|s| (i, s))),
+            }
         }
         if states.is_empty() {
             return Ok(false);
@@ -519,6 +569,7 @@ impl ViewRows {
         &mut self,
         take: &mut dyn FnMut(bool, &[u8]) -> bool,
         searches: &mut Searches,
+        pause: Pause<'_>,
     ) -> Result<bool, Error> {
         let Plan::Groups(function, level, cursors) = &mut self.plan else {
             return Ok(false);
@@ -544,8 +595,15 @@ impl ViewRows {
         let mut current = cursors.take().unwrap_or_default();
         let mut more = true;
         while more && self.left > 0 {
-            let Some((mut group, states)) = self.next_group(&mut current)? else {
-                return Ok(false);
+            let (mut group, states) = match self.next_group(&mut current, pause) {
+                Ok(Some(next)) => next,
+                Ok(None) => return Ok(false),
+                Err(index::Error::Paused) => {
+                    self.is_paused = true;
+                    more = false;
+                    continue;
+                }
+                Err(e) => return Err(e.into()),
             };
             // Skipped groups are not reduced further: that may call a function.
             if self.skip > 0 {
@@ -569,10 +627,11 @@ impl ViewRows {
     fn next_group(
         &self,
         cursors: &mut [GroupCursor],
-    ) -> Result<Option<(Group, ShardStates)>, Error> {
+        pause: Pause<'_>,
+    ) -> Result<Option<(Group, ShardStates)>, index::Error> {
         let mut next: Option<Vec<u8>> = None;
         for (cursor, view) in cursors.iter_mut().zip(&self.views) {
-            if let Some(group) = cursor.peek(view)? {
+            if let Some(group) = cursor.peek_until(view, pause)? {
                 let better = next.as_ref().is_none_or(|n| {
                     if self.query.descending {
                         group.prefix > *n
@@ -591,7 +650,9 @@ impl ViewRows {
         let mut merged: Option<Group> = None;
         let mut states = ShardStates::new();
         for (i, (cursor, view)) in cursors.iter_mut().zip(&self.views).enumerate() {
-            if cursor.peek(view)?.is_some_and(|g| g.prefix == prefix)
+            if cursor
+                .peek_until(view, pause)?
+                .is_some_and(|g| g.prefix == prefix)
                 && let Some(group) = cursor.take()
             {
                 states.push((i, group.state.clone()));

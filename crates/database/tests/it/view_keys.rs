@@ -286,3 +286,46 @@ fn groups_are_skipped_in_pieces() {
     drop(indexed);
     databases.close();
 }
+
+#[test]
+fn long_rows_are_skipped_in_pieces() {
+    const LONG_ROWS: usize = 12;
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    let indexed = runtime().block_on(async {
+        let indexed = Indexed::new(&databases, "db", 2).await;
+        let long = |n| {
+            let key = "x".repeat(600_000);
+            doc(&format!(r#"{{"_id":"long{n}","a":"{key}{n:02}"}}"#))
+        };
+        write(&indexed.db, (0..LONG_ROWS).map(long).collect()).await;
+        let built = indexed
+            .db
+            .update_view(&indexed.index, &Requester::Background);
+        built.await.unwrap();
+        indexed
+    });
+    for descending in [false, true] {
+        let mut rows = indexed.open(ViewQuery {
+            reduce: Some(false),
+            skip: (LONG_ROWS - 1 + if descending { 0 } else { KEYS.len() }) as u64,
+            limit: Some(1),
+            descending,
+            ..ViewQuery::default()
+        });
+        let (mut pieces, mut out) = (1, vec![]);
+        while rows.next_chunk(&mut out, 1 << 16).unwrap() {
+            pieces += 1;
+        }
+        assert!(
+            pieces > 1,
+            "{} bytes were skipped in one piece",
+            600_000 * (LONG_ROWS - 1)
+        );
+        let row: Value = serde_json::from_slice(&out).unwrap();
+        let last = if descending { 0 } else { LONG_ROWS - 1 };
+        assert_eq!(row["id"], format!("long{last}"));
+    }
+    drop(indexed);
+    databases.close();
+}

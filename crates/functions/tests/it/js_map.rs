@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use functions::{Doc, Emits, Error, Indexes, MapGroup};
+use functions::{Doc, EMITS_BYTES_MAX, Emits, Error, Indexes, MapGroup};
 use support::{assert_emits, assert_emits_on, both, each, group, run};
 
 #[test]
@@ -270,6 +270,32 @@ fn a_call_appends_to_what_is_there() {
             assert_eq!(out.value(row), br#"{"_id":"a","_rev":"1-x"}"#);
         }
         assert_eq!(out.rows[2].doc, 1);
+    });
+}
+
+#[test]
+fn documents_with_long_rows_are_mapped_in_several_calls() {
+    each(|engine| {
+        let maps = ["function(doc) { emit(doc._id, 'x'.repeat(1 << 20)); }"];
+        let mut mapper = engine.mapper(&group(&maps)).expect("compiles");
+        let doc = Doc {
+            members: br#""_id":"a","_rev":"1-x""#,
+            body: b"{}",
+        };
+        let docs = [doc; 30];
+        let (mut done, mut calls) = (0, 0);
+        while done < docs.len() {
+            let mut out = Emits::default();
+            let some = mapper.map_some(&docs[done..], &mut out).expect("maps");
+            assert!(
+                some > 0 && out.size() < EMITS_BYTES_MAX + (2 << 20),
+                "{some} documents"
+            );
+            assert!(out.rows.iter().map(|row| row.doc as usize).eq(0..some));
+            done += some;
+            calls += 1;
+        }
+        assert!(calls > 3, "{calls} calls");
     });
 }
 

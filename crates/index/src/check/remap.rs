@@ -89,7 +89,8 @@ impl IndexCheck<'_> {
                 bytes_max: ROWS_BYTES,
                 counts: &counts,
             };
-            let mapped = map_pieces(&source, mapper.as_mut(), spec, false, &control)?;
+            let mut mapped = map_pieces(&source, mapper.as_mut(), spec, false, &control)?;
+            source.take_back(std::slice::from_mut(&mut mapped));
             for doc in &mapped.docs {
                 watch.rows.fetch_add(1, Relaxed);
                 if changed.contains(&xxh3_64(mapped.id(doc))) {

@@ -70,7 +70,7 @@ pub struct RowBuffer {
     pieces: Vec<PieceStart>,
 }
 
-/// The size of a buffer when a piece was begun.
+/// The size of a buffer at the start of a piece.
 #[derive(Clone, Copy, Debug)]
 struct PieceStart {
     /// The piece's first seq.

@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
     /// Takes back all changes after the first piece that was cut short, so that the buffers have the
     /// rows of all changes up to a seq. Returns how many are to be mapped again. No other thread takes
     /// pieces meanwhile.
-    pub(super) fn take_back(&self, buffers: &mut [RowBuffer]) -> usize {
+    pub(crate) fn take_back(&self, buffers: &mut [RowBuffer]) -> usize {
         let last = self.cut.swap(NO_CUT, Relaxed);
         if last == NO_CUT {
             return 0;

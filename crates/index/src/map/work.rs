@@ -41,7 +41,7 @@ pub struct MapResult<'a> {
 pub struct Watch<'a> {
     pub counts: &'a MapCounts,
     pub go_on: &'a dyn Fn() -> bool,
-    /// Whether to map more of a piece, of whose rows so many bytes more were passed on.
+    /// Whether to map the rest of a piece, after a part whose rows take this number of bytes.
     pub has_room: &'a dyn Fn(usize) -> bool,
 }
 

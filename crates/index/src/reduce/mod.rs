@@ -125,6 +125,16 @@ impl Builtin {
         )))
     }
 
+    /// Returns whether states are short, however long values are.
+    pub fn has_short_states(&self) -> bool {
+        match self {
+            Self::Count | Self::ApproxCountDistinct => true,
+            Self::Sum | Self::Stats | Self::First | Self::Last | Self::Top(_) | Self::Bottom(_) => {
+                false
+            }
+        }
+    }
+
     /// Returns the state of some rows.
     pub fn reduce<'a>(&self, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
         let mut rows = rows;
@@ -140,6 +150,30 @@ impl Builtin {
             Self::Stats => stats::stats(rows.map(|(_, value)| value)),
             Self::Top(count) => rank::top(count, rows.map(|(_, value)| value)),
             Self::Bottom(count) => rank::bottom(count, rows.map(|(_, value)| value)),
+        }
+    }
+
+    /// Returns the state of the rows of a state and of rows after them. It is exactly that of reducing
+    /// all rows together, also where the order of additions matters.
+    pub fn reduce_more<'a>(&self, state: &'a [u8], rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
+        if state.is_empty() {
+            return self.reduce(rows);
+        }
+        let one = std::iter::once(state);
+        match *self {
+            Self::First => state.to_vec(),
+            Self::Sum => sum::sum(one.chain(rows.map(|(_, value)| value))),
+            Self::Stats => stats::stats(one.chain(rows.map(|(_, value)| value))),
+            Self::Top(count) => {
+                rank::top(count, json::elements(state).chain(rows.map(|row| row.1)))
+            }
+            Self::Bottom(count) => {
+                rank::bottom(count, json::elements(state).chain(rows.map(|row| row.1)))
+            }
+            Self::Count | Self::ApproxCountDistinct | Self::Last => {
+                let more = self.reduce(rows);
+                self.rereduce([state, &more[..]].into_iter())
+            }
         }
     }
 

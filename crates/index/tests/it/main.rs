@@ -3,6 +3,7 @@
 
 mod failures;
 mod fuzz;
+mod long_rows;
 mod model;
 mod reduce_recorded;
 mod row_cache;

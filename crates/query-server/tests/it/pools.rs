@@ -6,7 +6,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use common::{Fake, ddoc, group, map, map_with, row, wait_until_gone};
-use query_server::language::{Error, ListIo, MapGroup, Owner, ReduceRow};
+use query_server::language::{
+    Doc, EMITS_BYTES_MAX, Emits, Error, ListIo, MapGroup, Owner, ReduceRow,
+};
 use query_server::{Pools, ReduceLimit, Settings};
 
 #[test]
@@ -292,6 +294,36 @@ fn a_process_that_refuses_to_be_reset_is_thrown_away() {
         Ok(vec![row(0, 0, "\"d0\"", "null")])
     );
     assert_eq!(fake.pids().len(), 2);
+    drop(pools);
+    fake.assert_nothing_left();
+}
+
+#[test]
+fn documents_with_long_answers_are_mapped_in_several_calls() {
+    let fake = Fake::new();
+    let pools = Pools::new(fake.settings()).unwrap();
+    let mut mapper = pools.mapper(&group("fake", &["mib"])).unwrap();
+    let doc = Doc {
+        members: br#""_id":"d","_rev":"1-x""#,
+        body: b"{}",
+    };
+    let docs = [doc; 100];
+    let (mut done, mut calls) = (0, 0);
+    while done < docs.len() {
+        let mut out = Emits::default();
+        let some = mapper.map_some(&docs[done..], &mut out).unwrap();
+        assert!(
+            some > 0 && out.size() < 5 * EMITS_BYTES_MAX,
+            "{some} documents"
+        );
+        assert!(out.rows.iter().map(|row| row.doc as usize).eq(0..some));
+        done += some;
+        calls += 1;
+    }
+    assert!(calls > 3, "{calls} calls");
+    // Answers to documents that were sent ahead are not awaited, once.
+    assert!(fake.pids().len() <= 3, "{} processes", fake.pids().len());
+    drop(mapper);
     drop(pools);
     fake.assert_nothing_left();
 }

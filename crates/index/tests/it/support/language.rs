@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use functions::{
-    Designs, Doc, Emit, Emits, Error, Languages, MapFailure, MapGroup, Mapper, NoLanguages, Place,
-    ReduceRow, Reducer,
+    Designs, Doc, EMITS_BYTES_MAX, Emit, Emits, Error, Languages, MEMORY_LIMIT, MapFailure,
+    MapGroup, Mapper, NoLanguages, Place, ReduceRow, Reducer,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ const TIME_LIMIT: &str = "time_limit_ms";
 /// A document with this number of rows is mapped in this time, in milliseconds; others in none.
 pub const SLOW_ROWS: u32 = 77;
 pub const SLOW_MS: u64 = 1000;
+/// The memory limit of functions, so that most calls of custom reduce functions get few rows.
+const MEMORY_BYTES_MAX: u64 = 4 << 10;
 
 type Event = Box<dyn FnMut() -> Result<(), Error> + Send>;
 
@@ -32,6 +34,10 @@ pub struct Native {
     time_ms_max: Arc<AtomicU64>,
     /// Calls that took too much time.
     late: Arc<AtomicU64>,
+    /// Maximum number of documents that are mapped in one call, if there is one.
+    docs_max: Arc<AtomicU64>,
+    /// The largest size of the rows of one call, in bytes.
+    emitted_max: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Native {
@@ -71,6 +77,16 @@ impl Native {
         self.late.swap(0, SeqCst)
     }
 
+    /// Sets the maximum number of documents that are mapped in one call; 0 for none.
+    pub fn limit_docs(&self, docs_max: u64) {
+        self.docs_max.store(docs_max, SeqCst);
+    }
+
+    /// Returns the largest size of the rows of one call, in bytes.
+    pub fn emitted_max(&self) -> usize {
+        self.emitted_max.load(SeqCst) as usize
+    }
+
     fn check_time(&self, body: &Value) -> Result<(), Error> {
         let limit = self.time_ms_max.load(SeqCst);
         if body["rows"] != SLOW_ROWS || limit == 0 || limit >= SLOW_MS {
@@ -105,6 +121,7 @@ impl Languages for Native {
         match name {
             ROWS_LIMIT => Some(self.rows_max.load(SeqCst)),
             TIME_LIMIT => Some(self.time_ms_max.load(SeqCst)),
+            MEMORY_LIMIT => Some(MEMORY_BYTES_MAX),
             _ => None,
         }
     }
@@ -170,8 +187,27 @@ impl Mapper for NativeMapper {
                     });
                 }
             }
+            let size = out.size() as u64;
+            self.language.emitted_max.fetch_max(size, SeqCst);
         }
         Ok(())
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let docs_max = match self.language.docs_max.load(SeqCst) {
+            0 => docs.len(),
+            docs_max => docs.len().min(docs_max as usize),
+        };
+        let start = out.size();
+        for (n, doc) in docs[..docs_max].iter().enumerate() {
+            let mark = out.mark();
+            self.map(std::slice::from_ref(doc), out)?;
+            out.renumber(mark, n);
+            if out.size() - start >= EMITS_BYTES_MAX {
+                return Ok(n + 1);
+            }
+        }
+        Ok(docs_max)
     }
 }
 
@@ -206,6 +242,15 @@ pub fn emitted(map: &str, members: &Value, body: &Value) -> Vec<(Value, Value)> 
         "seqs" => vec![(members["_local_seq"].clone(), members["_id"].clone())],
         // Sums of these grow with their rows.
         "members" => vec![(json!(k), json!({ format!("{k:0>40}"): 1 }))],
+        // Long values.
+        "long" => (0..rows)
+            .map(|i| {
+                (
+                    json!((k + i) % 97),
+                    json!("x".repeat(v.as_u64().unwrap_or(0) as usize * 1000)),
+                )
+            })
+            .collect(),
         // Repeated keys, with values that come in another order than they are stored in.
         "same" => (0..k % 5)
             .map(|i| (json!(k % 2 == 0), json!((i * 7 + k) % 4)))

@@ -4,7 +4,9 @@
 use document::collation::{compare_erlang, first_elements};
 use functions::{ReduceRow, Reducer};
 use index::keys::{put_place_end, put_terminated};
-use index::{GroupCursor, GroupLevel, Index, IndexView, PlaceRange, ReduceSpec, Spec};
+use index::{
+    Error, GroupCursor, GroupLevel, Index, IndexView, PlaceRange, ReduceSpec, Spec, State,
+};
 use serde_json::{Value, json};
 use storage::{IdIter, Record, Shard};
 
@@ -209,6 +211,11 @@ pub fn check_rows(view: &IndexView, all: &[Vec<Row>], dice: &mut Dice) {
             let place = some_place(rows, dice);
             let rank = rows.partition_point(|r| r.place < place);
             assert_eq!(view.rank(n, &place).unwrap(), rank as u64);
+            match view.rank_until(n, &place, &|| true) {
+                // It walks through some rows.
+                Err(Error::Paused) => {}
+                found => assert_eq!(found.unwrap(), rank as u64),
+            }
             let rank = dice.below(rows.len() + 2);
             let place = rows.get(rank).map(|r| r.place.clone());
             assert_eq!(view.place_at(n, rank as u64).unwrap(), place);
@@ -230,7 +237,10 @@ fn check_range(view: &IndexView, n: usize, range: &PlaceRange, rows: &[Row], dic
     assert!(found == *rows, "view {n} in {range:?}");
     let spec = view.spec().views[n].clone();
     for (f, reduce) in spec.reduces.iter().enumerate() {
-        let state = view.reduce(n, f, range, descending).unwrap();
+        let state = match dice.below(2) {
+            0 => view.reduce(n, f, range, descending).unwrap(),
+            _ => reduce_in_pieces(view, (n, f), range, descending).0,
+        };
         let found = state.map(|s| view.finalize(n, f, &s).unwrap());
         let expected = (!rows.is_empty()).then(|| reduced(reduce, rows));
         assert_eq!(
@@ -265,6 +275,36 @@ fn check_range(view: &IndexView, n: usize, range: &PlaceRange, rows: &[Row], dic
     }
 }
 
+/// Reduces a range with a pause after each block; returns the number of calls too.
+pub fn reduce_in_pieces(
+    view: &IndexView,
+    (n, f): (usize, usize),
+    range: &PlaceRange,
+    descending: bool,
+) -> (Option<State>, u64) {
+    let mut calls = 0;
+    loop {
+        calls += 1;
+        match view.reduce_until(n, f, range, descending, &|| true) {
+            Err(Error::Paused) => {}
+            state => return (state.unwrap(), calls),
+        }
+    }
+}
+
+/// Returns whether there is a next group, with pauses where it is one of many.
+fn has_group(cursor: &mut GroupCursor, view: &IndexView, level: GroupLevel) -> bool {
+    if level == GroupLevel::Exact {
+        return cursor.peek(view).unwrap().is_some();
+    }
+    loop {
+        match cursor.peek_until(view, &|| true) {
+            Err(Error::Paused) => {}
+            found => return found.unwrap().is_some(),
+        }
+    }
+}
+
 fn check_groups(
     view: &IndexView,
     n: usize,
@@ -292,7 +332,7 @@ fn check_groups(
         for descending in [false, true] {
             let mut cursor = GroupCursor::new(n, f, range.clone(), level, descending, skip);
             let mut found = vec![];
-            while cursor.peek(view).unwrap().is_some() {
+            while has_group(&mut cursor, view, level) {
                 let group = cursor.take().unwrap();
                 let value = view.finalize(n, f, &group.state).unwrap();
                 found.push((text(&Some(group.key)), text(&Some(value))));

@@ -102,6 +102,8 @@ def map_doc(word, doc):
         answer(rows)
     elif word == "long":
         answer([[["x" * (100 << 20), None]]])
+    elif word == "mib":
+        answer([[["x" * (1 << 20), None]]])
     elif word == "endless":
         while True:
             write("[" * (1 << 20))
