@@ -25,6 +25,7 @@ pub fn selector_limits(settings: &config::settings::Mango) -> mango::Limits {
         selector_conditions_max: settings.max_selector_conditions,
         regexes_max: settings.max_selector_regexes,
         regex_bytes_max: settings.max_regex_size,
+        regexes_bytes_max: mango::Limits::regexes_bytes_max_of(settings.max_regex_size),
     }
 }
 
