@@ -1,5 +1,7 @@
 """Selectors that take very long for one document: others are served meanwhile, and each request ends."""
 
+import collections
+import pathlib
 import threading
 import time
 
@@ -7,6 +9,7 @@ from harness.server import wait_until
 
 REQUESTS = 6
 TEXT_BYTES, ELEMENTS, MEMBERS = 7_000_000, 1_000_000, 500_000
+MIB = 1 << 20
 # For others, on a busy machine; for the hostile requests, of which each document may take 2 s of a processor.
 OTHERS_TIMEOUT_S, HOSTILE_TIMEOUT_S = 60, 600
 
@@ -81,3 +84,97 @@ def flooded(ctx, server, name, path, selector, statuses):
     idle = wait_until(lambda: api.get("/_active_tasks").json == [], 60)
     ctx.report.check(f"{name}: nothing goes on", idle, api.get("/_active_tasks").json)
     api.close()
+
+
+def large_expressions(count, name=""):
+    """A selector of 50 bytes for each expression, which takes about 430 KiB and more than a millisecond to compile."""
+    return {"$or": [{"a": {"$regex": f"(?:a{{1000}}){{9}}b{name}{n}"}} for n in range(count)]}
+
+
+def ticks_by_thread(server):
+    """Processor time of the threads so far, by their names."""
+    ticks = collections.Counter()
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        try:
+            name, fields = (task / "stat").read_text(encoding="utf-8").split("(", 1)[1].rsplit(")", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        fields = fields.split()
+        ticks[name] += int(fields[11]) + int(fields[12])
+    return ticks
+
+
+def test_selectors_are_compiled_in_turns(ctx):
+    """Threads of which there are as many as cores, with turns by user, compile the selectors of requests."""
+    with ctx.server(options=["--set", "chttpd_auth/iterations=10"]) as server:
+        admin = server.api()
+        admin.expect(201, "PUT", "/_users/org.couchdb.user:mallory", {"name": "mallory", "password": "pw", "type": "user", "roles": []})
+        admin.expect((201, 202), "PUT", "/db")
+        admin.expect(200, "PUT", "/db/_security", {"members": {"names": ["mallory"]}})
+        selector = large_expressions(12)
+        replication = {"source": f"{server.url}/db", "target": f"{server.url}/other", "cancel": True, "selector": selector}
+        index = {"index": {"fields": ["a"], "partial_filter_selector": selector}}
+        forms = {
+            "/db/_find": ({"selector": selector}, 200),
+            "/db/_explain": ({"selector": selector}, 200),
+            "/db/_changes?filter=_selector": ({"selector": selector}, 200),
+            "/db/_index": (index, 403),
+            "/_replicate": (replication, 404),
+        }
+        api = server.api(credentials="mallory:pw", timeout=OTHERS_TIMEOUT_S)
+        for path, (body, status) in forms.items():
+            before = ticks_by_thread(server)
+            statuses = {api.request("POST", path, body).status for _ in range(30)}
+            ctx.report.equal(f"{path}: is answered", statuses, {status})
+            spent = ticks_by_thread(server)
+            spent.subtract(before)
+            others = sum(ticks for name, ticks in spent.items() if name != "apart")
+            ctx.report.check(f"{path}: compiled in turns", spent["apart"] > others, dict(+spent))
+        api.close()
+        admin.close()
+
+
+def allocated(api):
+    return api.expect(200, "GET", "/_node/_local/_system")["memory"]["allocated"]
+
+
+def test_stored_selectors_take_no_more_than_their_memory(ctx):
+    """Compiled expressions of indexes and of validations count, and only as many are compiled as there is memory for."""
+    with ctx.server() as server:
+        api = server.api(timeout=HOSTILE_TIMEOUT_S)
+        api.expect((201, 202), "PUT", "/db")
+        api.expect(201, "PUT", "/db/1", {"a": "b"})
+        maps = {f"v{n}": {"fields": {"a": "asc"}, "partial_filter_selector": large_expressions(30, f"of{n}x")} for n in range(60)}
+        views = {name: {"map": of_view, "reduce": "_count", "options": {"def": {}}} for name, of_view in maps.items()}
+        before = allocated(api)
+        api.expect(201, "PUT", "/db/_design/large", {"language": "query", "views": views})
+        seen = []
+        done = threading.Event()
+
+        def watch():
+            own = server.api(timeout=OTHERS_TIMEOUT_S)
+            while not done.is_set():
+                seen.append(allocated(own))
+                time.sleep(0.02)
+            own.close()
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        for _ in range(3):
+            api.expect(200, "POST", "/db/_find", {"selector": {}})
+        indexes = api.expect(200, "GET", "/db/_index")
+        ctx.report.check("some of the indexes are used", 1 < indexes["total_rows"] < 60, indexes["total_rows"])
+        done.set()
+        watching.join()
+        # All of them take 800 MiB. Those of 64 MiB are kept; a build compiles those of 32 MiB, on each of its threads.
+        grown = (max(seen) - before) / MIB
+        ctx.report.check(f"{grown:.0f} MiB", grown < 400, seen[-20:])
+        api.expect((200, 202), "DELETE", f"/db/_design/large?rev={api.get('/db/_design/large').json['_rev']}")
+        before = allocated(api)
+        for n in range(40):
+            api.expect(201, "PUT", f"/db/_design/validate{n}", {"language": "query", "validate_doc_update": large_expressions(20)})
+        refused = api.request("PUT", "/db/2", {"a": "b"})
+        ctx.report.equal("validated", refused.status, 403)
+        grown = (allocated(api) - before) / MIB
+        ctx.report.check(f"validations keep {grown:.0f} MiB", grown < 150, grown)
+        api.close()

@@ -58,7 +58,7 @@ impl Validator {
         let check = match design.language == QUERY {
             false => Check::Function,
             true => match selector_of_design(&design.json) {
-                Ok((selector, text_bytes)) => match room_bytes.checked_sub(memory_of(text_bytes)) {
+                Ok(selector) => match room_bytes.checked_sub(selector.memory_bytes()) {
                     Some(left) => {
                         *room_bytes = left;
                         Check::Selector(Arc::new(selector))
@@ -140,38 +140,30 @@ pub(crate) fn read_selector(text: &[u8]) -> Result<Selector, String> {
 
 /// The longest selectors that a database keeps, in bytes of memory, all together.
 const SELECTORS_BYTES_MAX: usize = 8 << 20;
-/// Bytes of memory that a selector takes for each byte of its text.
-const SELECTOR_RATIO: usize = 8;
 
 /// The longest texts of functions that a database keeps with its validators, in bytes, all together.
 const TEXTS_BYTES_MAX: usize = 8 << 20;
-
-fn memory_of(text_bytes: usize) -> usize {
-    text_bytes.saturating_mul(SELECTOR_RATIO)
-}
 
 /// The selector of a design document, for one use of it.
 ///
 /// # Errors
 /// As [`read_selector`].
 pub(crate) fn selector_of(design: &DesignDoc) -> Result<LongSelector, String> {
-    let (selector, text_bytes) = selector_of_design(&design.json)?;
+    let selector = selector_of_design(&design.json)?;
     Ok(LongSelector {
+        bytes: selector.memory_bytes(),
         selector: Arc::new(selector),
-        bytes: memory_of(text_bytes),
     })
 }
 
-/// Reads the selector, and returns it with the length of its text.
-fn selector_of_design(json: &[u8]) -> Result<(Selector, usize), String> {
+fn selector_of_design(json: &[u8]) -> Result<Selector, String> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(borrow)]
         validate_doc_update: &'a RawValue,
     }
     let head: Head<'_> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    let text = head.validate_doc_update.get().as_bytes();
-    Ok((read_selector(text)?, text.len()))
+    read_selector(head.validate_doc_update.get().as_bytes())
 }
 
 /// Validators while they are read.
@@ -349,6 +341,30 @@ mod tests {
             "{bytes}"
         );
         assert!(known.known(7).is_some() && known.known(8).is_none());
+    }
+
+    #[test]
+    fn selectors_are_kept_by_the_memory_of_their_expressions() {
+        let regex = |n: usize| format!(r#"{{"newDoc.a":{{"$regex":"(?:a{{1000}}){{9}}b{n}"}}}}"#);
+        let regexes: Vec<String> = (0..6).map(regex).collect();
+        let selector = format!(r#"{{"$or":[{}]}}"#, regexes.join(","));
+        let mut reading = Reading::default();
+        for n in 0..4 {
+            let id = DocId::new(&format!("_design/{n}")).unwrap();
+            let design = design(&selector, QUERY, 0);
+            reading.add(id, Rev::parse("1-00").unwrap(), &design);
+        }
+        let known = Validators::default();
+        let validators = known.keep(7, reading);
+        let kept = |v: &&Validator| matches!(v.check, Check::Selector(_));
+        let kept = validators.iter().filter(kept).count();
+        // One takes about 5 MB, and 1 KB of text.
+        assert!((1..4).contains(&kept), "{kept}");
+        let bytes = known.memory_bytes();
+        assert!(
+            (2_000_000..SELECTORS_BYTES_MAX + 10_000).contains(&bytes),
+            "{bytes}"
+        );
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub enum SelectorError {
     /// More regular expressions than [`crate::Limits`] allow.
     #[error("Selector has too many regular expressions: more than {0}")]
     TooManyRegexes(usize),
+    /// Regular expressions that take more memory together than [`crate::Limits`] allow.
+    #[error("Regular expressions of the selector take more than {0} bytes together")]
+    LargeRegexes(usize),
     /// Field names with more parts in total than allowed.
     #[error("Field names have more than {0} parts together")]
     TooManyParts(usize),
@@ -99,6 +102,7 @@ impl SelectorError {
             | Self::TooManyParts(_)
             | Self::TooManyConditions(_)
             | Self::TooManyRegexes(_)
+            | Self::LargeRegexes(_)
             | Self::TooManyTexts(_)
             | Self::LongTexts(_) => "invalid_selector",
         }

@@ -125,59 +125,52 @@ impl Index {
     }
 
     /// Returns the indexes of a design document, a normalised text, in the order of its views;
-    /// invalid ones are left out. `partitioned` is that of the database.
-    pub fn of_design(ddoc: &[u8], partitioned: bool, limits: &Limits) -> Vec<Index> {
+    /// invalid ones are left out. `partitioned` is that of the database. The iterator compiles each
+    /// one when it is requested.
+    pub fn of_design<'a>(
+        ddoc: &'a [u8],
+        partitioned: bool,
+        limits: &'a Limits,
+    ) -> Box<dyn Iterator<Item = Index> + 'a> {
         let text = |name| json::member(ddoc, name).and_then(string);
         let Some(id) = text("_id").filter(|_| text("language").as_deref() == Some(LANGUAGE)) else {
-            return vec![];
+            return Box::new(std::iter::empty());
         };
         let option = json::member(ddoc, "options").and_then(|o| json::member(o, "partitioned"));
-        let partitioned = partitioned && option != Some(b"false");
-        let index = |(name, view): (String, &[u8])| {
-            Kind::of(json::member(view, "options")?)
-                .eq(&Kind::Object)
-                .then_some(())?;
-            let map = json::member(view, "map")?;
-            Some(Index {
-                ddoc: Some(id.clone().into_owned()),
-                name,
-                definition: Definition::from_map(map, limits).ok()?,
-                partitioned,
-                text: None,
-            })
+        let of_json = DesignHead {
+            ddoc: id.into_owned(),
+            partitioned: partitioned && option != Some(b"false"),
+            limits,
         };
-        let text_index = |kind: TextKind, name: String, index: &[u8]| {
-            let written = json::member(index, "index")?;
-            let text = TextDefinition::read(kind, written, limits).ok()?;
-            Some(Index {
-                ddoc: Some(id.clone().into_owned()),
-                name,
-                definition: Definition {
-                    fields: Sort::default(),
-                    paths: vec![],
-                    partial: text.partial.clone(),
-                },
-                partitioned,
-                text: Some(Arc::new(text)),
-            })
-        };
+        let of_text = of_json.clone();
         let views = json::member(ddoc, "views").unwrap_or(b"{}");
-        let mut all: Vec<Index> = members(views).filter_map(index).collect();
-        for kind in TextKind::ALL {
+        let views = members(views).filter_map(move |(name, view)| of_json.index(name, view));
+        let text_indexes = TextKind::ALL.into_iter().flat_map(move |kind| {
             let of_kind =
                 json::member(ddoc, kind.member()).filter(|of| Kind::of(of) == Kind::Object);
-            let of_kind = members(of_kind.unwrap_or(b"{}"));
-            all.extend(of_kind.filter_map(|(name, index)| text_index(kind, name, index)));
-        }
-        all
+            let head = of_text.clone();
+            members(of_kind.unwrap_or(b"{}"))
+                .filter_map(move |(name, index)| head.text_index(kind, name, index))
+        });
+        Box::new(views.chain(text_indexes))
     }
 
     /// Returns about how much memory it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
+        self.bytes_with(|(written, selector)| written.len() + selector.memory_bytes())
+    }
+
+    /// Returns about how much memory its definition takes, in bytes, without compiled expressions:
+    /// the time to compare it with a query grows with this.
+    pub fn definition_bytes(&self) -> usize {
+        self.bytes_with(|(written, _)| written.len() * (1 + PARSED_RATIO))
+    }
+
+    /// Returns its memory with that of its filter.
+    fn bytes_with(&self, filter_bytes: impl Fn(&(Box<[u8]>, Selector)) -> usize) -> usize {
         let fields = self.definition.fields.names();
         let fields = fields.map(|name| 2 * name.len() + FIELD_BYTES);
-        let partial = self.definition.partial.as_ref();
-        let partial = partial.map_or(0, |(written, _)| written.len() * (1 + PARSED_RATIO));
+        let partial = self.definition.partial.as_ref().map_or(0, filter_bytes);
         let text = self.text.as_ref();
         let text = text.map_or(0, |text| text.to_json().len() * (1 + PARSED_RATIO));
         let names = self.name.len() + self.ddoc.as_ref().map_or(0, String::len);
@@ -211,6 +204,49 @@ impl Index {
     /// Returns the sort key of its name: the index of all documents comes first.
     pub fn order(&self) -> (Option<&str>, &str) {
         (self.ddoc.as_deref(), &self.name)
+    }
+}
+
+/// The common part of the indexes of a design document.
+#[derive(Clone)]
+struct DesignHead<'a> {
+    /// `_design/…`
+    ddoc: String,
+    partitioned: bool,
+    limits: &'a Limits,
+}
+
+impl DesignHead<'_> {
+    /// Returns the index in a view; `None` if it is invalid.
+    fn index(&self, name: String, view: &[u8]) -> Option<Index> {
+        Kind::of(json::member(view, "options")?)
+            .eq(&Kind::Object)
+            .then_some(())?;
+        let map = json::member(view, "map")?;
+        Some(Index {
+            ddoc: Some(self.ddoc.clone()),
+            name,
+            definition: Definition::from_map(map, self.limits).ok()?,
+            partitioned: self.partitioned,
+            text: None,
+        })
+    }
+
+    /// Returns a text index; `None` if it is invalid.
+    fn text_index(&self, kind: TextKind, name: String, index: &[u8]) -> Option<Index> {
+        let written = json::member(index, "index")?;
+        let text = TextDefinition::read(kind, written, self.limits).ok()?;
+        Some(Index {
+            ddoc: Some(self.ddoc.clone()),
+            name,
+            definition: Definition {
+                fields: Sort::default(),
+                paths: vec![],
+                partial: text.partial.clone(),
+            },
+            partitioned: self.partitioned,
+            text: Some(Arc::new(text)),
+        })
     }
 }
 
@@ -579,6 +615,42 @@ mod tests {
         NewIndex::parse(&text_of(&body), &Limits::default())
     }
 
+    fn indexes_of(ddoc: &[u8], limits: &Limits) -> Vec<Index> {
+        Index::of_design(ddoc, false, limits).collect()
+    }
+
+    #[test]
+    fn an_index_with_a_large_expression_is_left_out_alone() {
+        let view = |regex: &str| {
+            json!({
+                "map": {"fields": {"a": "asc"}, "partial_filter_selector": {"a": {"$regex": regex}}},
+                "options": {"def": {}},
+            })
+        };
+        let ddoc = json!({"_id": "_design/d", "language": "query", "views": {
+            "plain": {"map": {"fields": {"a": "asc"}}, "options": {"def": {}}},
+            "large": view("(?:a{1000}){400}"),
+            "small": view("^a"),
+            "long": view("(?:a{1000}){9}b"),
+        }});
+        let indexes = indexes_of(&text_of(&ddoc), &Limits::OF_INDEXES);
+        let names = indexes.iter().map(|index| index.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["plain", "small", "long"]);
+        let [plain, small, long] = [0, 1, 2].map(|n| indexes[n].memory_bytes());
+        assert!(plain < 2 << 10 && small < 64 << 10, "{plain}, {small}");
+        assert!(long > 400_000, "{long}");
+        // Compiled expressions do not make the choice of an index longer.
+        assert!(indexes[2].definition_bytes() < 2 << 10);
+        // However many there are, each is compiled when it is requested.
+        let views: Map<String, Value> = (0..1_000)
+            .map(|n| (n.to_string(), view(&format!("(?:a{{1000}}){{9}}b{n}"))))
+            .collect();
+        let ddoc = json!({"_id": "_design/d", "language": "query", "views": views});
+        let text = text_of(&ddoc);
+        let few = Index::of_design(&text, false, &Limits::OF_INDEXES).take(2);
+        assert_eq!(few.count(), 2);
+    }
+
     #[test]
     fn an_index_without_a_name_gets_the_one_of_couchdb() {
         let index = new(json!({"index": {"fields": ["foo"]}, "ddoc": "dd"})).unwrap();
@@ -605,7 +677,7 @@ mod tests {
         let both = b.unwrap().add_to(Some(&first)).unwrap().unwrap();
         let mut ddoc = both.clone();
         put(&mut ddoc, "_id", b"\"_design/d\"".to_vec());
-        let indexes = Index::of_design(&object(&ddoc), false, &Limits::default());
+        let indexes = indexes_of(&object(&ddoc), &Limits::default());
         assert_eq!(indexes.len(), 2);
         assert!(indexes[0].definition.partial.is_none() && indexes[1].definition.partial.is_some());
         let one = remove_from(&both, None, "y").unwrap().unwrap();
@@ -647,7 +719,7 @@ mod tests {
             )
         );
         put(&mut ddoc, "_id", b"\"_design/m\"".to_vec());
-        let indexes = Index::of_design(&object(&ddoc), false, &Limits::default());
+        let indexes = indexes_of(&object(&ddoc), &Limits::default());
         assert_eq!(
             shown(&indexes[0].to_json()),
             json!({"ddoc": "_design/m", "name": "i", "type": "nouveau", "partitioned": false, "def": {
@@ -682,7 +754,7 @@ mod tests {
         assert_eq!(text.matches(long).count(), 2, "{text}");
         put(&mut ddoc, "_id", b"\"_design/d\"".to_vec());
         let text = object(&ddoc);
-        let read = &Index::of_design(&text, false, &Limits::default())[0];
+        let read = &indexes_of(&text, &Limits::default())[0];
         assert!(String::from_utf8(read.to_json()).unwrap().contains(long));
         let (_, partial) = read.definition.partial.as_ref().unwrap();
         let doc = format!(r#"{{"n":{long}}}"#);

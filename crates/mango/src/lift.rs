@@ -199,12 +199,13 @@ impl Branches {
     }
 }
 
-/// Maximum number of parts of all paths of a selector, of `fields` or of an aggregate; each may
-/// take some 600 bytes.
+/// Maximum number of parts of all paths of a selector, of `fields` or of an aggregate.
 const PARTS_MAX: usize = 1 << 16;
 /// Another name of an array position, such as `01` besides `1`, counts as this number of parts:
 /// the element is read again for each.
 const PARTS_OF_ALIAS: usize = 1 << 11;
+/// Memory of a part of a path, about, in bytes.
+const PART_BYTES: usize = 600;
 
 impl Lifter {
     /// Returns the span of a path from a client.
@@ -254,6 +255,11 @@ impl Lifter {
     /// Counts the paths of a lifter that was made by [`Lifter::of_elements`].
     pub fn count(&mut self, other: &Lifter) {
         self.parts = other.parts;
+    }
+
+    /// Returns how much memory it takes with those that were counted, about, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.parts * PART_BYTES
     }
 
     /// Returns the first names of the paths, in the order of addition.

@@ -12,12 +12,34 @@ use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
 use crate::selector::{ElementSelector, Field, SelectorNode, TEXTS_BYTES_MAX, TextHits, TextNode};
 
+/// A parsed selector.
+pub(crate) struct Parsed {
+    pub root: SelectorNode,
+    /// The fields of the root's conditions.
+    pub lifter: Lifter,
+    /// How much memory both take, about, in bytes.
+    pub memory_bytes: usize,
+}
+
+/// About how many bytes a byte of a selector takes once it is parsed, besides its conditions.
+const PARSED_RATIO: usize = 8;
+/// Memory of a condition besides its operands, its field's name and path, about, in bytes.
+const CONDITION_BYTES: usize = 512;
+/// Memory of the caches that a thread has for all regular expressions of a selector, in bytes, and
+/// at least for one.
+const CACHES_BYTES_MAX: usize = 16 << 20;
+const CACHE_BYTES_MIN: usize = 32 << 10;
+
 /// Parses the whole selector, a normalised object text.
-pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
+pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<Parsed, SelectorError> {
     let mut reader = Reader {
         limits,
+        text: value,
         conditions: 0,
+        names_bytes: 0,
         regexes: 0,
+        regexes_bytes: 0,
+        cache_bytes: None,
         lifter: Lifter::default(),
         texts: 0,
         texts_bytes: 0,
@@ -29,14 +51,26 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifte
         negation: Negation::Moved { negated: false },
     };
     let root = reader.node(value, &place)?;
-    Ok((root, reader.lifter))
+    Ok(Parsed {
+        root,
+        memory_bytes: reader.memory_bytes(),
+        lifter: reader.lifter,
+    })
 }
 
 /// A parser, with counts for the limits.
 struct Reader<'a> {
     limits: &'a Limits,
+    /// The whole selector.
+    text: &'a [u8],
     conditions: usize,
+    /// Memory of the names of fields.
+    names_bytes: usize,
     regexes: usize,
+    /// Memory of the compiled expressions.
+    regexes_bytes: usize,
+    /// Maximum memory of a thread's cache for one expression, once there is one.
+    cache_bytes: Option<usize>,
     /// The fields of conditions on the document itself, or on an element of an array.
     lifter: Lifter,
     texts: usize,
@@ -103,6 +137,14 @@ impl Place {
 }
 
 impl Reader<'_> {
+    fn memory_bytes(&self) -> usize {
+        PARSED_RATIO * self.text.len()
+            + CONDITION_BYTES * self.conditions
+            + self.names_bytes
+            + self.regexes_bytes
+            + self.lifter.memory_bytes()
+    }
+
     /// Returns a node of the condition, or of its opposite if a negation was moved down.
     fn wanted(
         &mut self,
@@ -133,6 +175,8 @@ impl Reader<'_> {
             return Ok(path.clone());
         }
         let path = FieldPath::parse(name)?;
+        // The name, and its parts in the path.
+        self.names_bytes += 2 * name.len();
         self.last = Some((name.clone(), path.clone()));
         Ok(path)
     }
@@ -291,11 +335,29 @@ impl Reader<'_> {
         if self.regexes > self.limits.regexes_max {
             return Err(SelectorError::TooManyRegexes(self.limits.regexes_max));
         }
-        Pattern::compile(pattern, self.limits.regex_bytes_max).map_err(|cause| {
-            SelectorError::BadRegex {
-                pattern: Value::from(pattern),
-                cause,
-            }
+        let cache_bytes = self.cache_bytes();
+        let compiled = Pattern::compile(pattern, self.limits.regex_bytes_max, cache_bytes);
+        let compiled = compiled.map_err(|cause| SelectorError::BadRegex {
+            pattern: Value::from(pattern),
+            cause,
+        })?;
+        self.regexes_bytes += compiled.memory_bytes();
+        match self.regexes_bytes > self.limits.regexes_bytes_max {
+            true => Err(SelectorError::LargeRegexes(self.limits.regexes_bytes_max)),
+            false => Ok(compiled),
+        }
+    }
+
+    /// Returns the maximum memory of a thread's cache for one expression: many expressions share
+    /// the memory of all.
+    fn cache_bytes(&mut self) -> usize {
+        let (text, most) = (self.text, self.limits.regex_bytes_max);
+        *self.cache_bytes.get_or_insert_with(|| {
+            let operator = b"\"$regex\"";
+            let windows = text.windows(operator.len());
+            let count = windows.filter(|window| *window == operator).count();
+            let share = CACHES_BYTES_MAX / count.max(1);
+            share.max(CACHE_BYTES_MIN).min(most)
         })
     }
 

@@ -1,5 +1,5 @@
-//! `$regex`: CouchDB's expressions are PCRE's, and are matched here by the crate `regex`, in linear
-//! time.
+//! `$regex`: CouchDB's expressions are PCRE's, and are matched here by the engine of the crate
+//! `regex`, in linear time.
 //!
 //! A pattern is read once from left to right and rewritten. Options like `(?i)` are applied during
 //! this: every atom is written for the options in effect at its place. A selector tests whether a
@@ -13,9 +13,9 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use regex::{Regex, RegexBuilder};
 use regex_automata::Input;
 use regex_automata::hybrid::dfa::{self, DFA};
+use regex_automata::meta::{BuildError, Config, Regex};
 use regex_automata::nfa::thompson;
 
 use crate::work;
@@ -27,6 +27,8 @@ type Refusal = &'static str;
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     text: Box<str>,
+    /// The expression as the engine reads it.
+    translation: Arc<str>,
     regex: Regex,
     /// For long texts, which it reads with stops; `None` if the expression needs Unicode's words.
     automaton: OnceLock<Option<Arc<DFA>>>,
@@ -43,20 +45,26 @@ const WORST_BYTE_STEPS: usize = 1024;
 const STOP_BYTES: usize = 256;
 
 impl Pattern {
-    /// Compiles PCRE's `text` into at most `bytes_max` bytes, or returns the reason of the refusal.
-    pub fn compile(text: &str, bytes_max: usize) -> Result<Pattern, String> {
+    /// Compiles PCRE's `text` into automata of at most `bytes_max` bytes each, or returns the reason
+    /// of the refusal. Each thread that matches texts has a cache of at most `cache_bytes` for each
+    /// of them.
+    pub fn compile(text: &str, bytes_max: usize, cache_bytes: usize) -> Result<Pattern, String> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(format!(
                 "regular expression is longer than {PATTERN_BYTES_MAX} bytes"
             ));
         }
-        let regex = RegexBuilder::new(&translate(text)?)
-            .size_limit(bytes_max)
-            .dfa_size_limit(bytes_max)
-            .build()
-            .map_err(|error| last_line(&error))?;
+        let translation = translate(text)?;
+        let config = Config::new()
+            .nfa_size_limit(Some(bytes_max))
+            .hybrid_cache_capacity(cache_bytes);
+        let regex = Regex::builder()
+            .configure(config)
+            .build(&translation)
+            .map_err(|error| reason(&error))?;
         Ok(Pattern {
             text: text.into(),
+            translation: translation.into(),
             regex,
             automaton: OnceLock::new(),
             bytes_max,
@@ -66,6 +74,19 @@ impl Pattern {
     /// Returns the original expression.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns how much memory it takes at most, in bytes, without the caches of threads.
+    pub fn memory_bytes(&self) -> usize {
+        let texts = self.text.len() + self.translation.len();
+        size_of::<Pattern>() + texts + self.regex.memory_usage() + self.automaton_bytes_max()
+    }
+
+    /// Returns the largest size of the automaton for long texts, which may be built later: the
+    /// crate's own engine has one of at least its size, unless the expression is only words.
+    fn automaton_bytes_max(&self) -> usize {
+        let of_words = WORDS_BYTES_MIN + WORD_BYTE_BYTES * self.text.len();
+        self.regex.memory_usage().max(of_words)
     }
 
     /// Returns whether the expression matches, or anything if the time of the document is over.
@@ -94,8 +115,13 @@ impl Pattern {
                 .unicode_word_boundary(true);
             let built = DFA::builder()
                 .configure(config)
-                .thompson(thompson::Config::new().which_captures(thompson::WhichCaptures::None))
-                .build(self.regex.as_str());
+                .thompson(
+                    thompson::Config::new()
+                        .which_captures(thompson::WhichCaptures::None)
+                        // It takes more while it is built.
+                        .nfa_size_limit(Some(4 * self.automaton_bytes_max())),
+                )
+                .build(&self.translation);
             built.ok().map(Arc::new)
         });
         automaton.as_deref()
@@ -136,10 +162,20 @@ fn with_stops(automaton: &DFA, text: &[u8]) -> Option<bool> {
 /// have at most 64 KiB.
 const PATTERN_BYTES_MAX: usize = 1 << 16;
 
-/// The compiler draws the place of the error over several lines; only the last one contains the
-/// reason.
-fn last_line(error: &regex::Error) -> String {
-    let text = error.to_string();
+/// Memory of an automaton of words for each byte of their text, and besides that, in bytes.
+const WORD_BYTE_BYTES: usize = 64;
+const WORDS_BYTES_MIN: usize = 4 << 10;
+
+/// Returns the reason why an expression is not compiled, in the words of the crate `regex`. The
+/// place of a syntax error is drawn over several lines; only the last one contains the reason.
+fn reason(error: &BuildError) -> String {
+    if let Some(limit) = error.size_limit() {
+        return format!("Compiled regex exceeds size limit of {limit} bytes.");
+    }
+    let text = match error.syntax_error() {
+        Some(error) => error.to_string(),
+        None => error.to_string(),
+    };
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
@@ -185,7 +221,7 @@ struct Translation<'a> {
     unicode_classes: bool,
 }
 
-/// Translates an expression for the crate `regex`.
+/// Translates an expression into the syntax of the crate `regex`.
 fn translate(pattern: &str) -> Result<String, Refusal> {
     let mut translation = Translation {
         rest: pattern,

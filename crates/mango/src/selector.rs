@@ -11,7 +11,7 @@ use crate::error::SelectorError;
 use crate::json::{Kind, member, shown, text_of};
 use crate::lift::{Doc, FoundSpan, LiftedValue, Lifter};
 use crate::limits::Limits;
-use crate::parse;
+use crate::parse::{self, Parsed};
 use crate::path::FieldPath;
 use crate::work::{self, TookTooLong};
 
@@ -25,6 +25,7 @@ pub struct Selector {
     needs_whole: bool,
     /// How many conditions it has, if these are few and quick.
     light_conditions: Option<usize>,
+    memory_bytes: usize,
 }
 
 /// A node of a selector, evaluated for a document or, below `$elemMatch` and similar operators, for
@@ -218,8 +219,16 @@ impl Selector {
     ///
     /// Errors of [`Selector::parse_within`].
     pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
-        let (root, lifter) = match Kind::of(text) {
-            Kind::Object if text == b"{}" => (SelectorNode::Everything, Lifter::default()),
+        let Parsed {
+            root,
+            lifter,
+            memory_bytes,
+        } = match Kind::of(text) {
+            Kind::Object if text == b"{}" => Parsed {
+                root: SelectorNode::Everything,
+                lifter: Lifter::default(),
+                memory_bytes: 0,
+            },
             Kind::Object => parse::root(text, limits)?,
             _ => return Err(SelectorError::NotAnObject(shown(text))),
         };
@@ -233,6 +242,7 @@ impl Selector {
             light_conditions: is_light.then_some(LIGHT_CONDITIONS_MAX - left),
             root,
             lifter,
+            memory_bytes,
         })
     }
 
@@ -362,6 +372,12 @@ impl Selector {
         let mut texts = vec![];
         collect(&self.root, &mut texts);
         texts
+    }
+
+    /// Returns about how much memory it takes, in bytes, with its compiled regular expressions, but
+    /// without the caches of threads that match them.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Selector>() + self.memory_bytes
     }
 
     /// Returns whether evaluating a short document takes no longer than reading it, roughly.

@@ -77,6 +77,8 @@ pub struct Replication {
     pub winning_revs_only: bool,
     /// The documents to copy.
     pub selection: Selection,
+    /// About how much memory the compiled selector takes, in bytes; 0 without one.
+    pub selector_bytes: usize,
     /// The seq to start after, instead of the last checkpoint.
     pub since_seq: Option<Value>,
     /// Whether checkpoints are recorded on both sides.
@@ -157,7 +159,7 @@ impl Replication {
         settings: &Settings,
     ) -> Result<Replication, Error> {
         let (source_proxy, target_proxy) = proxies(body)?;
-        let selection = selection(body)?;
+        let (selection, selector_bytes) = selection(body)?;
         let create_target_params = object(body, "create_target_params", "a JSON object")?;
         let ms = |name, default| -> Result<Duration, Error> {
             Ok(number(body, name)?.map_or(default, Duration::from_millis))
@@ -178,6 +180,7 @@ impl Replication {
             create_target_params: create_target_params.unwrap_or_default(),
             winning_revs_only: boolean(body, "winning_revs_only")?.unwrap_or(false),
             selection,
+            selector_bytes,
             since_seq: since_seq(body)?,
             use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(settings.use_checkpoints),
             use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(settings.use_bulk_get),
@@ -239,7 +242,8 @@ fn proxies(body: &Map<String, Value>) -> Result<(Option<&str>, Option<&str>), Er
     Ok((both.or(source), both.or(target)))
 }
 
-fn selection(body: &Map<String, Value>) -> Result<Selection, Error> {
+/// Parses the selection of documents; also returns the memory of its selector, in bytes.
+fn selection(body: &Map<String, Value>) -> Result<(Selection, usize), Error> {
     let ids = match body.get("doc_ids") {
         None | Some(Value::Null) => None,
         Some(Value::Array(ids)) => Some(parse_ids(ids)?),
@@ -259,21 +263,24 @@ fn selection(body: &Map<String, Value>) -> Result<Selection, Error> {
         ));
     }
     if let Some(ids) = ids {
-        return Ok(Selection::Ids(ids.into()));
+        return Ok((Selection::Ids(ids.into()), 0));
     }
     if let Some(selector) = selector {
         let value = Value::Object(selector);
-        mango::Selector::parse(&value).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let parsed = mango::Selector::parse(&value);
+        let parsed = parsed.map_err(|e| Error::BadRequest(e.to_string()))?;
         return match value {
-            Value::Object(selector) => Ok(Selection::Selector(selector.into())),
-            _ => Ok(Selection::All),
+            Value::Object(selector) => {
+                Ok((Selection::Selector(selector.into()), parsed.memory_bytes()))
+            }
+            _ => Ok((Selection::All, 0)),
         };
     }
     match filter {
-        None => Ok(Selection::All),
+        None => Ok((Selection::All, 0)),
         Some(name) => {
             check_filter(&name, &params)?;
-            Ok(Selection::Filter { name, params })
+            Ok((Selection::Filter { name, params }, 0))
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The replicator of a server: jobs of `_replicate`, jobs of documents, and their states.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use database::{Databases, Listing, Read, ReadOptions, RowsQuery, SystemRules};
+use database::{
+    Databases, Listing, Read, ReadOptions, RowsQuery, SystemRules, WorkOwner, run_low_priority,
+};
 use document::DocId;
 use document::json::{member, string_text};
 use serde_json::{Map, Value};
@@ -26,6 +29,18 @@ pub enum ReplicateResult {
     Completed(Map<String, Value>),
     /// Cancelled by another request.
     Stopped,
+}
+
+/// Returns whose turn the slow requests of a user have. Server admins have one together.
+fn owner(user: &User) -> WorkOwner {
+    let mut hasher = DefaultHasher::new();
+    if !user.is_admin() {
+        user.name.hash(&mut hasher);
+    }
+    WorkOwner {
+        user: hasher.finish(),
+        database: 0,
+    }
 }
 
 /// The replications of a server.
@@ -83,7 +98,7 @@ impl Replicator {
     }
 
     /// Executes a `_replicate` request. Waits for the end of a one-off replication; of the body
-    /// nothing is kept meanwhile.
+    /// nothing is kept meanwhile. `room` is the memory of the body, until the body is dropped.
     ///
     /// # Errors
     /// The reason why it was refused, or failed.
@@ -91,8 +106,9 @@ impl Replicator {
         &self,
         body: Map<String, Value>,
         user: User,
+        room: impl Send + 'static,
     ) -> Result<ReplicateResult, Error> {
-        let request = self.parse_request(body, user.clone()).await?;
+        let request = self.parse_request((body, room), user.clone()).await?;
         match request {
             Request::CancelId(id) => self.cancel(id, &user).await,
             Request::Cancel(replication) => {
@@ -104,16 +120,25 @@ impl Replicator {
         }
     }
 
-    /// Parses a request. One that may be slow is parsed on a thread for blocking work: a selector is
-    /// compiled, ids are sorted.
-    async fn parse_request(&self, body: Map<String, Value>, user: User) -> Result<Request, Error> {
+    /// Parses a request. One that may be slow is parsed on a thread with a lower priority, in the
+    /// user's turn: a selector is compiled, ids are sorted.
+    async fn parse_request<R: Send + 'static>(
+        &self,
+        (body, room): (Map<String, Value>, R),
+        user: User,
+    ) -> Result<Request, Error> {
         let is_slow = ["selector", "doc_ids"]
             .iter()
             .any(|name| body.contains_key(*name));
         let settings = self.environment.settings();
-        let parse = move || Request::parse(&body, user, &settings);
+        let owner = owner(&user);
+        let parse = move || {
+            let request = Request::parse(&body, user, &settings);
+            drop((body, room));
+            request
+        };
         match is_slow {
-            true => tokio::task::spawn_blocking(parse)
+            true => run_low_priority(owner, parse)
                 .await
                 .map_err(|_| Error::Stopped)?,
             false => parse(),

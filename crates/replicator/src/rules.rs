@@ -113,7 +113,9 @@ impl SystemRules for ReplicatorRules {
     }
 
     fn is_slow(&self, edit: &EditDoc) -> bool {
+        // Expressions of a selector are compiled. In the text that is stored nothing is escaped.
         edit.body.len() > QUICK_BYTES_MAX
+            || memchr::memmem::find(&edit.body, b"\"$regex\"").is_some()
     }
 
     fn shows_all(&self, context: &CallerContext<'_>) -> bool {

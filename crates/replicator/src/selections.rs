@@ -12,8 +12,8 @@ use crate::options::{Replication, Selection};
 
 /// Descriptions up to this many bytes take no room.
 const FREE_BYTES: u64 = 16 << 10;
-/// A compiled selector takes up to 4 times the memory of its JSON.
-const COMPILED_FACTOR: u64 = 4;
+/// A selector's JSON is copied while it is compiled.
+const SELECTOR_COPIES: u64 = 2;
 /// Copies of the first seq that a running job has: of its description, of the start, and of how far it is.
 const SEQ_COPIES: u64 = 8;
 /// Memory of a string or a member of an object without its text, about, in bytes.
@@ -127,7 +127,9 @@ fn memory_bytes(replication: &Replication) -> u64 {
             .map(|id| 2 * id.len() as u64 + ALLOCATION_BYTES)
             .sum(),
         Selection::Filter { name, params } => name.len() as u64 + members_bytes(params.iter()),
-        Selection::Selector(selector) => COMPILED_FACTOR * members_bytes(selector.iter()),
+        Selection::Selector(selector) => {
+            SELECTOR_COPIES * members_bytes(selector.iter()) + replication.selector_bytes as u64
+        }
     };
     let since = replication.since_seq.as_ref().map_or(0, value_bytes);
     let roles = replication.user.roles.iter();
@@ -196,6 +198,24 @@ mod tests {
         drop((first, second));
         assert_eq!(all.used_bytes().0, 0);
         assert!(all.0.lock().by_user.is_empty());
+    }
+
+    #[test]
+    fn the_expressions_of_a_selector_are_counted() {
+        let room = |regex: fn(usize) -> String| {
+            let regexes: Vec<Value> = (0..4).map(|n| json!({"a": {"$regex": regex(n)}})).collect();
+            let body = json!({
+                "source": "http://h/a", "target": "http://h/b", "selector": {"$or": regexes},
+            });
+            let body = body.as_object().cloned().unwrap_or_default();
+            let settings = Settings::default();
+            let parsed = Replication::parse(&body, User::default(), None, &settings);
+            memory_bytes(&parsed.expect("a replication"))
+        };
+        let small = room(|n| format!("^a{n}"));
+        assert!(small < 200_000, "{small}");
+        let large = room(|n| format!("(?:a{{1000}}){{9}}b{n}"));
+        assert!(large > 1_600_000, "{large}");
     }
 
     #[test]

@@ -262,14 +262,16 @@ pub(crate) fn likeness(a: usize, b: usize, edits: usize) -> f32 {
 
 /// Compiles an expression that matches whole words.
 pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
-    let refused = |e: regex::Error| Error::Regex(e.to_string());
+    let compile = |pattern: &str| {
+        RegexBuilder::new(pattern)
+            .size_limit(REGEX_PART_BYTES_MAX)
+            .dfa_size_limit(REGEX_PART_BYTES_MAX)
+            .build()
+            .map_err(|e| Error::Regex(e.to_string()))
+    };
     // Compiled alone first: unbalanced parentheses could match those added around it.
-    Regex::new(pattern).map_err(refused)?;
-    RegexBuilder::new(&format!("^(?s:{pattern})$"))
-        .size_limit(REGEX_PART_BYTES_MAX)
-        .dfa_size_limit(REGEX_PART_BYTES_MAX)
-        .build()
-        .map_err(refused)
+    compile(pattern)?;
+    compile(&format!("^(?s:{pattern})$"))
 }
 
 /// Returns whether a pattern matches a whole text.

@@ -32,8 +32,7 @@ impl Languages for WithIndexes {
             let definitions = group.maps.iter().map(|map| read_text(map)).collect();
             return Ok(Box::new(TextMapper { definitions }));
         }
-        let views = group.maps.iter().map(|map| View::read(map)).collect();
-        Ok(Box::new(IndexMapper { views }))
+        Ok(Box::new(IndexMapper::new(&group.maps, VIEWS_BYTES_MAX)))
     }
 
     fn reducer(
@@ -112,6 +111,33 @@ impl View {
         Some(View { definition, lift })
     }
 
+    /// Returns about how much memory it takes, in bytes.
+    fn memory_bytes(&self) -> usize {
+        let partial = self.definition.partial.as_ref();
+        partial.map_or(0, |(text, selector)| text.len() + selector.memory_bytes())
+    }
+
+    /// Emits a row for a document, unless it is not to be in the index. `at`: the numbers of the
+    /// document and of the view.
+    fn emit(&mut self, doc: &Doc<'_>, at: (usize, usize), out: &mut Emits) {
+        // Not even with `include_design`: no query finds design documents.
+        if doc.members.starts_with(DESIGN) {
+            return;
+        }
+        let doc = mango::Doc {
+            members: doc.members,
+            body: doc.body,
+        };
+        let start = out.bytes.len();
+        if !self.write_key(&doc, &mut out.bytes) {
+            out.bytes.truncate(start);
+            return;
+        }
+        let end = out.bytes.len();
+        out.bytes.extend_from_slice(b"null");
+        out.push_row(at.0, at.1, start, end);
+    }
+
     /// Writes the key of a document: an array of its fields' values. False when it lacks one, or is not to be in the index.
     fn write_key(&mut self, doc: &mango::Doc<'_>, out: &mut Vec<u8>) -> bool {
         if let Some((_, selector)) = &self.definition.partial
@@ -137,35 +163,56 @@ impl View {
 /// The prefix of the underscore members of a design document.
 const DESIGN: &[u8] = b"\"_id\":\"_design/";
 
+/// Memory of the views of a design document that are compiled at a time, in bytes, besides the last
+/// one.
+const VIEWS_BYTES_MAX: usize = 32 << 20;
+
 /// Emits nothing for a view that is not an index, as CouchDB does.
 struct IndexMapper {
     views: Vec<Option<View>>,
+    /// The numbers and definitions of views for which there is no memory: they are compiled again
+    /// for each call.
+    others: Vec<(usize, String)>,
+}
+
+impl IndexMapper {
+    fn new(maps: &[String], bytes_max: usize) -> IndexMapper {
+        let mut left = Some(bytes_max);
+        let (mut views, mut others) = (vec![], vec![]);
+        for (number, map) in maps.iter().enumerate() {
+            // Where one had no room, no further ones are compiled here: there may be hundreds.
+            let view = left.and_then(|_| View::read(map));
+            let bytes = view.as_ref().map_or(0, View::memory_bytes);
+            left = left.and_then(|left| left.checked_sub(bytes));
+            match left {
+                Some(_) => views.push(view),
+                None => others.push((number, map.clone())),
+            }
+        }
+        IndexMapper { views, others }
+    }
 }
 
 impl Mapper for IndexMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        let first = out.rows.len();
         for (n, doc) in docs.iter().enumerate() {
-            // Not even with `include_design`: no query finds design documents.
-            if doc.members.starts_with(DESIGN) {
-                continue;
-            }
-            let doc = mango::Doc {
-                members: doc.members,
-                body: doc.body,
-            };
             for (v, view) in self.views.iter_mut().enumerate() {
-                let Some(view) = view else {
-                    continue;
-                };
-                let start = out.bytes.len();
-                if !view.write_key(&doc, &mut out.bytes) {
-                    out.bytes.truncate(start);
-                    continue;
+                if let Some(view) = view {
+                    view.emit(doc, (n, v), out);
                 }
-                let end = out.bytes.len();
-                out.bytes.extend_from_slice(b"null");
-                out.push_row(n, v, start, end);
             }
+        }
+        for (v, map) in &self.others {
+            let Some(mut view) = View::read(map) else {
+                continue;
+            };
+            for (n, doc) in docs.iter().enumerate() {
+                view.emit(doc, (n, *v), out);
+            }
+        }
+        if !self.others.is_empty() {
+            out.rows[first..].sort_by_key(|row| (row.doc, row.view));
         }
         Ok(())
     }
@@ -291,5 +338,47 @@ mod tests {
             row(2, 3, r#"["x"]"#),
         ];
         assert_eq!(rows, expected);
+    }
+    #[test]
+    fn an_index_for_which_there_is_no_memory_has_the_same_rows() {
+        let regex = |n: usize| format!(r#"{{"a":{{"$regex":"(?:a{{1000}}){{9}}|^x.*{n}"}}}}"#);
+        let filtered = |n| {
+            format!(
+                r#"{{"fields":{{"a":"asc"}},"partial_filter_selector":{}}}"#,
+                regex(n)
+            )
+        };
+        let mut maps: Vec<String> = (0..4).map(filtered).collect();
+        maps.insert(0, r#"{"fields":{"b":"asc"}}"#.into());
+        maps.insert(2, "function (doc) {}".into());
+        let bodies: Vec<String> = (0..20)
+            .map(|n| format!(r#"{{"a":"x{n}","b":{n}}}"#))
+            .collect();
+        let docs: Vec<Doc<'_>> = bodies
+            .iter()
+            .map(|body| Doc {
+                members: br#""_id":"x","_rev":"1-a""#,
+                body: body.as_bytes(),
+            })
+            .collect();
+        let rows = |bytes_max: usize| {
+            let mut mapper = IndexMapper::new(&maps, bytes_max);
+            let mut out = Emits::default();
+            mapper.map(&docs, &mut out).unwrap();
+            let row = |e: &functions::Emit| (e.doc, e.view, out.key(e).to_vec());
+            let rows: Vec<_> = out.rows.iter().map(row).collect();
+            (mapper.others.len(), rows)
+        };
+        let (others, all) = rows(usize::MAX);
+        assert_eq!((others, all.len()), (0, 20 + 2 + 11 + 2 + 2));
+        // An expression of this size takes almost a megabyte.
+        for (bytes_max, expected) in [(0, 5), (1_500_000, 5), (VIEWS_BYTES_MAX, 0)] {
+            let (others, limited) = rows(bytes_max);
+            assert!(limited == all, "{bytes_max}");
+            assert!(
+                others <= expected && (others > 0) == (expected > 0),
+                "{bytes_max}: {others}"
+            );
+        }
     }
 }

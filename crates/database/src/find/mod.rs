@@ -80,6 +80,8 @@ pub struct FindIndexes {
     all: Vec<FindIndex>,
     /// About how much memory they take.
     bytes: usize,
+    /// About how much memory their definitions take, without what is compiled.
+    definition_bytes: usize,
     holder: Mutex<Weak<MemoryHolder>>,
 }
 
@@ -95,15 +97,6 @@ impl Deref for FindIndexes {
 }
 
 impl FindIndexes {
-    fn sorted(mut all: Vec<FindIndex>, bytes: usize) -> FindIndexes {
-        all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
-        FindIndexes {
-            all,
-            bytes,
-            holder: Mutex::new(Weak::<()>::new()),
-        }
-    }
-
     fn definitions(&self) -> Vec<&Index> {
         self.all.iter().map(|index| &*index.index).collect()
     }
@@ -125,7 +118,40 @@ impl FindIndexes {
 
     /// Returns whether a choice among them takes longer than a serving thread may be held.
     pub fn are_many(&self) -> bool {
-        self.bytes > FEW_INDEXES_BYTES_MAX
+        self.definition_bytes > FEW_INDEXES_BYTES_MAX
+    }
+}
+
+/// Indexes while they are read.
+#[derive(Default)]
+struct IndexReading {
+    all: Vec<FindIndex>,
+    bytes: usize,
+    definition_bytes: usize,
+}
+
+impl IndexReading {
+    /// Adds an index, and further memory that it takes; false if that is more than there is for all.
+    fn add(&mut self, index: FindIndex, more_bytes: usize) -> bool {
+        let bytes = self.bytes + index.index.memory_bytes() + more_bytes;
+        if bytes > INDEXES_BYTES_MAX {
+            return false;
+        }
+        self.bytes = bytes;
+        self.definition_bytes += index.index.definition_bytes();
+        self.all.push(index);
+        true
+    }
+
+    fn sorted(mut self) -> FindIndexes {
+        self.all
+            .sort_by(|a, b| a.index.order().cmp(&b.index.order()));
+        FindIndexes {
+            all: self.all,
+            bytes: self.bytes,
+            definition_bytes: self.definition_bytes,
+            holder: Mutex::new(Weak::<()>::new()),
+        }
     }
 }
 
@@ -247,49 +273,60 @@ impl Database {
     }
 
     fn read_find_indexes(&self) -> Result<FindIndexes, Error> {
-        let mut all = vec![FindIndex {
+        let mut found = IndexReading::default();
+        let all_docs = FindIndex {
             index: Arc::new(Index::all_docs()),
             view: None,
             text: None,
-        }];
-        let mut bytes = all[0].index.memory_bytes();
+        };
+        found.add(all_docs, 0);
         for design in self.find_designs()? {
             let design = design?;
             if design.spec.language != mango::index::LANGUAGE || !design.defines_indexes() {
                 continue;
             }
-            for index in self.find_indexes_of(&design)? {
-                bytes += index.index.memory_bytes();
-                if bytes > INDEXES_BYTES_MAX {
-                    tracing::warn!(db = %self.name(), design = %design.id, limit = INDEXES_BYTES_MAX, "too many definitions of Mango indexes: queries do not use those from here on");
-                    return Ok(FindIndexes::sorted(all, INDEXES_BYTES_MAX));
-                }
-                all.push(index);
+            if !self.read_indexes_of(&design, &mut found)? {
+                tracing::warn!(db = %self.name(), design = %design.id, limit = INDEXES_BYTES_MAX, "too many definitions of Mango indexes: queries do not use those from here on");
+                break;
             }
         }
-        Ok(FindIndexes::sorted(all, bytes))
+        Ok(found.sorted())
     }
 
-    fn find_indexes_of(&self, design: &Arc<Design>) -> Result<Vec<FindIndex>, Error> {
+    /// Adds the indexes of a design document; false when there is no memory for all of them.
+    fn read_indexes_of(
+        &self,
+        design: &Arc<Design>,
+        found: &mut IndexReading,
+    ) -> Result<bool, Error> {
         let Some(ddoc) = self.design_text(&design.id)? else {
-            return Ok(vec![]);
+            return Ok(true);
         };
         let limits = mango::Limits::OF_INDEXES;
-        let indexes = Index::of_design(&ddoc, self.is_partitioned(), &limits).into_iter();
-        let stored = indexes.map(|index| {
+        // An index of a view keeps the design document.
+        let mut design_bytes = design.memory_bytes();
+        for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
             let (view, text) = match &index.text {
                 None => (design.view(&index.name), None),
                 Some(text) => (None, design.text(flavour(text.kind), &index.name).ok()),
             };
-            FindIndex {
+            let index = FindIndex {
                 view: view.map(|at| (design.clone(), at)),
                 text: text.cloned(),
                 index: Arc::new(index),
+            };
+            if index.view.is_none() && index.text.is_none() {
+                continue;
             }
-        });
-        Ok(stored
-            .filter(|i| i.view.is_some() || i.text.is_some())
-            .collect())
+            let more_bytes = match index.view {
+                Some(_) => std::mem::take(&mut design_bytes),
+                None => 0,
+            };
+            if !found.add(index, more_bytes) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The text of a design document with all its members; `None` when it does not exist.
@@ -406,5 +443,43 @@ impl DatabaseAs {
             view = Some((index, at.view));
         }
         FindAnswer::open(self.clone(), plan, view, limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    #[test]
+    fn indexes_are_compiled_only_as_long_as_there_is_memory_for_them() {
+        let regex = |n: usize| json!({"a": {"$regex": format!("(?:a{{1000}}){{9}}b{n}")}});
+        let selector = json!({"$or": (0..20).map(regex).collect::<Vec<_>>()});
+        let view = json!({
+            "map": {"fields": {"a": "asc"}, "partial_filter_selector": selector},
+            "options": {"def": {}},
+        });
+        let views = (0..100).map(|n| (n.to_string(), view.clone()));
+        let views: Map<String, Value> = views.collect();
+        let ddoc = json!({"_id": "_design/d", "language": "query", "views": views}).to_string();
+        let limits = mango::Limits::OF_INDEXES;
+        let mut indexes = Index::of_design(ddoc.as_bytes(), false, &limits);
+        let mut found = IndexReading::default();
+        let add = |index: &Index| {
+            let index = FindIndex {
+                index: Arc::new(index.clone()),
+                view: None,
+                text: None,
+            };
+            found.add(index, 0)
+        };
+        // One takes about 17 MB, and 1 KB of text.
+        let added = indexes.by_ref().take_while(add).count();
+        assert!((2..5).contains(&added), "{added}");
+        let found = found.sorted();
+        assert!(found.memory_bytes() <= INDEXES_BYTES_MAX && !found.are_many());
+        // The others were not read.
+        assert!(indexes.next().is_some());
     }
 }

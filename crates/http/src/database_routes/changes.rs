@@ -165,7 +165,8 @@ async fn filter(
             let fields = body.remove("fields");
             // The text of the selector is not needed any more.
             req.free(body);
-            apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
+            let text = text.unwrap_or(Bytes::from_static(b"{}"));
+            apart_if_long(req, text, move |text| {
                 let (filter, bytes) = measured(text.len(), || {
                     let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
                     selector_filter(selector, fields.as_ref()).map_err(ApiError::from)

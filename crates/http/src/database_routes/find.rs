@@ -13,7 +13,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_apart, pull_in_turns};
-use crate::request::Request;
+use crate::request::{Request, long_text};
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -25,6 +25,7 @@ pub fn selector_limits(settings: &config::settings::Mango) -> mango::Limits {
         selector_conditions_max: settings.max_selector_conditions,
         regexes_max: settings.max_selector_regexes,
         regex_bytes_max: settings.max_regex_size,
+        regexes_bytes_max: mango::Limits::regexes_bytes_max_of(settings.max_regex_size),
     }
 }
 
@@ -42,7 +43,7 @@ fn find_limits(settings: &config::settings::Mango, user: Option<u64>) -> FindLim
     }
 }
 
-/// A longer body is read on a thread for blocking work: the values of `$in` are sorted. So is one with regular expressions,
+/// A longer body is read on a thread with a lower priority: the values of `$in` are sorted. So is one with regular expressions,
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
@@ -63,7 +64,7 @@ async fn read<T: Send + 'static>(
     // Read before, and not counted: they are of the database, not of this query.
     let indexes = access.db.find_indexes_async().await?;
     let is_long = is_long(&bytes) || indexes.are_many();
-    apart_if(is_long, bytes, move |bytes| {
+    apart_if(req, is_long, bytes, move |bytes| {
         let (made, bytes) = measured(bytes.len(), || {
             let body = document::normalise(bytes)?;
             let mut find = Find::parse(&body, &defaults)?;
@@ -77,12 +78,15 @@ async fn read<T: Send + 'static>(
     .await
 }
 
-/// Lets `work` read a body; a body that may be slow is read on a thread for blocking work.
+/// Lets `work` read the body of a request; a body that may be slow is read on a thread with a lower
+/// priority, in the user's turn.
 pub async fn apart_if_long<T: Send + 'static>(
+    req: &mut Request,
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    apart_if(is_long(&body), body, work).await
+    let is_long = is_long(&body);
+    apart_if(req, is_long, body, work).await
 }
 
 /// Whether a body may be slow to read. The name of an operator may be escaped.
@@ -91,8 +95,11 @@ fn is_long(body: &[u8]) -> bool {
     body.len() > BLOCKING_BODY_BYTES || has(b"$regex") || has(b"\\u00")
 }
 
-/// Lets `work` read a body, on a thread for blocking work if `is_long`.
+/// Lets `work` read a body, if `is_long` on a thread with a lower priority, in the user's turn; an
+/// extremely long one on a thread for blocking work. The body keeps its room until it was read, also
+/// when its client has gone.
 async fn apart_if<T: Send + 'static>(
+    req: &mut Request,
     is_long: bool,
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
@@ -100,13 +107,16 @@ async fn apart_if<T: Send + 'static>(
     if !is_long {
         return work(&body);
     }
+    let (room, length) = (req.take_room(), body.len());
     let parse = move || {
         let _parses = telemetry::enter(telemetry::State::Parse);
-        work(&body)
+        let made = work(&body);
+        drop(body);
+        (made, room)
     };
-    tokio::task::spawn_blocking(parse)
-        .await
-        .map_err(ApiError::worker_failed)?
+    let (made, room) = long_text::process(&req.answers, length, true, parse).await?;
+    req.put_room_back(room);
+    made
 }
 
 /// `_explain`; `partition` of one below `_partition`.

@@ -83,8 +83,10 @@ async fn list(req: &mut Request, access: &Access) -> Answer {
 
 async fn create(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let limits = selector_limits(&req.settings.mango);
-    let index = apart_if_long(req.bytes().await?, move |body| {
+    // A larger one would not be used.
+    let limits = selector_limits(&req.settings.mango).and(mango::Limits::OF_INDEXES);
+    let body = req.bytes().await?;
+    let index = apart_if_long(req, body, move |body| {
         Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
     })
     .await?;

@@ -500,6 +500,17 @@ impl Request {
         self.room = None;
     }
 
+    /// Takes the room of the body, for a thread that reads the body: a client that goes does not end
+    /// that.
+    pub fn take_room(&mut self) -> Option<Room> {
+        self.room.take()
+    }
+
+    /// Takes the room back that [`Request::take_room`] returned.
+    pub fn put_room_back(&mut self, room: Option<Room>) {
+        self.room = room;
+    }
+
     /// Takes memory for parameters that the response needs until it ends: a selector, ids or keys
     /// of this size.
     ///

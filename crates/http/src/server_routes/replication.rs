@@ -57,9 +57,9 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
         false => Bytes::new(),
     };
     req.keep(bytes.len()).await?;
-    req.give_room_back();
+    let room = req.take_room();
     use replicator::ReplicateResult;
-    let done = match app.node.replicator.replicate(body, user).await {
+    let done = match app.node.replicator.replicate(body, user, room).await {
         Err(replicator::Error::NoJob) if is_cancel => {
             let found = clustered::ask_others(app, req, bytes).await.pop();
             let found = found.ok_or(replicator::Error::NoJob)?;

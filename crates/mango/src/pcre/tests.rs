@@ -150,7 +150,7 @@ const REFUSED: &[(&str, Refusal)] = &[
 #[test]
 fn patterns_match_what_they_match_in_pcre() {
     for (text, matching, others) in CASES {
-        let pattern = Pattern::compile(text, BYTES_MAX).unwrap();
+        let pattern = Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap();
         assert_eq!(pattern.as_str(), *text);
         let is_match = |subject: &&&str| pattern.is_match(subject);
         let missed: Vec<_> = matching.iter().filter(|s| !is_match(s)).collect();
@@ -171,7 +171,7 @@ fn what_cannot_be_matched_is_refused_with_the_reason() {
 
 #[test]
 fn a_large_pattern_is_refused() {
-    let refusal = |text: &str| Pattern::compile(text, BYTES_MAX).unwrap_err();
+    let refusal = |text: &str| Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap_err();
     assert!(refusal("(a{1000}){1000}").contains("size limit"));
     assert!(refusal(&"a".repeat(PATTERN_BYTES_MAX + 1)).contains("longer than"));
     let groups = ["(", ")"].map(|bracket| bracket.repeat(PATTERN_BYTES_MAX / 2));
@@ -209,7 +209,7 @@ proptest! {
         if let Ok(translated) = &translated {
             prop_assert!(translated.len() <= 64 * text.len());
         }
-        match (Pattern::compile(&text, BYTES_MAX), translated) {
+        match (Pattern::compile(&text, BYTES_MAX, BYTES_MAX), translated) {
             (Ok(pattern), _) => {
                 pattern.is_match(&subject);
             }
@@ -226,20 +226,24 @@ proptest! {
 fn caseless_classes_are_bounded_before_they_are_compiled() {
     for class in ["[ -\u{2a943}]", r"[\w]"] {
         let many = format!("(*UTF8)(?i){}", class.repeat(5_000));
-        let refused = Pattern::compile(&many, BYTES_MAX).unwrap_err();
+        let refused = Pattern::compile(&many, BYTES_MAX, BYTES_MAX).unwrap_err();
         assert_eq!(refused, "too many characters in caseless classes");
         let few = format!("(*UTF8)(?i)^{}$", class.repeat(2));
-        assert!(Pattern::compile(&few, BYTES_MAX).unwrap().is_match("aB"));
+        assert!(
+            Pattern::compile(&few, BYTES_MAX, BYTES_MAX)
+                .unwrap()
+                .is_match("aB")
+        );
     }
     let ascii = format!("(*UTF8)(?i)^{}$", "[a-z]".repeat(500));
-    assert!(Pattern::compile(&ascii, BYTES_MAX).is_ok());
+    assert!(Pattern::compile(&ascii, BYTES_MAX, BYTES_MAX).is_ok());
 }
 
 #[test]
 fn texts_are_read_with_stops_as_without() {
     let mut read = 0;
     for (pattern, matching, others) in CASES {
-        let pattern = Pattern::compile(pattern, BYTES_MAX).unwrap();
+        let pattern = Pattern::compile(pattern, BYTES_MAX, BYTES_MAX).unwrap();
         let automaton = pattern.automaton().unwrap();
         for subject in matching.iter().chain(*others) {
             if let Some(matches) = with_stops(automaton, subject.as_bytes()) {
@@ -253,13 +257,38 @@ fn texts_are_read_with_stops_as_without() {
 
 #[test]
 fn long_texts_are_read_too() {
-    let pattern = Pattern::compile("b(a|c){1,20}d$", BYTES_MAX).unwrap();
+    let pattern = Pattern::compile("b(a|c){1,20}d$", BYTES_MAX, BYTES_MAX).unwrap();
     let long = "acb".repeat(100_000);
     assert!(!pattern.is_match(&long));
     assert!(pattern.is_match(&format!("{long}acad")));
     // Beyond ASCII the automaton stops, and the other engine does not accept a text of this length.
-    let of_words = Pattern::compile(r"(*UCP)\bb\b", BYTES_MAX).unwrap();
+    let of_words = Pattern::compile(r"(*UCP)\bb\b", BYTES_MAX, BYTES_MAX).unwrap();
     assert!(of_words.is_match(&format!("é {}b", "aé ".repeat(5000))));
     let judged = crate::work::bounded(|| of_words.is_match(&"é ".repeat(50_000)));
     assert_eq!(judged, Err(crate::work::TookTooLong));
+}
+
+#[test]
+fn the_memory_of_an_expression_is_that_of_its_automata() {
+    let bytes = |text: &str| {
+        let pattern = Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap();
+        // The automaton for long texts is within the size that is counted for it.
+        assert!(pattern.automaton().is_some(), "{text}");
+        pattern.memory_bytes()
+    };
+    for small in ["", "a", "^a", "^[a-z]+$", "a|b|word", "(?i)word"] {
+        assert!(bytes(small) < 64 << 10, "{small}: {}", bytes(small));
+    }
+    // A state takes 24 bytes, and there are an automaton and one that reads backward.
+    for states in [1_000, 3_000, 9_000] {
+        let large = bytes(&format!("(?:a{{1000}}){{{}}}b", states / 1000));
+        assert!(large > 2 * 24 * states, "{states}: {large}");
+        assert!(large < 12 * 24 * states, "{states}: {large}");
+    }
+    let words: Vec<String> = (0..5_000)
+        .zip(('a'..='z').cycle())
+        .map(|(n, letter)| format!("{letter}{n}"))
+        .collect();
+    let words = words.join("|");
+    assert!((words.len()..100 * words.len()).contains(&bytes(&words)));
 }

@@ -132,9 +132,9 @@ async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     let mut other = admin();
     other.name = Some("other".into());
     other.roles.clear();
-    let refused = node.replicator.replicate(cancel.clone(), other).await;
+    let refused = node.replicator.replicate(cancel.clone(), other, ()).await;
     assert!(matches!(refused, Err(Error::NotAdmin)));
-    let cancelled = node.replicator.replicate(cancel, admin()).await;
+    let cancelled = node.replicator.replicate(cancel, admin(), ()).await;
     assert!(matches!(cancelled, Ok(ReplicateResult::Cancelled(_))));
     assert_eq!(node.replicator.job_counts().total(), 0);
     // Its progress was recorded.

@@ -135,7 +135,7 @@ impl Node {
         let Value::Object(body) = body else {
             panic!("an object")
         };
-        self.replicator.replicate(body, admin()).await
+        self.replicator.replicate(body, admin(), ()).await
     }
 
     /// Runs a one-off replication to its end; returns its response.
