@@ -5,9 +5,9 @@ use std::thread;
 
 use fair_queue::{Place, Requester};
 use mango::{AggregateLimits, Bookmark, Defaults, Find, FindError, Index, Limits};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{FindAnswer, FindLimits};
+use super::{FindAnswer, FindIndex, FindLimits, INDEXES_BYTES_MAX, IndexReading};
 use crate::database::Database;
 use crate::{CreateOptions, Databases, Durability, EditMode, Options};
 
@@ -169,4 +169,35 @@ async fn a_bookmark_is_decoded_with_its_query() {
     assert!(matches!(refused, Some(Err(FindError::InvalidBookmark(_)))));
     drop(indexes);
     databases.close();
+}
+
+#[test]
+fn indexes_are_compiled_only_as_long_as_there_is_memory_for_them() {
+    let regex = |n: usize| json!({"a": {"$regex": format!("(?:a{{1000}}){{9}}b{n}")}});
+    let selector = json!({"$or": (0..20).map(regex).collect::<Vec<_>>()});
+    let view = json!({
+        "map": {"fields": {"a": "asc"}, "partial_filter_selector": selector},
+        "options": {"def": {}},
+    });
+    let views = (0..100).map(|n| (n.to_string(), view.clone()));
+    let views: Map<String, Value> = views.collect();
+    let ddoc = json!({"_id": "_design/d", "language": "query", "views": views}).to_string();
+    let limits = Limits::OF_INDEXES;
+    let mut indexes = Index::of_design(ddoc.as_bytes(), false, &limits);
+    let mut found = IndexReading::default();
+    let add = |index: &Index| {
+        let index = FindIndex {
+            index: Arc::new(index.clone()),
+            view: None,
+            text: None,
+        };
+        found.add(index, 0)
+    };
+    // One takes about 17 MB, and 1 KB of text.
+    let added = indexes.by_ref().take_while(add).count();
+    assert!((2..5).contains(&added), "{added}");
+    let found = found.sorted();
+    assert!(found.memory_bytes() <= INDEXES_BYTES_MAX && !found.are_many());
+    // The others were not read.
+    assert!(indexes.next().is_some());
 }

@@ -496,7 +496,7 @@ mod tests {
             if pieces == 1 {
                 std::thread::sleep(SLOW_TIME);
             }
-            drop(made.send(std::thread::current().id()));
+            made.send(std::thread::current().id()).unwrap();
             Ok::<_, ApiError>(pieces < 2)
         };
         let answers = Answers::new(10 << 20);
