@@ -19,7 +19,7 @@ from harness.packages import go_program
 
 pytestmark = pytest.mark.on_disk
 
-ROUNDS = (3, 100)
+ROUNDS = (2, 100)
 # Of a round, in which its faults begin; and how long one may be.
 FAULTS_S = 6.0
 FAULT_S_MAX = 5.0
