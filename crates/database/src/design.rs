@@ -110,7 +110,8 @@ impl Database {
         if let Some(hash) = known(self) {
             return Ok(hash);
         }
-        let turn = self.design_cache.turn.clone().lock_owned().await;
+        let turn = self.design_cache.validators_turn.clone();
+        let turn = turn.lock_owned().await;
         if let Some(hash) = known(self) {
             return Ok(hash);
         }
@@ -437,14 +438,24 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let mut hashes = vec![];
         for n in 0..3 {
-            let other = db.design_cache.turn.clone().try_lock_owned().unwrap();
+            let other = db
+                .design_cache
+                .validators_turn
+                .clone()
+                .try_lock_owned()
+                .unwrap();
             let mut hash = std::pin::pin!(db.designs_hash());
             assert!(hash.as_mut().poll(&mut context).is_pending());
             drop(other);
             hashes.push(hash.await.unwrap());
             assert_eq!(hashes[n], hash_of(&db.validators().unwrap()));
             // Now it is known, and takes no turn.
-            let _other = db.design_cache.turn.clone().try_lock_owned().unwrap();
+            let _other = db
+                .design_cache
+                .validators_turn
+                .clone()
+                .try_lock_owned()
+                .unwrap();
             let hash = std::pin::pin!(db.designs_hash()).poll(&mut context);
             assert!(matches!(hash, Poll::Ready(Ok(hash)) if hash == hashes[n]));
             let doc = serde_json::json!({"_id": format!("_design/{n}"), "language": "other", "validate_doc_update": "f"});

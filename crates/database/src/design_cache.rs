@@ -24,6 +24,8 @@ pub(crate) struct DesignCache {
     pub summaries: Mutex<DesignSummaries>,
     /// One long one is read at a time: requests for the same one wait for its first reader.
     pub turn: Arc<tokio::sync::Mutex<()>>,
+    /// One request reads those that validate, the others wait for it.
+    pub validators_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Default for DesignCache {
@@ -33,6 +35,7 @@ impl Default for DesignCache {
             views: Mutex::new(RevisionCache::new(KEPT_MAX, VIEW_BYTES_KEPT_MAX)),
             summaries: Mutex::default(),
             turn: Arc::default(),
+            validators_turn: Arc::default(),
         }
     }
 }

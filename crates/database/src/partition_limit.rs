@@ -1,11 +1,14 @@
 //! How large a partition may become: `[couchdb] max_partition_size`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::{DocId, EditDoc};
+use storage::ShardMeta;
 
 use crate::database::Database;
+use crate::databases::to_the_end;
 use crate::partition_count::PartitionCount;
 use crate::partition_room::{CountTurn, Judged, ShardSeqs, seqs_of};
 use crate::refusals::RefusalRoom;
@@ -34,11 +37,19 @@ impl Database {
             return Ok(edits);
         }
         let mut refusals = RefusalRoom::new();
+        // A count is as good for all of the request.
+        let mut metas: HashMap<usize, ShardMeta> = HashMap::new();
         for edit in &mut edits {
             let Ok(doc) = edit else {
                 continue;
             };
-            let refused = self.overflow(doc).await?;
+            let Some((id, partition)) = enlarging(doc) else {
+                continue;
+            };
+            let shard = self.shard_index(id.as_str());
+            let meta = metas.entry(shard);
+            let meta = meta.or_insert_with(|| self.all_shards()[shard].meta());
+            let refused = self.overflow(doc, (id, partition), meta).await?;
             if let Some(refused) = refused {
                 *edit = Err(refused.kept_in(&mut refusals));
             }
@@ -46,33 +57,36 @@ impl Database {
         Ok(edits)
     }
 
-    /// The refusal of a document whose partition has no room for it.
-    async fn overflow(self: &Arc<Self>, doc: &EditDoc) -> Result<Option<Outcome>, Error> {
-        let Some((id, partition)) = enlarging(doc) else {
-            return Ok(None);
-        };
+    /// The refusal of a document whose partition has no room for it. `meta`: the counters of its shard
+    /// since the request began.
+    async fn overflow(
+        self: &Arc<Self>,
+        doc: &EditDoc,
+        (id, partition): (&DocId, &str),
+        meta: &ShardMeta,
+    ) -> Result<Option<Outcome>, Error> {
         let max_bytes = self.partition_limit().load(Relaxed);
-        let shard = self.shard_for(id.as_str());
         let bytes = doc.body.len() as u64;
-        let meta = shard.meta();
         // A partition is no larger than the shard that it is in.
         if meta.external_bytes < max_bytes {
             return Ok(None);
         }
-        let limit = (max_bytes, seqs_of(&meta));
+        let limit = (max_bytes, seqs_of(meta));
         let judged = self.partition_room().lock().judge(partition, bytes, limit);
         let has_room = match judged {
             Judged::HasRoom(has_room) => has_room,
             Judged::Unknown(turn) => {
-                let counting = self.count_room(partition, bytes, max_bytes, turn);
+                let (me, partition) = (self.clone(), partition.to_owned());
+                // The count is of use to the next request, also when the client does not wait for it.
+                let counting = async move { me.count_room(&partition, bytes, limit, turn).await };
                 // Rare, and long: other writes need not have room for it.
-                Box::pin(counting).await?
+                Box::pin(to_the_end(counting)).await?
             }
         };
         if has_room {
             return Ok(None);
         }
-        let record = shard.record(id.as_str())?;
+        let record = self.shard_for(id.as_str()).record(id.as_str())?;
         let old_bytes = record.map_or(0, |record| record.leaf_bytes());
         // A request may have many of them.
         tokio::task::yield_now().await;
@@ -89,12 +103,10 @@ impl Database {
         self: &Arc<Self>,
         partition: &str,
         bytes: u64,
-        max_bytes: u64,
+        limit: (u64, ShardSeqs),
         turn: CountTurn,
     ) -> Result<bool, Error> {
         let _turn = turn.lock_owned().await;
-        let meta = self.shard_for(&format!("{partition}:")).meta();
-        let limit = (max_bytes, seqs_of(&meta));
         // Another request may have counted it meanwhile.
         let judged = self.partition_room().lock().judge(partition, bytes, limit);
         if let Judged::HasRoom(has_room) = judged {
@@ -102,7 +114,7 @@ impl Database {
         }
         let counted = self.held_bytes(partition).await?;
         let mut room = self.partition_room().lock();
-        Ok(room.note(partition, bytes, max_bytes, counted))
+        Ok(room.note(partition, bytes, limit.0, counted))
     }
 
     /// Counts the bytes of a partition, on threads that do not serve.

@@ -74,7 +74,8 @@ impl Room {
             return Judged::HasRoom(true);
         }
         match known.counted {
-            Some((as_of, held_bytes)) if as_of == seqs => {
+            // Not older than the request.
+            Some((as_of, held_bytes)) if as_of.0 >= seqs.0 && as_of.1 >= seqs.1 => {
                 known.left_bytes = 0;
                 Judged::HasRoom(held_bytes < max_bytes)
             }

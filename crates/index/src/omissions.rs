@@ -48,6 +48,11 @@ impl Omissions {
         }
     }
 
+    /// Forgets the documents that were left out with changes after a seq, which are mapped again.
+    pub fn forget_after(&mut self, seq: u64) {
+        self.seqs.retain(|left_out| *left_out <= seq);
+    }
+
     /// Records that a document was left out with the change of this seq.
     pub fn note(&mut self, seq: u64, error: &functions::Error) {
         self.insert(seq);

@@ -435,7 +435,7 @@ impl IndexView {
         let state = {
             // A custom function waits for a place, which a reader that waits here may have.
             let is_builtin = self.reducers.builtin(view, function).is_some();
-            let _reduces = is_builtin.then(|| self.reducers.lock(at));
+            let _reduces = is_builtin.then(|| self.reducers.lock(at)).flatten();
             match block.reductions[function].get() {
                 Some(state) => Some(state.clone()),
                 None => self.reduce_block(view, function, at)?,

@@ -1,7 +1,7 @@
 //! Running reduce functions: the built-in ones natively, custom ones in their language.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use functions::{Languages, MEMORY_LIMIT, Owner, ReduceRow, Reducer};
 use parking_lot::{Mutex, MutexGuard};
@@ -21,6 +21,8 @@ const OVERFLOW: u8 = 0;
 const CUSTOM_BYTES_MAX: usize = 16 << 20;
 /// Locks of the blocks of an index.
 const LOCKS: usize = 16;
+/// How long a reader waits for another one, which may have a low priority.
+const LOCK_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Returns whether a custom function did not shrink its rows.
 pub(crate) fn is_overflow(state: &[u8]) -> bool {
@@ -130,9 +132,10 @@ impl Reducers {
         }
     }
 
-    /// Locks a block, and perhaps others, so that concurrent readers do not all reduce it.
-    pub fn lock(&self, at: BlockPosition) -> MutexGuard<'_, ()> {
-        self.locks[(at.run + at.block) % LOCKS].lock()
+    /// Locks a block, and perhaps others, so that concurrent readers do not all reduce it. `None` when
+    /// that takes too long: then the reader reduces it, too.
+    pub fn lock(&self, at: BlockPosition) -> Option<MutexGuard<'_, ()>> {
+        self.locks[(at.run + at.block) % LOCKS].try_lock_for(LOCK_TIME_MAX)
     }
 
     /// Returns the number of bytes of rows that a custom function gets in one call, and of one row more.

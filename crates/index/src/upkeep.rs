@@ -1,5 +1,7 @@
 //! Maintenance for fast reads: reductions computed ahead, trees and files rebuilt.
 
+use std::time::Duration;
+
 use storage::Keyspace;
 
 use crate::Error;
@@ -55,9 +57,12 @@ impl Index {
         Ok(kept)
     }
 
-    /// Rebuilds the summary trees from the rows, and makes the engine rewrite the files. Blocks.
-    pub fn compact(&self) -> Result<(), Error> {
-        let writer = self.writer.lock();
+    /// Rebuilds the summary trees from the rows, and makes the engine rewrite the files: returns false if
+    /// a build does not end for `wait`. Blocks.
+    pub fn compact(&self, wait: Duration) -> Result<bool, Error> {
+        let Some(writer) = self.writer.try_lock_for(wait) else {
+            return Ok(false);
+        };
         self.check_stop()?;
         self.recover()?;
         let view = self.view()?;
@@ -83,7 +88,7 @@ impl Index {
             engine.flush(k)?;
             engine.rewrite(k, self.number);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Cuts the rows of a range into new blocks.

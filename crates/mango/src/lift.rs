@@ -115,6 +115,8 @@ pub(crate) struct Lifter {
     branches: Branches,
     /// Parts of all paths in total.
     parts: usize,
+    /// They begin at elements, which may be arrays.
+    is_of_elements: bool,
 }
 
 /// Names to look for in one object or array.
@@ -233,7 +235,8 @@ impl Lifter {
         let last = path.parts().len() - 1;
         for (i, name) in path.parts().enumerate() {
             let (branch, is_alias) = branches.add(name);
-            if is_alias {
+            // A document is an object.
+            if is_alias && (i > 0 || self.is_of_elements) {
                 self.parts += PARTS_OF_ALIAS;
             }
             if i == last {
@@ -248,6 +251,7 @@ impl Lifter {
     pub fn of_elements(&self) -> Lifter {
         Lifter {
             parts: self.parts,
+            is_of_elements: true,
             ..Lifter::default()
         }
     }

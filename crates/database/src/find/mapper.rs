@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use functions::{
-    Admission, Designs, Doc, Emits, Error, Indexes, Lane, Languages, MapGroup, Mapper, Place,
-    Reducer, Share,
+    Admission, Designs, Doc, EMITS_BYTES_MAX, Emit, Emits, Error, Indexes, Lane, Languages,
+    MapGroup, Mapper, Place, Reducer, Share,
 };
 use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
@@ -215,6 +215,21 @@ impl Mapper for IndexMapper {
             out.rows[first..].sort_by_key(|row| (row.doc, row.view));
         }
         Ok(())
+    }
+
+    /// Maps as many documents as cannot have more bytes of rows together: views for which there is no
+    /// memory are compiled once for all of them.
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let views = self.views.len() + self.others.len();
+        let mut bytes = 0;
+        let fits = |doc: &&Doc<'_>| {
+            let before = bytes;
+            bytes += views * (doc.members.len() + doc.body.len() + size_of::<Emit>());
+            before < EMITS_BYTES_MAX
+        };
+        let some = docs.iter().take_while(fits).count();
+        self.map(&docs[..some], out)?;
+        Ok(some)
     }
 }
 

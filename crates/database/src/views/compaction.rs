@@ -2,50 +2,73 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use telemetry::{BACKGROUND_NICE, give_way};
 
 use super::ViewIndex;
 use crate::database::Database;
-use crate::low_priority::Threads;
+use crate::low_priority::{Threads, WorkOwner};
 
 /// Indexes that are compacted at a time. The others wait, fairly by database.
 const RUNNING_MAX: usize = 2;
 
+/// How long a compaction waits for a build of its index, before others have its thread.
+const BUILD_WAIT: Duration = Duration::from_millis(200);
+
 /// The compaction of an index, which waits or runs until this is dropped: there is one at a time.
-struct Compaction(Arc<ViewIndex>);
+struct Compaction {
+    index: Arc<ViewIndex>,
+    owner: WorkOwner,
+    /// The parts of the index that are compacted.
+    done: usize,
+}
 
 impl Compaction {
-    fn begin(index: &Arc<ViewIndex>) -> Option<Compaction> {
+    fn begin(index: &Arc<ViewIndex>, owner: WorkOwner) -> Option<Compaction> {
         match index.compacting.swap(true, Relaxed) {
             true => None,
-            false => Some(Compaction(index.clone())),
+            false => Some(Compaction {
+                index: index.clone(),
+                owner,
+                done: 0,
+            }),
         }
     }
 
-    fn run(&self) {
-        let index = &self.0;
-        for i in &index.shards {
-            if let Err(e) = i.compact() {
-                tracing::warn!(db = %index.database, design = %index.design, error = %e, "compacting an index failed");
+    fn enqueue(self) {
+        static THREADS: LazyLock<Threads> =
+            LazyLock::new(|| Threads::new("compact", || give_way(BACKGROUND_NICE), RUNNING_MAX));
+        THREADS.enqueue(self.owner, Box::new(move || self.run()));
+    }
+
+    fn run(mut self) {
+        let index = self.index.clone();
+        while let Some(part) = index.shards.get(self.done) {
+            match part.compact(BUILD_WAIT) {
+                Ok(true) => {}
+                // A build may take hours: others have their turns meanwhile.
+                Ok(false) => return self.enqueue(),
+                Err(e) => {
+                    tracing::warn!(db = %index.database, design = %index.design, error = %e, "compacting an index failed");
+                }
             }
+            self.done += 1;
         }
     }
 }
 
 impl Drop for Compaction {
     fn drop(&mut self) {
-        self.0.compacting.store(false, Relaxed);
+        self.index.compacting.store(false, Relaxed);
     }
 }
 
 impl Database {
     /// Rebuilds the summary trees of an index and has its files rewritten, in the background.
     pub fn compact_view(&self, index: &Arc<ViewIndex>) {
-        static THREADS: LazyLock<Threads> =
-            LazyLock::new(|| Threads::new("compact", || give_way(BACKGROUND_NICE), RUNNING_MAX));
-        if let Some(compaction) = Compaction::begin(index) {
-            THREADS.enqueue(self.work_owner(), Box::new(move || compaction.run()));
+        if let Some(compaction) = Compaction::begin(index, self.work_owner()) {
+            compaction.enqueue();
         }
     }
 }
@@ -80,8 +103,9 @@ mod tests {
             let design = db.design(&format!("_design/{n}")).unwrap();
             indexes.push(db.view_index(&design).unwrap());
         }
-        let one = Compaction::begin(&indexes[0]).unwrap();
-        assert!(Compaction::begin(&indexes[0]).is_none());
+        let owner = db.work_owner();
+        let one = Compaction::begin(&indexes[0], owner).unwrap();
+        assert!(Compaction::begin(&indexes[0], owner).is_none());
         let panics = thread::spawn(move || -> usize {
             let _one = one;
             panic!("as it should");

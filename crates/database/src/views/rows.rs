@@ -60,9 +60,20 @@ pub struct ViewRows {
     is_within: bool,
     /// The last piece ended while rows were reduced, or while they were placed.
     is_paused: bool,
+    /// The reduction of the first range as far as it got.
+    whole: WholeRange,
     /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
     same_key: Option<SameKeyRows>,
+}
+
+/// The reduction of a whole range, shard by shard.
+#[derive(Default)]
+struct WholeRange {
+    /// The number of shards that are done.
+    shards: usize,
+    /// The states of those that have rows.
+    states: ShardStates,
 }
 
 enum Plan {
@@ -144,6 +155,7 @@ impl Database {
             first: true,
             is_within: false,
             is_paused: false,
+            whole: WholeRange::default(),
             same_key: None,
             placement: ContentPlacement::default(),
             query,
@@ -497,16 +509,18 @@ impl ViewRows {
             return Ok(false);
         };
         let (view, descending) = (self.at.view, self.query.descending);
-        let mut states = vec![];
-        for (i, v) in self.views.iter().enumerate() {
+        let whole = &mut self.whole;
+        for (i, v) in self.views.iter().enumerate().skip(whole.shards) {
             match v.reduce_until(view, function, range, descending, pause) {
                 Err(index::Error::Paused) => {
                     self.is_paused = true;
                     return Ok(true);
                 }
-                state => states.extend(state?.map(|s| (i, s))),
+                state => whole.states.extend(state?.map(|s| (i, s))),
             }
+            whole.shards = i + 1;
         }
+        let states = std::mem::take(whole).states;
         if states.is_empty() {
             return Ok(false);
         }

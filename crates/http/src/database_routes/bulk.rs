@@ -23,7 +23,7 @@ type Answer = Result<Reply, ApiError>;
 const WRITTEN_HERE_MAX: usize = 10_000;
 
 async fn parse(
-    answers: &Answers,
+    req: &mut Request,
     body: Bytes,
     docs_max: u64,
     gives_way: bool,
@@ -34,7 +34,7 @@ async fn parse(
         let _parses = telemetry::enter(State::Parse);
         parse_some_bulk_docs(&body, max)
     };
-    match long_text::process(answers, length, gives_way, work).await? {
+    match req.process(length, gives_way, work).await? {
         Err(DocError::TooManyDocs) => Err(ApiError::too_many("max_bulk_docs_count", docs_max)),
         bulk => Ok(bulk?),
     }
@@ -70,13 +70,8 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let bytes = req.required_text().await?;
     let started = Instant::now();
     let gives_way = long_text::gives_way(bytes.len());
-    let bulk = parse(
-        &req.answers,
-        bytes,
-        settings.couchdb.max_bulk_docs_count,
-        gives_way,
-    )
-    .await?;
+    let docs_max = settings.couchdb.max_bulk_docs_count;
+    let bulk = parse(req, bytes, docs_max, gives_way).await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
     let count = docs.len();

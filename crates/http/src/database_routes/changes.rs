@@ -21,7 +21,7 @@ use crate::reply::late::Late;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
 use crate::reply::permission::Permission;
 use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_admitted};
-use crate::request::Request;
+use crate::request::{Request, long_text};
 use node::Access;
 use node::body_given;
 use node::{NamedFilter, selector_filter};
@@ -175,9 +175,12 @@ async fn filter(
             })
             .await
         }
-        Some(name) => {
+        Some(_) => {
             req.free(body);
-            let NamedFilter::Function(function) = NamedFilter::parse(q, name)? else {
+            // The request is changed below.
+            let q = req.query.clone();
+            let name = q.last(&["filter"]).unwrap_or_default();
+            let NamedFilter::Function(function) = NamedFilter::parse(&q, name)? else {
                 return Ok((Filter::Design, 0));
             };
             let ddoc = access.db.design_doc(&function.design).await?;
@@ -199,7 +202,7 @@ async fn filter(
 /// Returns the request that a filter function gets, as JSON text, and its memory in bytes.
 async fn request_of(
     app: &App,
-    req: &Request,
+    req: &mut Request,
     access: &Access,
     body: Option<Bytes>,
 ) -> Result<(Vec<u8>, usize), ApiError> {
@@ -209,7 +212,8 @@ async fn request_of(
         let (json, bytes) = measured(length, || request.json(&access, None));
         Ok::<_, ApiError>((json?, bytes))
     };
-    req.process(length, make).await?
+    req.process(length, long_text::gives_way(length), make)
+        .await?
 }
 
 /// Reads the `doc_ids` of a body or of a query. The rest of the body is not needed any more.

@@ -13,7 +13,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_apart, pull_in_turns};
-use crate::request::{Request, long_text};
+use crate::request::Request;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -107,16 +107,12 @@ async fn apart_if<T: Send + 'static>(
     if !is_long {
         return work(&body);
     }
-    let (room, length) = (req.take_room(), body.len());
+    let length = body.len();
     let parse = move || {
         let _parses = telemetry::enter(telemetry::State::Parse);
-        let made = work(&body);
-        drop(body);
-        (made, room)
+        work(&body)
     };
-    let (made, room) = long_text::process(&req.answers, length, true, parse).await?;
-    req.put_room_back(room);
-    made
+    req.process(length, true, parse).await?
 }
 
 /// `_explain`; `partition` of one below `_partition`.

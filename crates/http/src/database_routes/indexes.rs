@@ -164,15 +164,25 @@ pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     }
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
-    // Read once: each removal changes the design documents that they are read from.
-    let all = access.db.find_indexes_async().await?;
+    // Read once, as each removal changes the design documents that they are read from: unless some had
+    // no room in memory, for which removals make it.
+    let mut all = access.db.find_indexes_async().await?;
     req.keep_indexes(&all).await?;
+    let mut is_removed = false;
     let (mut success, mut fail) = (vec![], vec![]);
     for id in ids {
         // Where nothing is removed, nothing below waits.
         tokio::task::yield_now().await;
-        match remove_all(req, access, &all, &id).await {
-            Ok(()) => success.push(json!({"id": id, "ok": true})),
+        let mut removed = remove_all(req, access, &all, &id).await;
+        if is_removed && removed.as_ref().is_err_and(|e| e.status == 404) {
+            (all, is_removed) = (access.db.find_indexes_async().await?, false);
+            removed = remove_all(req, access, &all, &id).await;
+        }
+        match removed {
+            Ok(()) => {
+                is_removed = true;
+                success.push(json!({"id": id, "ok": true}));
+            }
             Err(e) => fail.push(json!({"id": id, "error": e.error})),
         }
     }

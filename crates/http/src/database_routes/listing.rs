@@ -454,6 +454,8 @@ impl AllDocsRows {
             ));
         }
         let q = query_of(app, req, access, Listing::AllDocs, posted).await?;
+        // Before the rows, which may be newer then, and never older than the ETag says.
+        let version = access.db.info()?.update_seq;
         let mut rows = access.db.start_rows(q)?;
         while !rows.is_placed() {
             let place = move || rows.place().map(|_| rows);
@@ -461,7 +463,7 @@ impl AllDocsRows {
         }
         rows.place_contents(whole_contents(&app.settings()));
         Ok(AllDocsRows {
-            version: access.db.info()?.update_seq,
+            version,
             rows,
             chunk: vec![],
             at: 0,

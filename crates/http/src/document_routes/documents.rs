@@ -19,7 +19,7 @@ use crate::document_routes::wide::WideKey;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::{Request, room};
+use crate::request::{Request, long_text, room};
 use node::{Access, check_document, parse_id};
 use node::{Query, decode};
 
@@ -272,7 +272,7 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
         let doc = parse_document(&bytes)?;
         Ok::<_, DocError>((doc, parsing.leave().us_since(began)))
     };
-    Ok(req.process(length, parse).await??)
+    Ok(req.process(length, false, parse).await??)
 }
 
 async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
@@ -539,7 +539,8 @@ async fn copy_of(
         json, attachments, ..
     } = source;
     let length = json.len();
-    let doc = req.process(length, move || parse_document(&json)).await??;
+    let parse = move || parse_document(&json);
+    let doc = long_text::process(&req.answers, length, false, parse).await??;
     Ok(EditDoc {
         id: Some(target.clone()),
         rev,

@@ -1,14 +1,16 @@
 //! Which thread does work that takes as long as a text is: parsing a body, mostly.
 
+use tokio::sync::oneshot;
+
 use crate::errors::ApiError;
 use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::reply::answers::Answers;
 
-/// A text of this length is never processed by the thread that serves its request, which takes 5 ms
-/// at least: another thread begins 20 µs later.
+/// A longer text is never processed by the thread that serves its request, which takes 5 ms at least:
+/// another thread begins 20 µs later.
 const LONG_BYTES: usize = 1 << 20;
-/// A longer one is processed on a thread for blocking work: the few that give way are for work of
-/// milliseconds.
+/// A longer one is processed on a thread for blocking work also if it gives way: the few threads for
+/// that are for work of milliseconds.
 const BLOCKING_BYTES: usize = 8 << 20;
 
 /// A kind of thread.
@@ -23,9 +25,9 @@ enum Thread {
 }
 
 fn thread_for(bytes: usize, gives_way: bool) -> Thread {
-    if bytes > BLOCKING_BYTES {
+    if bytes > BLOCKING_BYTES || bytes > LONG_BYTES && !gives_way {
         Thread::Blocking
-    } else if bytes > LONG_BYTES || gives_way {
+    } else if gives_way {
         Thread::LowPriority
     } else {
         // A single client is served faster here.
@@ -51,9 +53,16 @@ pub async fn process<T: Send + 'static>(
     match thread_for(bytes, gives_way) {
         Thread::Serving => Ok(work()),
         Thread::LowPriority => answers.apart(work).await,
-        Thread::Blocking => tokio::task::spawn_blocking(work)
-            .await
-            .map_err(ApiError::worker_failed),
+        Thread::Blocking => {
+            let (reply, done) = oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                // The client may have gone while this waited for a thread.
+                if !reply.is_closed() {
+                    drop(reply.send(work()));
+                }
+            });
+            done.await.map_err(ApiError::worker_failed)
+        }
     }
 }
 
@@ -75,13 +84,23 @@ mod tests {
         for bytes in [0, SHORT_BODY_BYTES_MAX, LONG_BYTES] {
             assert_eq!(thread_of(bytes, false).await, here, "{bytes}");
         }
-        for gives_way in [false, true] {
-            for bytes in [LONG_BYTES + 1, BLOCKING_BYTES] {
-                assert_eq!(thread_of(bytes, gives_way).await, "apart", "{bytes}");
-            }
-            let of_runtime = thread_of(BLOCKING_BYTES + 1, gives_way).await;
+        for bytes in [LONG_BYTES + 1, BLOCKING_BYTES + 1] {
+            let of_runtime = thread_of(bytes, false).await;
             assert!(of_runtime != here && of_runtime != "apart", "{of_runtime}");
         }
-        assert_eq!(thread_of(SHORT_BODY_BYTES_MAX + 1, true).await, "apart");
+        let of_runtime = thread_of(BLOCKING_BYTES + 1, true).await;
+        assert!(of_runtime != here && of_runtime != "apart", "{of_runtime}");
+        for bytes in [SHORT_BODY_BYTES_MAX + 1, LONG_BYTES + 1, BLOCKING_BYTES] {
+            assert_eq!(thread_of(bytes, true).await, "apart", "{bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error() {
+        let answers = Answers::new(1 << 20);
+        for gives_way in [false, true] {
+            let done = process(&answers, LONG_BYTES + 1, gives_way, || panic!("a test")).await;
+            assert_eq!(done.map_err(|e| e.status).err(), Some(500));
+        }
     }
 }

@@ -430,28 +430,34 @@ impl Request {
     }
 
     /// A body of the route that was read already, as JSON.
-    pub async fn parsed(&self, bytes: &Bytes) -> Result<Value, ApiError> {
+    pub async fn parsed(&mut self, bytes: &Bytes) -> Result<Value, ApiError> {
         let bounds = Bounds::of(self.row.body, &self.settings);
         if bytes.len() <= SHORT_BODY_BYTES_MAX {
             return bounds.json(bytes);
         }
-        let bytes = bytes.clone();
-        self.process(bytes.len(), move || bounds.json(&bytes))
+        let (bytes, length) = (bytes.clone(), bytes.len());
+        let gives_way = long_text::gives_way(length);
+        self.process(length, gives_way, move || bounds.json(&bytes))
             .await?
     }
 
-    /// Does work that takes as long as a text of `bytes` bytes is. For a long one this is another
-    /// thread's work.
+    /// Does work that takes as long as a text of `bytes` bytes is: for a long one, or one that
+    /// `gives_way`, another thread does it. The room of the body is taken until then, also when the
+    /// client goes, which does not end the work.
     ///
     /// # Errors
     /// 500 when `work` panics.
     pub async fn process<T: Send + 'static>(
-        &self,
+        &mut self,
         bytes: usize,
+        gives_way: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let gives_way = long_text::gives_way(bytes);
-        long_text::process(&self.answers, bytes, gives_way, work).await
+        let rooms = (self.room.take(), self.text_room.take());
+        let work = move || (work(), rooms);
+        let (done, rooms) = long_text::process(&self.answers, bytes, gives_way, work).await?;
+        (self.room, self.text_room) = rooms;
+        Ok(done)
     }
 
     /// Frees the values of a body: of a long one on a thread that gives way.
@@ -504,11 +510,6 @@ impl Request {
     /// that.
     pub fn take_room(&mut self) -> Option<Room> {
         self.room.take()
-    }
-
-    /// Takes the room back that [`Request::take_room`] returned.
-    pub fn put_room_back(&mut self, room: Option<Room>) {
-        self.room = room;
     }
 
     /// Takes memory for parameters that the response needs until it ends: a selector, ids or keys

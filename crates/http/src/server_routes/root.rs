@@ -191,7 +191,9 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
             }
             infos
         };
-        infos.extend(req.answers.apart(read).await?);
+        // At the usual priority: whoever opens a database meanwhile waits for this.
+        let read = tokio::task::spawn_blocking(read).await;
+        infos.extend(read.map_err(ApiError::worker_failed)?);
     }
     Ok(with_content_etag(req, Reply::json(200, &infos.into())))
 }

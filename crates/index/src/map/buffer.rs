@@ -78,6 +78,8 @@ struct PieceStart {
     bytes: usize,
     rows: usize,
     docs: usize,
+    /// The number of its changes, documents without rows included.
+    changes: usize,
 }
 
 impl RowBuffer {
@@ -150,10 +152,18 @@ impl RowBuffer {
             bytes: self.bytes.len(),
             rows: self.rows.len(),
             docs: self.docs.len(),
+            changes: 0,
         });
     }
 
-    /// Removes the pieces that begin after a seq; returns the number of their documents. The rows are
+    /// Notes the number of changes of the last piece.
+    pub(super) fn end_piece(&mut self, changes: usize) {
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.changes = changes;
+        }
+    }
+
+    /// Removes the pieces that begin after a seq; returns the number of their changes. The rows are
     /// not sorted yet.
     pub(super) fn keep(&mut self, last: u64) -> usize {
         debug_assert!(self.unsorted.is_empty(), "rows of pieces are together");
@@ -161,7 +171,8 @@ impl RowBuffer {
         let Some(&start) = self.pieces.get(kept) else {
             return 0;
         };
-        let removed = self.docs.len() - start.docs;
+        let removed = self.pieces[kept..].iter().map(|piece| piece.changes);
+        let removed = removed.sum();
         self.pieces.truncate(kept);
         self.bytes.truncate(start.bytes);
         self.rows.truncate(start.rows);

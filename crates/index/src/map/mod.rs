@@ -161,6 +161,7 @@ pub fn map_pieces(
 ) -> Result<RowBuffer, Error> {
     let mut out = RowBuffer::default();
     let mut work = MapBuffers::default();
+    work.docs_max = source.docs_max.load(Relaxed);
     while !control.stopped.load(Relaxed)
         && !control.failed.load(Relaxed)
         && control.bytes.load(Relaxed) < control.bytes_max
@@ -188,8 +189,11 @@ pub fn map_pieces(
                 work.piece.rows.partition_point(|(seq, _)| *seq <= last)
             }
         };
+        out.end_piece(done);
         control.done.fetch_add(done as u64, Relaxed);
     }
+    // Pieces that are too large are cut, which wastes the work of other threads: the next round knows.
+    source.docs_max.store(work.docs_max, Relaxed);
     Ok(out)
 }
 
@@ -265,6 +269,8 @@ pub fn map_on_all(
         let mut buffers = buffers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let again = source.take_back(&mut buffers);
         control.done.fetch_sub(again as u64, Relaxed);
+        let handed_out = source.handed_out.load(Relaxed);
+        control.counts.omissions.lock().forget_after(handed_out);
         Ok(buffers)
     })
 }

@@ -1,12 +1,13 @@
 //! Changed documents, read in the order of their seqs by the next free mapper.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row, Shard, View};
 
 use super::buffer::RowBuffer;
+use super::work::PIECE_DOCS_FIRST;
 use crate::Error;
 
 /// Maximum documents of a piece, and their bytes, approximately.
@@ -28,6 +29,8 @@ pub struct Source<'a> {
     pub handed_out: AtomicU64,
     /// The last mapped change of the first piece that was not mapped to its end.
     cut: AtomicU64,
+    /// The number of documents in the next piece of a thread that begins.
+    pub(super) docs_max: AtomicUsize,
 }
 
 /// No piece was cut short.
@@ -42,6 +45,7 @@ impl<'a> Source<'a> {
             changes: Mutex::new(Some(changes_after(shard, view, after))),
             handed_out: AtomicU64::new(after),
             cut: AtomicU64::new(NO_CUT),
+            docs_max: AtomicUsize::new(PIECE_DOCS_FIRST),
         }
     }
 

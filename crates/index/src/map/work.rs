@@ -16,7 +16,7 @@ use crate::Error;
 use crate::spec::Spec;
 
 /// Documents of the first piece.
-const PIECE_DOCS_FIRST: usize = 4;
+pub(super) const PIECE_DOCS_FIRST: usize = 4;
 /// A piece whose rows have fewer bytes than this is followed by a larger one.
 const EMITTED_FEW_BYTES: usize = 1 << 20;
 /// A piece whose rows have this number of bytes or more is followed by a smaller one.
@@ -64,7 +64,7 @@ pub(super) struct MapBuffers {
     pub piece: Piece,
     /// Maximum documents of the next piece: fewer while they emit much, as all rows of a piece are
     /// in memory before limits of builds count them.
-    docs_max: usize,
+    pub docs_max: usize,
     members: Vec<u8>,
     bodies: Vec<u8>,
     /// The rows of a part of the piece.

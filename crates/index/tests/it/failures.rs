@@ -9,7 +9,7 @@ use index::{BuildLimits, Error, Index, PlaceRange, ReduceLimit, ReduceSpec, Spec
 use storage::Keyspace;
 use support::language::{Native, SLOW_MS, SLOW_ROWS};
 use support::model::check;
-use support::{Dice, World, body, rounds, specs};
+use support::{BUILD_WAIT, Dice, World, body, rounds, specs};
 
 /// A first build of a thousand documents takes several runs, an update several batches.
 const SMALL: BuildLimits = BuildLimits {
@@ -221,7 +221,7 @@ fn a_stopped_build_goes_on_after_the_next_start() {
             assert!(matches!(index.update(), Err(Error::Stopped)));
             assert!(index.indexed_seq() < world.shard.meta().update_seq);
             assert!(matches!(index.warm(), Err(Error::Stopped)));
-            assert!(matches!(index.compact(), Err(Error::Stopped)));
+            assert!(matches!(index.compact(BUILD_WAIT), Err(Error::Stopped)));
             assert_eq!(left_files(&world), 0);
             drop(index);
             world.close();
@@ -405,7 +405,7 @@ fn readers_see_whole_updates_while_a_build_runs() {
             index.update().unwrap();
             index.warm().unwrap();
         }
-        index.compact().unwrap();
+        assert!(index.compact(BUILD_WAIT).unwrap());
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         reader.join().unwrap();
     });
@@ -452,7 +452,7 @@ fn warmed_reductions_are_stored_all_of_them() {
     index.update().unwrap();
     index.warm().unwrap();
     stored_blocks(&world, index.number, index.spec());
-    index.compact().unwrap();
+    assert!(index.compact(BUILD_WAIT).unwrap());
     stored_blocks(&world, index.number, index.spec());
     world.close();
 }
@@ -528,7 +528,7 @@ fn a_first_build_heeds_the_reduce_limit_as_readers_do() {
     let built = (sum(&[]), sum(&place));
     assert!(built.0.contains("must shrink more rapidly"), "{}", built.0);
     // The same blocks, reduced by reading them.
-    index.compact().unwrap();
+    assert!(index.compact(BUILD_WAIT).unwrap());
     assert_eq!((sum(&[]), sum(&place)), built);
     index.close();
     drop(index);

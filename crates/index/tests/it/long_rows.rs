@@ -7,7 +7,7 @@ use index::reduce::Builtin;
 use index::{BuildLimits, PlaceRange, ReduceSpec, Spec, ViewSpec};
 use support::language::Native;
 use support::model::{check, reduce_in_pieces};
-use support::{Dice, World, body, specs};
+use support::{BUILD_WAIT, Dice, World, body, specs};
 
 /// Bytes of each value, in thousands.
 const LONG: i32 = 200;
@@ -71,7 +71,7 @@ fn few_long_rows_are_in_memory_at_a_time_and_all_are_in_the_index() {
     let edits = deleted.map(|d| world.put(&format!("d{d:05}"), None));
     world.submit(edits.collect());
     update_and_check(&world, &mut dice);
-    world.indexes[0].compact().unwrap();
+    assert!(world.indexes[0].compact(BUILD_WAIT).unwrap());
     update_and_check(&world, &mut dice);
     assert!(world.check(&world.indexes[0]).into_all().is_empty());
     world.close();

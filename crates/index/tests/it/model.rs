@@ -7,7 +7,7 @@ use index::{BuildLimits, Error};
 use proptest::prelude::*;
 use support::language::Native;
 use support::model::{check, check_rows, rows};
-use support::{Dice, World, body, rounds, specs};
+use support::{BUILD_WAIT, Dice, World, body, rounds, specs};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -119,7 +119,10 @@ fn run(world: &mut World, path: &std::path::Path, step: &Step, n: usize) {
             world.language.forget();
         }
         Step::Warm => world.indexes.iter().for_each(|i| i.warm().unwrap()),
-        Step::Compact => world.indexes.iter().for_each(|i| i.compact().unwrap()),
+        Step::Compact => world
+            .indexes
+            .iter()
+            .for_each(|i| assert!(i.compact(BUILD_WAIT).unwrap())),
         Step::Reopen => reopen(world, path),
     }
 }
@@ -227,7 +230,10 @@ fn sixty_thousand_rows_stay_right_through_builds_of_many_runs_edits_and_compacti
             2 => load(&world, 400, 150, 2),
             3 => {
                 world.indexes.iter().for_each(|i| i.warm().unwrap());
-                world.indexes.iter().for_each(|i| i.compact().unwrap());
+                world
+                    .indexes
+                    .iter()
+                    .for_each(|i| assert!(i.compact(BUILD_WAIT).unwrap()));
                 load(&world, 50, 30, 3);
             }
             _ => {

@@ -62,7 +62,8 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     let written = match (doc, rev) {
         (Some(text), _) => {
             let length = text.len();
-            let parsed = req.process(length, move || parse_document(&text)).await?;
+            let parse = move || parse_document(&text);
+            let parsed = req.process(length, false, parse).await?;
             let mut doc = parsed?;
             doc.rev = edited_rev(req, doc.rev.take())?;
             doc.id = Some(id);

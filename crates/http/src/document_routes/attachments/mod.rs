@@ -23,7 +23,7 @@ use hyper::header::{
 use crate::document_routes::documents::{Written, edited_rev, write};
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::{Request, weighed};
+use crate::request::{Request, long_text, weighed};
 use node::Access;
 use node::parse_id;
 use range::Ranges;
@@ -339,7 +339,8 @@ impl Before {
         files: Vec<Attachment>,
     ) -> Result<EditDoc, ApiError> {
         let (length, body) = (self.body.len(), self.body);
-        let doc = req.process(length, move || parse_document(&body)).await??;
+        let parse = move || parse_document(&body);
+        let doc = long_text::process(&req.answers, length, false, parse).await??;
         Ok(EditDoc {
             id: Some(id),
             rev: self.rev,

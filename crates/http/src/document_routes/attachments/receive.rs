@@ -160,7 +160,7 @@ struct Uploading {
 
 impl Receiving<'_> {
     /// Parses the document's text, which has ended.
-    async fn parse(&mut self, req: &Request) -> Result<(), ApiError> {
+    async fn parse(&mut self, req: &mut Request) -> Result<(), ApiError> {
         let (text, limits) = (std::mem::take(&mut self.text), self.limits);
         let length = text.len();
         let parse = move || {
@@ -168,7 +168,7 @@ impl Receiving<'_> {
             let expected = Expectations::of(&doc, limits)?;
             Ok::<_, ApiError>((doc, expected))
         };
-        let (doc, expected) = req.process(length, parse).await??;
+        let (doc, expected) = req.process(length, false, parse).await??;
         (self.doc, self.expected) = (Some(doc), expected);
         Ok(())
     }

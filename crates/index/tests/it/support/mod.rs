@@ -15,6 +15,9 @@ use storage::{
     Change, Edit, Limits, Outcome, Shard, ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions,
 };
 
+/// How long a compaction waits for a build: longer than any of these.
+pub const BUILD_WAIT: std::time::Duration = std::time::Duration::from_secs(600);
+
 /// Returns a number of random cases or rounds: `full` in `make soak-units`, `short` in other runs.
 pub fn rounds<T>(short: T, full: T) -> T {
     match std::env::var("NEXTEST_PROFILE").as_deref() {
