@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row, Shard, View};
 
 use super::buffer::RowBuffer;
-use super::work::PIECE_DOCS_FIRST;
 use crate::Error;
 
+/// Documents of the first piece.
+pub(super) const PIECE_DOCS_FIRST: usize = 4;
 /// Maximum documents of a piece, and their bytes, approximately.
 pub(super) const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;

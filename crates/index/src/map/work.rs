@@ -11,12 +11,10 @@ use storage::{Body, BodyScan, Row};
 use super::MapCounts;
 use super::buffer::RowBuffer;
 use super::rows::push_doc;
-use super::source::{PIECE_DOCS_MAX, Piece, Source};
+use super::source::{PIECE_DOCS_FIRST, PIECE_DOCS_MAX, Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
 
-/// Documents of the first piece.
-pub(super) const PIECE_DOCS_FIRST: usize = 4;
 /// A piece whose rows have fewer bytes than this is followed by a larger one.
 const EMITTED_FEW_BYTES: usize = 1 << 20;
 /// A piece whose rows have this number of bytes or more is followed by a smaller one.
