@@ -137,8 +137,8 @@ class Load:
         files = len(os.listdir(f"{process}/fd")) - workers
         return {
             "workers": workers,
-            # The workers' memory is in other processes.
-            "unbudgeted": memory["allocated"] / MIB - sum(used for name, used in parts.items() if name != "workers"),
+            # The workers' memory is in other processes. Builds of indexes reserve what they may need, and hardly ever take it.
+            "unbudgeted": memory["allocated"] / MIB - sum(used for name, used in parts.items() if name not in ("workers", "index_builds")),
             "requests": self.count,
             "parts": {"allocated": memory["allocated"] / MIB, **parts},
             "log_bound": memory["budgets"]["write_buffers"]["budget"] / MIB,
