@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::content::ContentExchange;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting, stored_agreement};
 use crate::copy::CopySender;
@@ -186,6 +187,7 @@ impl Member {
             issuer,
             clients,
             jobs: _,
+            contents: _,
         } = ground;
         Ok(Arc::new(Member {
             home,
@@ -494,6 +496,7 @@ struct Ground {
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
     jobs: Arc<Jobs>,
+    contents: Arc<ContentExchange>,
 }
 
 impl Ground {
@@ -509,10 +512,18 @@ impl Ground {
         let of_cluster = home.cluster.clone();
         let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
         let jobs = Jobs::new(home.node, catalogue.clone());
+        let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
+        let of_store = (databases, &catalogue);
+        // The replicas refer to it.
+        let of_node = Arc::downgrade(&replicas);
+        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
+        let contents =
+            ContentExchange::new(home.node, of_store, Box::new(nodes_of), members.clone());
         Ok(Ground {
             jobs,
+            contents,
             members,
-            replicas: Arc::new(Replicas::new(home.node, home.cluster.slots)),
+            replicas,
             catalogue,
             issuer: Arc::new(issuer),
             clients: Arc::new(OnceLock::new()),
@@ -535,6 +546,7 @@ impl Ground {
             jobs: self.jobs.clone(),
             issuer: self.issuer.clone(),
             sender: CopySender::new(databases, &self.catalogue, home.cluster.slots),
+            contents: self.contents.clone(),
             clients: self.clients.clone(),
             doubles: Mutex::default(),
         });
@@ -557,11 +569,18 @@ impl Ground {
             log,
             network: self.members.clone(),
             source: self.members.clone(),
+            contents: self.contents.clone(),
         }
     }
 
     fn gateway(&self, databases: &Arc<Databases>) -> Result<Arc<Gateway>, Error> {
-        let gateway = Gateway::new(databases, &self.catalogue, &self.members, &self.replicas)?;
+        let gateway = Gateway::new(
+            databases,
+            &self.catalogue,
+            &self.members,
+            &self.replicas,
+            &self.contents,
+        )?;
         self.issuer.propose_by(gateway.clone());
         Ok(gateway)
     }
@@ -575,6 +594,7 @@ impl Ground {
             tokio::spawn(connecting),
             tokio::spawn(planning),
             tokio::spawn(renewing),
+            tokio::spawn(self.contents.clone().reclaim_at_times()),
         ]
     }
 }

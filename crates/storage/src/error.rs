@@ -76,6 +76,14 @@ pub enum Error {
         /// The reason, for people.
         reason: &'static str,
     },
+    /// An edit of a slot's log names a content that is not stored here.
+    #[error("a record of slot {slot} names the attachment content {content}, which is not here")]
+    MissingContent {
+        /// The slot.
+        slot: SlotNumber,
+        /// The content's id, in hexadecimal digits.
+        content: String,
+    },
     /// The store was closed while the operation waited.
     #[error("the store is closed")]
     Closed,

@@ -54,7 +54,9 @@ pub use commit::{
     commit_on_this_thread,
 };
 pub use compact::{compact, trim_purges};
-pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_contents};
+pub use contents::{
+    CHUNK_BYTES, Content, Contents, Numbers, PinnedContent, Upload, reclaim_contents,
+};
 pub use digest::Recount;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, File, Outcome, hashed};

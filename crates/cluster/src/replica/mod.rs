@@ -206,6 +206,7 @@ impl Replica {
             Input::Appended { generation, offset } => self.begin_appended(generation, offset),
             Input::Copied(cursor) => self.copied(cursor),
             Input::CopyRefused => self.copy_refused(),
+            Input::Lacking(ticks) => self.lack(ticks),
         }
     }
 
@@ -511,14 +512,25 @@ impl Replica {
         }
     }
 
-    /// Starts a generation when no other node seems to: one that it is sealed for did not start, or
-    /// promises without effect keep it from the log's records.
+    /// Handles a record that cannot be applied, because contents are missing that no node in reach
+    /// has. Other replicas that applied it do not need them any more, and can be copied. If no
+    /// replica did, the record was not acknowledged, and a generation starts without it.
+    fn lack(&mut self, ticks: u32) {
+        if matches!(self.phase, Phase::Running | Phase::Checking(_)) && !self.is_sealed() {
+            self.halt(Reason::Lacking);
+            self.halted_ticks = ticks;
+        }
+    }
+
+    /// Starts a generation when no other node seems to: one that it is sealed for did not start,
+    /// promises without effect keep it from the log's records, or no node has the contents that a
+    /// record names.
     fn begin_if_left(&mut self) {
         let is_member = self.issued.members.contains(&self.me);
         let own = self.own_ticks();
-        let is_ahead = matches!(self.phase, Phase::Halted(Reason::Ahead));
+        let is_stuck = matches!(self.phase, Phase::Halted(Reason::Ahead | Reason::Lacking));
         let is_left = self.sealed_ticks >= LEFT_TICKS + own
-            || is_ahead && self.halted_ticks >= LEFT_TICKS + own;
+            || is_stuck && self.halted_ticks >= LEFT_TICKS + own;
         if is_left && is_member && self.reseed.is_none() && self.reseed_after == 0 {
             self.begin_reseed();
         }

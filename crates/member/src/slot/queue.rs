@@ -26,6 +26,8 @@ pub(crate) struct PreparedRecord {
     pub requests: Vec<SlotRequest>,
     /// Outcomes that are known already, of requests without work for the store.
     pub outcomes: Outcomes<SlotOutcome>,
+    /// The error if the store needs contents that could not be obtained.
+    pub lacking: Option<StoreError>,
 }
 
 /// Translates records to operations of the store.
@@ -71,6 +73,7 @@ struct Queued {
     written: oneshot::Receiver<std::result::Result<Vec<SlotOutcome>, storage::Error>>,
     sessions: Vec<(u64, u64)>,
     outcomes: Outcomes<SlotOutcome>,
+    lacking: Option<StoreError>,
 }
 
 impl Queue {
@@ -189,7 +192,14 @@ async fn written(queued: oneshot::Receiver<Result<Queued>>) -> Result<Outcomes<S
     let stopped = || StoreError::Failed("the server is shutting down".into());
     let queued = queued.await.map_err(|_| stopped())??;
     let done = queued.written.await.map_err(|_| stopped())?;
-    let done = done.map_err(failed)?;
+    let done = done.map_err(|e| match (e, queued.lacking) {
+        (storage::Error::MissingContent { .. }, Some(lacking)) => lacking,
+        (e @ storage::Error::MissingContent { .. }, None) => StoreError::Lacking {
+            text: e.to_string(),
+            by_majority: false,
+        },
+        (e, _) => failed(e),
+    })?;
     let mut outcomes = queued.outcomes;
     outcomes.extend(queued.sessions.into_iter().zip(done));
     Ok(outcomes)
@@ -273,6 +283,7 @@ impl<P: Prepare> Worker<P> {
             written,
             sessions,
             outcomes: prepared.outcomes,
+            lacking: prepared.lacking,
         }
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod contents;
 mod nodes;
 mod upgrades;
 mod versions;

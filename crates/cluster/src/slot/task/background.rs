@@ -164,6 +164,7 @@ impl<S: SlotStore> Task<S> {
         self.lag.restart();
         self.error = None;
         self.store_error = None;
+        self.lacking_ticks = None;
         self.give(Input::Copied(Some(cursor)));
     }
 }

@@ -32,6 +32,9 @@ impl<S: SlotStore> Task<S> {
         self.proposals.renew();
         let (mut replica, mut out) = Replica::new(self.options.me, start, saved);
         out.extend(replica.handle(Input::Known(self.known.clone())));
+        if let Some(ticks) = self.lacking_ticks {
+            out.extend(replica.handle(Input::Lacking(ticks)));
+        }
         out.extend(self.readers.renew(&mut replica));
         self.replica = Some(replica);
         self.queue(out, &mut None, 0);
@@ -48,6 +51,13 @@ impl<S: SlotStore> Task<S> {
             return;
         }
         self.store_error = Some(error.clone());
+        self.lacking_ticks = match error {
+            StoreError::Lacking { by_majority, .. } => {
+                let since = self.lacking_ticks.filter(|_| *by_majority);
+                since.or(Some(0))
+            }
+            StoreError::Full(_) | StoreError::Failed(_) => None,
+        };
         let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
         self.again_ticks = (pause, pause);
         self.complain(format!("the store failed: {error}"));
@@ -284,6 +294,7 @@ impl<S: SlotStore> Task<S> {
         self.error = None;
         self.store_error = None;
         self.again_ticks = (0, 0);
+        self.lacking_ticks = None;
         self.told_halt = None;
         for (key, outcome) in outcomes {
             self.proposals.outcome(key, outcome, of.next_offset);

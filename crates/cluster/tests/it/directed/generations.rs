@@ -349,6 +349,48 @@ fn nothing_is_given_out_while_a_beginning_waits() {
 }
 
 #[test]
+fn a_record_whose_contents_nobody_has_is_left_out() {
+    let mut net = Net::new(3);
+    let mut log = view(&[(0, "r0"), (0, "r1")]);
+    net.all_read(&log, 1);
+    // They cannot apply r1, and none is ahead of the others.
+    for id in 1..=3 {
+        net.give(id, Input::Lacking(95));
+        assert_eq!(net.replicas[&id].halted(), Some(Reason::Lacking));
+    }
+    net.tick(&log);
+    for _ in 0..10 {
+        net.tick(&log);
+        for id in 1..=3 {
+            net.give(id, Input::Lacking(100));
+        }
+        if !net.appends.is_empty() {
+            break;
+        }
+    }
+    net.deliver();
+    append(&mut net, &mut log);
+    net.all_read(&log, 3);
+    for id in 1..=3 {
+        assert_eq!(net.stores[&id], ["r0"]);
+    }
+}
+
+#[test]
+fn a_replica_that_lacks_contents_is_copied_from_one_that_went_on() {
+    let mut net = Net::new(3);
+    let log = view(&[(0, "r0"), (0, "r1"), (0, "r2")]);
+    net.all_read(&log, 1);
+    net.read_to(1, &log, 3);
+    net.read_to(2, &log, 3);
+    net.give(3, Input::Lacking(0));
+    net.tick(&log);
+    let from = net.copies[&3];
+    assert!(net.copy(3, from));
+    assert_eq!(net.next_offset(3), 3);
+}
+
+#[test]
 fn another_log_is_not_followed_whatever_its_epochs() {
     let mut net = Net::new(3);
     let mut log = view(&[(0, "r0"), (0, "r1")]);

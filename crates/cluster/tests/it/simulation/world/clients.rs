@@ -68,7 +68,16 @@ impl World {
         let Some(generation) = replica.proposes_in() else {
             return;
         };
+        let content = (self.rng_percent(self.profile.contents)).then_some(number);
+        if let Some(content) = content
+            && !self.stage(node, content)
+        {
+            return;
+        }
         let request = (client, number);
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
         it.waiting.insert(request, number);
         *self.counters.entry(client).or_default() += 1;
         let header = Header {
@@ -82,6 +91,7 @@ impl World {
                 request,
                 key,
                 value,
+                content,
             }],
         );
     }
@@ -118,6 +128,10 @@ impl World {
             place: last.map_or(0, |at| at + 1),
             value: last.map(|at| lineage[at].value),
         };
+        let content = last.and_then(|at| lineage[at].content);
+        if content.is_some_and(|content| !it.disk.contents.contains_key(&content)) {
+            return self.violate(format!("a read of key {key} at {node} misses its content"));
+        }
         it.reads.insert(read, (number, Some(seen)));
         let position = it.disk.saved.cursor.position;
         self.give(
@@ -189,6 +203,7 @@ impl World {
             self.agreed = shown;
         }
         self.is_on_a_majority(node, generation, next_offset);
+        self.contents_are_on_a_majority(node, generation, next_offset);
         self.is_at_all_later(node, generation, next_offset);
         self.acknowledge(node);
     }

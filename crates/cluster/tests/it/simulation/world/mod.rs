@@ -1,6 +1,7 @@
 //! Nodes, a network, a log and clients under one seed.
 
 mod clients;
+mod contents;
 mod faults;
 mod invariants;
 mod profile;
@@ -32,6 +33,8 @@ const KEYS: u8 = 4;
 pub struct Plan {
     pub seed: u64,
     pub rules: Rules,
+    /// Replicas apply records without the contents that these name.
+    pub lacks_contents: bool,
     pub verbose: bool,
 }
 
@@ -72,6 +75,8 @@ impl Store {
 struct Disk {
     saved: DurableState,
     store: Store,
+    /// Contents, and when they were last copied here for a record.
+    contents: BTreeMap<u64, u64>,
 }
 
 /// The result of a read.
@@ -106,6 +111,8 @@ struct Node {
     ever: HashSet<(Generation, u64, Chain)>,
     /// The last record given to the replica.
     given: Vec<Write>,
+    /// When contents of the next record began to be missing at a majority.
+    lacking: Option<u64>,
 }
 
 /// A log's number and the epoch of the leader that has this branch of it.
@@ -283,6 +290,7 @@ impl World {
             let disk = Disk {
                 saved,
                 store: Store::default(),
+                contents: BTreeMap::new(),
             };
             world.nodes.insert(id, Node::off(disk));
             world.at(0, Event::Start { node: id });
@@ -403,6 +411,7 @@ impl World {
                 let boot = self.nodes[&node].boot;
                 let wait = TICK_MS + self.rng.u64(..20);
                 self.at(wait, Event::Tick { node, boot });
+                self.reclaim(node);
                 self.give(node, Input::Tick);
             }
             _ => {}
@@ -426,8 +435,13 @@ impl World {
         let (replica, out) =
             Replica::with_rules(node, start, it.disk.saved.clone(), self.plan.rules);
         it.replica = Some(replica);
+        let lacking = it.lacking;
         self.note(|| format!("{node} starts"));
         self.carry_out(node, out);
+        if let Some(since) = lacking {
+            let ticks = (self.now - since) / TICK_MS;
+            self.give(node, Input::Lacking(ticks as u32));
+        }
         self.at(TICK_MS, Event::Tick { node, boot });
     }
 
@@ -648,6 +662,9 @@ impl World {
             self.note(|| format!("the store of {node} fails"));
             return self.fail(node);
         }
+        if !self.obtain(node, writes) {
+            return self.fail(node);
+        }
         self.is_one_way(node, cursor);
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
@@ -726,7 +743,9 @@ impl World {
             it.ever.extend(
                 passed.map(|((generation, next), (_, chain))| (*generation, *next, *chain)),
             );
+            it.disk.contents = disk.store.needed(&disk.contents);
             it.disk.store = disk.store;
+            it.lacking = None;
             it.disk.saved.cursor = disk.saved.cursor;
         }
         self.give(node, Input::Copied(Some(cursor)));
@@ -809,6 +828,7 @@ impl Node {
             applying: 0,
             ever: HashSet::new(),
             given: vec![],
+            lacking: None,
         }
     }
 }
