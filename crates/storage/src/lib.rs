@@ -74,8 +74,8 @@ pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};
 pub use slot::{
-    Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy, SlotImport,
-    SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
+    Adoption, Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy,
+    SlotImport, SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
 };
 pub use snapshot::{Cursor, Snapshot, Value};
 pub use store::{Signature, Store, folder_in, folders_in};

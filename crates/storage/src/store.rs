@@ -427,18 +427,23 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
+    /// Reads the counters of a shard, which need not be open.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn counters(&self, shard: ShardNumber) -> Result<ShardMeta, Error> {
+        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
+        counters.map_or(Ok(ShardMeta::default()), |value| ShardMeta::decode(&value))
+    }
+
     /// Reads the newest seq of a shard and its time bins. The shard need not be open.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for the seq, and those of the engine.
     pub fn times_of(&self, shard: ShardNumber) -> Result<(u64, TimeSeq), Error> {
         // Read before the bins: a change between both is not taken to be as old as their newest one.
-        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
-        let counters = counters
-            .map(|value| ShardMeta::decode(&value))
-            .transpose()?;
+        let update_seq = self.counters(shard)?.update_seq;
         let bins = self.engine.get(Keyspace::Meta, &meta::time_seq(shard))?;
-        let update_seq = counters.map_or(0, |meta| meta.update_seq);
         Ok((update_seq, TimeSeq::of_stored(shard, bins.as_deref())))
     }
 
