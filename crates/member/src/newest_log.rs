@@ -20,7 +20,8 @@ pub(crate) async fn newest_log(
     databases: &Databases,
     mut kafka: kafka_log::Options,
 ) -> Result<kafka_log::Options, Error> {
-    let is_new = databases.store().slots().map_err(failed)?.is_empty();
+    let slots = databases.store().slots().map_err(failed)?;
+    let is_new = slots.is_empty() || home.brings_data;
     let numbers = patiently(async || kafka_log::log_numbers(&kafka).await).await?;
     match numbers.iter().max() {
         Some(newest) => {

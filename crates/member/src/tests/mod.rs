@@ -6,6 +6,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod adoption;
 mod calls;
 mod contents;
 mod nodes;

@@ -1,7 +1,7 @@
 //! Nodes of a cluster in one process: real stores, a log in memory, and a network of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -214,7 +214,7 @@ fn admin() -> database::Caller {
     }
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     let mut options = Options {
         auto_compact: false,
         ..Options::default()
@@ -343,6 +343,21 @@ impl Nodes {
             versions,
         };
         self.running.insert(me, node);
+    }
+
+    /// Returns an unused folder.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Gives a node that has not started yet a store.
+    pub fn place(&self, node: NodeId, dir: &Path) {
+        self.dirs.lock().insert(node, dir.to_owned());
+    }
+
+    /// Returns the folder of a node's store.
+    pub fn dir(&self, node: NodeId) -> PathBuf {
+        self.dirs.lock()[&node].clone()
     }
 
     pub fn node(&self, node: NodeId) -> &Node {

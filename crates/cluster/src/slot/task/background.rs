@@ -160,6 +160,7 @@ impl<S: SlotStore> Task<S> {
             return self.fail(&error);
         }
         self.generation = cursor.position.generation;
+        self.begin_stable();
         self.proposals.renew();
         self.lag.restart();
         self.error = None;

@@ -37,6 +37,7 @@ impl<S: SlotStore> Task<S> {
         }
         out.extend(self.readers.renew(&mut replica));
         self.replica = Some(replica);
+        self.begin_stable();
         self.queue(out, &mut None, 0);
         self.carry_out();
     }
@@ -148,6 +149,15 @@ impl<S: SlotStore> Task<S> {
                 Output::Halted(reason) => self.halted(reason),
             }
         }
+    }
+
+    /// The state from which a generation starts is stable: a slot may start with data, and without
+    /// a record.
+    pub(super) fn begin_stable(&self) {
+        self.stable(StableOffset {
+            generation: self.generation,
+            next_offset: 0,
+        });
     }
 
     pub(super) fn stable(&self, stable: StableOffset) {
