@@ -477,6 +477,8 @@ impl Replica {
     }
 
     fn tick(&mut self) {
+        // A slot with one replica gets no reports that would make it count.
+        self.count_stable();
         self.tell_at_tick();
         self.ask_again_reading();
         self.reseed_after = self.reseed_after.saturating_sub(1);
@@ -501,9 +503,13 @@ impl Replica {
                     self.ask_for_copy(if is_new { self.halted_ticks } else { 0 });
                 }
             }
-            Phase::Halted(_) => {
+            Phase::Halted(reason) => {
+                // A whole slot is not copied for a content that may still arrive.
+                let may_arrive = *reason == Reason::Lacking && self.halted_ticks + 1 < WAITED_TICKS;
                 self.halted_ticks += 1;
-                self.ask_for_copy(self.halted_ticks);
+                if !may_arrive {
+                    self.ask_for_copy(self.halted_ticks);
+                }
                 // It may have been the reader's fault, or be repaired.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
                     self.start();
@@ -512,9 +518,11 @@ impl Replica {
         }
     }
 
-    /// Handles a record that cannot be applied, because contents are missing that no node in reach
-    /// has. Other replicas that applied it do not need them any more, and can be copied. If no
-    /// replica did, the record was not acknowledged, and a generation starts without it.
+    /// Handles a record that cannot be applied here, because a majority lacks contents that it names.
+    /// Replicas that applied it before do not need them any more, and can be copied. If none can, a
+    /// generation starts after some time. That loses nothing acknowledged, whatever is missing: if a
+    /// majority has applied the record, one of them is sealed, and the state that all continue from
+    /// includes it. Otherwise it was not acknowledged.
     fn lack(&mut self, ticks: u32) {
         if matches!(self.phase, Phase::Running | Phase::Checking(_)) && !self.is_sealed() {
             self.halt(Reason::Lacking);

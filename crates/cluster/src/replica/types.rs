@@ -234,8 +234,8 @@ pub enum Input {
     Copied(Option<Cursor>),
     /// It was not, because of this replica's promises ([`super::Replica::may_become`]).
     CopyRefused,
-    /// The next record names contents that this node lacks, and that no node in reach has; a majority
-    /// has reported for this number of ticks that it lacks them.
+    /// The next record names contents that this node lacks; a majority has reported for this number of
+    /// ticks that it lacks them.
     Lacking(u32),
 }
 
@@ -320,9 +320,9 @@ pub enum Reason {
     /// It lags behind the log's first record.
     #[error("the log starts after the position applied here")]
     Trimmed,
-    /// A record names contents that no node in reach has.
+    /// A record names contents that a majority lacks.
     #[error(
-        "the next record names an attachment that this node lacks, and no node in reach has it: the slot is copied, or the record is left out"
+        "the next record names an attachment that this node lacks, and most nodes report that they lack it: the slot is copied, or the record is left out"
     )]
     Lacking,
     /// A generation started from a state that it does not have.

@@ -160,7 +160,7 @@ impl<S: SlotStore> Task<S> {
             return self.fail(&error);
         }
         self.generation = cursor.position.generation;
-        self.begin_stable();
+        self.begin_stable(cursor.position.next_offset);
         self.proposals.renew();
         self.lag.restart();
         self.error = None;

@@ -37,7 +37,7 @@ impl<S: SlotStore> Task<S> {
         }
         out.extend(self.readers.renew(&mut replica));
         self.replica = Some(replica);
-        self.begin_stable();
+        self.begin_stable(self.next);
         self.queue(out, &mut None, 0);
         self.carry_out();
     }
@@ -52,13 +52,15 @@ impl<S: SlotStore> Task<S> {
             return;
         }
         self.store_error = Some(error.clone());
-        self.lacking_ticks = match error {
-            StoreError::Lacking { by_majority, .. } => {
-                let since = self.lacking_ticks.filter(|_| *by_majority);
-                since.or(Some(0))
+        // Without such reports, another node may have the content and only be slow, or out of reach.
+        let is_lacking = matches!(
+            error,
+            StoreError::Lacking {
+                by_majority: true,
+                ..
             }
-            StoreError::Full(_) | StoreError::Failed(_) => None,
-        };
+        );
+        self.lacking_ticks = is_lacking.then(|| self.lacking_ticks.unwrap_or(0));
         let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
         self.again_ticks = (pause, pause);
         self.complain(format!("the store failed: {error}"));
@@ -151,13 +153,15 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// The state from which a generation starts is stable: a slot may start with data, and without
-    /// a record.
-    pub(super) fn begin_stable(&self) {
-        self.stable(StableOffset {
-            generation: self.generation,
-            next_offset: 0,
-        });
+    /// A slot may start with data and without a record: its state before the first record is the base
+    /// of its generation, which is stable. Records only become stable when a majority has them.
+    pub(super) fn begin_stable(&self, next_offset: u64) {
+        if next_offset == 0 {
+            self.stable(StableOffset {
+                generation: self.generation,
+                next_offset,
+            });
+        }
     }
 
     pub(super) fn stable(&self, stable: StableOffset) {

@@ -164,7 +164,7 @@ pub(super) struct Task<S: SlotStore> {
     store_error: Option<StoreError>,
     /// Ticks until the next retry, and the length of the last interval.
     again_ticks: (u32, u32),
-    /// Ticks for which contents of the next record have been missing at a majority.
+    /// Ticks for which a majority has reported that it lacks contents of the next record.
     lacking_ticks: Option<u32>,
     error: Option<String>,
     /// The last message in the program's log, so that it is logged once.

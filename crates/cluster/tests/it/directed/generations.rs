@@ -383,8 +383,15 @@ fn a_replica_that_lacks_contents_is_copied_from_one_that_went_on() {
     net.all_read(&log, 1);
     net.read_to(1, &log, 3);
     net.read_to(2, &log, 3);
+    // Not while the content may still arrive.
     net.give(3, Input::Lacking(0));
     net.tick(&log);
+    net.deliver();
+    assert!(!net.copies.contains_key(&3));
+    net.boot(3);
+    net.give(3, Input::Lacking(21));
+    net.tick(&log);
+    net.deliver();
     let from = net.copies[&3];
     assert!(net.copy(3, from));
     assert_eq!(net.next_offset(3), 3);

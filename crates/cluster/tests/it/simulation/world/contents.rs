@@ -85,14 +85,14 @@ impl World {
         true
     }
 
-    /// Notes that these nodes, including itself, lack a content.
+    /// Notes that these nodes, including itself, lack a content, if they are a majority.
     fn lack(&mut self, node: NodeId, lacking: &[NodeId]) {
         let now = self.now;
         if let Some(it) = self.nodes.get_mut(&node) {
             let members = &it.disk.saved.cursor.members;
             let count = members.iter().filter(|id| lacking.contains(id)).count();
-            let since = it.lacking.filter(|_| count * 2 > members.len());
-            it.lacking = Some(since.unwrap_or(now));
+            let by_majority = count * 2 > members.len();
+            it.lacking = by_majority.then(|| it.lacking.unwrap_or(now));
         }
     }
 
