@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use document::ContentId;
+
 use crate::keys::ShardNumber;
 use crate::slot::{Position, SlotNumber, described};
 
@@ -77,12 +79,12 @@ pub enum Error {
         reason: &'static str,
     },
     /// An edit of a slot's log names a content that is not stored here.
-    #[error("a record of slot {slot} names the attachment content {content}, which is not here")]
+    #[error("a record of slot {slot} names an attachment whose content is not here")]
     MissingContent {
         /// The slot.
         slot: SlotNumber,
-        /// The content's id, in hexadecimal digits.
-        content: String,
+        /// The content's id.
+        content: ContentId,
     },
     /// The store was closed while the operation waited.
     #[error("the store is closed")]

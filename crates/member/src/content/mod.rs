@@ -16,6 +16,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::slot::StoreError;
 use cluster::{BoxFuture, NodeId, SlotNumber};
 use database::{Database, DatabaseUuid, Databases};
 use document::ContentId;
@@ -45,8 +46,9 @@ pub const STAGED_FROM_BYTES: u64 = 64 << 10;
 pub const KEPT_TIME: Duration = Duration::from_hours(1);
 /// Interval of that.
 const RECLAIMED_EVERY: Duration = Duration::from_mins(1);
-/// Maximum number of contents that this node receives at a time, and that it sends: each takes a
-/// thread, and less than 1 MiB of memory.
+/// Maximum number of contents that other nodes send to this one at a time, that this one sends to
+/// others before their records, and that it sends to nodes that request them: each takes a thread,
+/// and less than 1 MiB of memory.
 const STREAMS_MAX: usize = 8;
 /// Time limit to wait for the catalogue's version that has the database.
 const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -97,6 +99,9 @@ impl ContentName {
     }
 }
 
+/// The id of a content, and the reason why it could not be obtained.
+pub type LackedContent = (ContentId, StoreError);
+
 /// The reason why another node did not execute a request for a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentError {
@@ -139,6 +144,8 @@ pub struct ContentExchange {
     turns: Mutex<FxHashMap<(ShardNumber, ContentId), Arc<tokio::sync::Mutex<()>>>>,
     receiving: Semaphore,
     sending: Arc<Semaphore>,
+    /// Apart from `sending`: a node that requests a content does not go on without it.
+    giving: Arc<Semaphore>,
 }
 
 struct Pin {
@@ -165,6 +172,7 @@ impl ContentExchange {
             turns: Mutex::default(),
             receiving: Semaphore::new(STREAMS_MAX),
             sending: Arc::new(Semaphore::new(STREAMS_MAX)),
+            giving: Arc::new(Semaphore::new(STREAMS_MAX)),
         })
     }
 

@@ -100,7 +100,7 @@ impl ContentExchange {
         let held = blocking(move || contents.hold(&id)).await?;
         let content = held.ok_or(ContentError::Missing)?;
         let closed = |_| ContentError::Failed("the server is shutting down".into());
-        let room = self.sending.clone().acquire_owned().await.map_err(closed)?;
+        let room = self.giving.clone().acquire_owned().await.map_err(closed)?;
         Ok(stream::send(content, room))
     }
 

@@ -14,7 +14,7 @@ use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
 use super::queue::{Prepare, PreparedRecord, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
-use crate::content::{ContentExchange, ContentName};
+use crate::content::{ContentExchange, ContentName, LackedContent};
 use crate::control::Catalogue;
 use crate::copy::{Copier, FetchedCopy};
 use crate::validation::{ActiveDesigns, Validators};
@@ -179,7 +179,7 @@ impl Applier {
     async fn request(
         &self,
         request: Request,
-        lacking: &mut Option<StoreError>,
+        lacking: &mut Vec<LackedContent>,
     ) -> Result<SlotRequest> {
         let mut work = Vec::with_capacity(request.databases.len());
         for part in request.databases {
@@ -192,9 +192,9 @@ impl Applier {
         Ok(SlotRequest { session, work })
     }
 
-    /// Contents that no node in reach has are noted in `lacking`: the store knows whether the edit
-    /// that names them has an effect.
-    async fn work(&self, part: DatabaseWork, lacking: &mut Option<StoreError>) -> Result<SlotWork> {
+    /// Contents that cannot be obtained are noted in `lacking`: the store knows whether the edit that
+    /// names them has an effect.
+    async fn work(&self, part: DatabaseWork, lacking: &mut Vec<LackedContent>) -> Result<SlotWork> {
         self.catalogue.wait_for(part.since).await?;
         let uuid = DatabaseUuid::new(part.database);
         let db = self.catalogue.database(&self.databases, uuid);
@@ -215,10 +215,9 @@ impl Applier {
             Work::Edits(edits) => {
                 let has_files = edits.iter().any(|edit| !edit.files.is_empty());
                 let named = named_contents(&db, (part.database, part.since), &edits);
-                let (_held, missing) = self.contents.obtain_all(self.slot, &db, named).await;
-                if let Some(missing) = missing {
-                    *lacking = Some(missing);
-                }
+                let obtained = self.contents.obtain_all(self.slot, &db, named).await?;
+                let (_held, missing) = obtained;
+                lacking.extend(missing);
                 let translate = move |db: &Database| {
                     let edits = edits.into_iter().map(|edit| shard_edit(db, edit));
                     let edits = edits.collect::<std::result::Result<_, _>>();

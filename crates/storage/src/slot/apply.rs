@@ -197,8 +197,7 @@ fn refuse_missing(
         };
         // Another edit of the document in the same write may be what it continues.
         if edits().filter(is_same).count() > 1 || batch.may_add(&edit.shard, &edit.edit) {
-            let id = missing.attachment.content;
-            let content = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let content = missing.attachment.content;
             return Err(Error::MissingContent { slot, content });
         }
     }
