@@ -383,6 +383,9 @@ def test_recovery(suite, adopted):
     for at in NODES:
         cluster.kill(at)
         cluster.nodes[at].is_wanted = False
+        if at == 1:
+            refused(suite, "a recovery while a majority runs", settee(suite, *recover, "again", "--accept-loss"), "node2@", "node3@", "stop them")
+            report.check("and changes nothing", adopted.first.is_member() and not (data / "cluster.lost").exists())
     for at in NODES[1:]:
         shutil.rmtree(cluster.nodes[at].folder)
     refused(suite, "a recovery without consent", settee(suite, *recover, "again"), "--accept-loss", "--dry-run")

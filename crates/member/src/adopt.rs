@@ -15,11 +15,12 @@ use cluster::record::RecordVersion;
 use cluster::replica::{Cursor, GenerationStart, GenerationStartRecord};
 use cluster::{CONTROL, Generation, NodeId, Position, SlotNumber};
 use database::{AdoptionError, KnownSeqs, OwnDatabase, StoreOptions, own_databases};
-use storage::{Adoption, ShardMeta, SlotRows, Store};
+use storage::{Adoption, ShardMeta, SlotRows, Snapshot, Store};
 
 use crate::Error;
 use crate::control::entry::{CataloguedDatabase, MemberInfo};
 use crate::control::state::ControlState;
+use crate::control::state_in;
 use crate::join::first_member;
 use crate::membership::{Membership, folder, is_member, mark_of, random};
 use crate::slot::{CURSOR, to_stored};
@@ -55,8 +56,10 @@ pub struct AdoptedData {
 pub struct LeftData {
     /// The node as it was.
     pub former: Membership,
-    /// Slots, each with the offset of the first record that the node has not applied.
-    pub slots: Vec<(SlotNumber, u64)>,
+    /// The other nodes of its cluster.
+    pub others: Vec<MemberInfo>,
+    /// Slots, each with its position: that of the first record that the node has not applied.
+    pub slots: Vec<(SlotNumber, storage::Position)>,
     /// Its databases.
     pub data: AdoptedData,
 }
@@ -132,10 +135,11 @@ impl IdleStore {
         let mut slots = vec![];
         for slot in snapshot.slots().map_err(store_error)? {
             let position = snapshot.slot(slot).map_err(store_error)?;
-            slots.push((slot, position.map_or(0, |position| position.next_offset)));
+            slots.push((slot, position.unwrap_or_default()));
         }
         let data = self.summary(&self.databases(KnownSeqs::Void)?)?;
         Ok(LeftData {
+            others: other_members(&former, &snapshot),
             former,
             slots,
             data,
@@ -278,6 +282,22 @@ fn first_cursor(node: NodeId) -> Result<Cursor, Error> {
         begun: Some(Arc::new(begun)),
         ..Cursor::start(members)
     })
+}
+
+/// Returns the other members of a node's cluster, as its store has them, or as they were when it
+/// joined.
+fn other_members(home: &Membership, snapshot: &Snapshot) -> Vec<MemberInfo> {
+    let members = state_in(snapshot).map(|state| state.members);
+    let members = members.unwrap_or_default();
+    if members.is_empty() {
+        let others = home.others.iter().map(|(node, address)| MemberInfo {
+            name: format!("node {node:x}"),
+            address: address.clone(),
+        });
+        return others.collect();
+    }
+    let others = members.into_iter().filter(|(node, _)| *node != home.node);
+    others.map(|(_, member)| member).collect()
 }
 
 fn store_error(e: storage::Error) -> Error {

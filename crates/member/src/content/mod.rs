@@ -144,7 +144,7 @@ pub struct ContentExchange {
     turns: Mutex<FxHashMap<(ShardNumber, ContentId), Arc<tokio::sync::Mutex<()>>>>,
     receiving: Semaphore,
     sending: Arc<Semaphore>,
-    /// Apart from `sending`: a node that requests a content does not go on without it.
+    /// Apart from `sending`: a node that requests a content applies nothing more without it.
     giving: Arc<Semaphore>,
 }
 

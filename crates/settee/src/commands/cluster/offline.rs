@@ -1,8 +1,9 @@
 //! Commands for the data directory of a server that is stopped: a single server that becomes a
 //! cluster's first node, and a node whose cluster is lost.
 
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use command_line::counted;
 use member::{AdoptedData, IdleStore, LeftData, MemberInfo, Membership, NewCluster};
@@ -15,6 +16,8 @@ use crate::record_version;
 
 /// Maximum number of databases that are named.
 const NAMED_MAX: usize = 10;
+/// Time limit to connect to another node.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// `settee cluster init --adopt`.
 pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
@@ -63,9 +66,16 @@ pub fn recover(options: &ClusterRecover) -> Result<(), Failure> {
     let left = store.left(known).map_err(Failure::new)?;
     say!("{}", losses(&options.data, &left));
     let new = new_cluster(options, &left.former)?;
+    let running = running(&left);
     if options.dry_run {
+        if let Some(running) = running {
+            say!("{running}");
+        }
         say!("Nothing was changed. With --accept-loss instead of --dry-run, this is done.");
         return Ok(());
+    }
+    if let Some(running) = running {
+        return Err(Failure::new(running));
     }
     let (home, data) = store.recover(&new, known).map_err(Failure::new)?;
     say!(
@@ -100,6 +110,26 @@ fn new_cluster(options: &ClusterRecover, former: &Membership) -> Result<NewClust
     })
 }
 
+/// Describes the other nodes that run, for people; `None` if none does. Those of a cluster that is
+/// not lost would continue as that cluster, and this node as another one.
+fn running(left: &LeftData) -> Option<String> {
+    let accepts = |member: &&MemberInfo| {
+        let addresses = member.address.to_socket_addrs().into_iter().flatten();
+        let mut connected = addresses.map(|to| TcpStream::connect_timeout(&to, CONNECT_TIME_MAX));
+        connected.any(|connection| connection.is_ok())
+    };
+    let running = left.others.iter().filter(accepts);
+    let named = running.map(|member| format!("{} at {}", member.name, member.address));
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "other nodes of the cluster {} run: {}. If more than half of its nodes are left, start this one again: nothing is lost. Otherwise stop them first, and never start them again",
+            left.former.cluster.name,
+            named.join(", ")
+        )
+    })
+}
+
 fn described(data: &AdoptedData) -> String {
     let count = data.databases.len();
     let named = data.databases[..count.min(NAMED_MAX)].join(", ");
@@ -121,18 +151,22 @@ fn losses(data: &Path, left: &LeftData) -> String {
     let slots: Vec<String> = left
         .slots
         .iter()
-        .map(|(slot, next)| match usize::from(*slot) {
-            number if number < usize::from(former.cluster.slots) => format!("{number}: {next}"),
-            _ => format!("control: {next}"),
+        .map(|(slot, at)| {
+            let at = format!("{}/{}", at.generation.number, at.next_offset);
+            match usize::from(*slot) {
+                number if number < usize::from(former.cluster.slots) => format!("{number}: {at}"),
+                _ => format!("control: {at}"),
+            }
         })
         .collect();
     format!(
         "{} has the data of {}, a node of the cluster {}: {}.\n\
-         Position of each slot, the first record that this node lacks: {}\n\
+         Position of each slot, as generation/record: the first record that this node lacks: {}\n\
          LOST: the writes that this node has not applied, even if they were acknowledged. A node applies all\n\
          records that Kafka has: if Kafka works, start the node first, and let `settee cluster status` show\n\
          that it has reached `log_end`. If several nodes are left, compare their positions by --dry-run, and\n\
-         take the one with the highest.\n\
+         take the one with the highest; a later generation is higher. Never start the others again: they would\n\
+         be a cluster with other data.\n\
          LOST: join tokens, and the meaning of all update sequences: feeds, replications and clients start from\n\
          the beginning. Documents that a replication's target has are not sent again.\n\
          KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.",
