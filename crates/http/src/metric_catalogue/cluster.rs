@@ -33,6 +33,7 @@ pub(super) fn list(list: &mut List, figures: &ClusterFigures) {
     ]);
     slots(list, &figures.slots);
     forwards(list);
+    contents(list);
 }
 
 fn slots(list: &mut List, slots: &SlotFigures) {
@@ -132,6 +133,11 @@ fn forwards(list: &mut List) {
             "number of copies of slots that this node began to send",
             counters::COPIES_SENT.get(),
         ),
+    ]);
+}
+
+fn contents(list: &mut List) {
+    list.counters([
         (
             "settee/cluster/contents/staged",
             "number of attachments that were copied to a majority of the nodes before a write named them",

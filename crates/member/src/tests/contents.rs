@@ -225,18 +225,9 @@ async fn copied_contents_survive_restarts_until_they_are_reclaimed() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
-/// A record that names a content which no node has, because it reached the log too late, is left
-/// out.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_whose_content_no_node_has_is_left_out() {
-    let nodes = with_database().await;
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let since = nodes
-        .node(1)
-        .catalogue
-        .with(|state| state.databases["a"].since);
-    let limits = db.limits();
-    let edit = EditRecord {
+/// An edit that names a content which no node has.
+fn naming_no_content() -> EditRecord {
+    EditRecord {
         id: DocId::new("doc").unwrap(),
         deleted: false,
         body: b"{}".to_vec(),
@@ -262,7 +253,20 @@ async fn a_record_whose_content_no_node_has_is_left_out() {
             },
             body_term: None,
         },
-    };
+    }
+}
+
+/// A record that names a content which no node has, because it reached the log too late, is left
+/// out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_whose_content_no_node_has_is_left_out() {
+    let nodes = with_database().await;
+    let db = nodes.node(1).databases.get("a").unwrap();
+    let since = nodes
+        .node(1)
+        .catalogue
+        .with(|state| state.databases["a"].since);
+    let limits = db.limits();
     let work = DatabaseWork {
         database: *db.uuid().as_bytes(),
         since,
@@ -270,7 +274,7 @@ async fn a_record_whose_content_no_node_has_is_left_out() {
         purged_infos_limit: limits.purged_infos_limit,
         leaves_max: limits.leaves_max,
         designs: 0,
-        work: Work::Edits(vec![edit]),
+        work: Work::Edits(vec![naming_no_content()]),
     };
     let slot = slot_of(db.uuid(), db.shard_index("doc"), SLOTS);
     let generation = nodes.node(1).replicas.get(slot).unwrap().generation();
