@@ -1,9 +1,12 @@
 //! Tests of when a generation starts, and from which state.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use cluster::position::Generation;
-use cluster::replica::{Fence, GenerationStartRecord, Header, Input, Kind, Message, Reason};
+use cluster::position::{Generation, Position};
+use cluster::replica::{
+    Cursor, Fence, GenerationStart, GenerationStartRecord, Header, Input, Kind, Message, Reason,
+};
 
 use super::net::{Net, View, view};
 
@@ -395,6 +398,45 @@ fn a_replica_that_lacks_contents_is_copied_from_one_that_went_on() {
     let from = net.copies[&3];
     assert!(net.copy(3, from));
     assert_eq!(net.next_offset(3), 3);
+}
+
+/// The first node of a cluster may start with data: with a generation that no record started.
+#[test]
+fn a_node_that_starts_empty_copies_what_the_first_one_brought() {
+    let mut net = Net::with(&[1, 2], &[1]);
+    let generation = Generation { number: 1, by: 1 };
+    let base = Position {
+        chain: [7; 16],
+        ..Position::start()
+    };
+    let begun = GenerationStartRecord {
+        begin: GenerationStart {
+            generation,
+            base,
+            members: vec![1],
+        },
+        log: 0,
+        offset: 0,
+        epoch: -1,
+        hash: [7; 16],
+    };
+    net.disks.get_mut(&1).expect("a node").cursor = Cursor {
+        position: Position { generation, ..base },
+        begun: Some(Arc::new(begun)),
+        ..Cursor::start(vec![1])
+    };
+    net.boot(1);
+    // A node that lacks the base has written a record, too.
+    let mut log = view(&[(0, "early")]);
+    log.push(0, generation, Kind::Data, "r1");
+    net.read_to(1, &log, 2);
+    assert_eq!(net.stores[&1], ["r1"]);
+    net.read(2, &log);
+    assert_eq!(net.next_offset(2), 0);
+    net.tick(&log);
+    assert_eq!(net.copies.get(&2), Some(&1));
+    assert!(net.copy(2, 1));
+    assert_eq!(net.next_offset(2), 2);
 }
 
 #[test]
