@@ -49,6 +49,8 @@ pub struct AdoptedData {
     pub databases: Vec<String>,
     /// Documents that are not deleted.
     pub documents: u64,
+    /// The store was a node's: it may lack acknowledged writes, and update seqs start over.
+    pub was_nodes: bool,
 }
 
 /// The slots of a node as its store has them.
@@ -104,16 +106,19 @@ impl IdleStore {
         if mark_of(&self.path)?.is_some() {
             return Err(Error::NodesStore(self.data.clone()));
         }
-        self.summary(&self.databases(KnownSeqs::Valid)?)
+        let seqs = self.known_seqs()?;
+        self.summary(&self.databases(seqs)?, seqs)
     }
 
-    /// Makes the directory of a single server the first node of a new cluster.
+    /// Makes the directory of a single server, or of one with a restored backup, the first node of a
+    /// new cluster.
     ///
     /// # Errors
     /// Errors of [`IdleStore::data`], and those of writing: it can be repeated.
     pub fn adopt(self, new: &NewCluster) -> Result<(Membership, AdoptedData), Error> {
         self.data()?;
-        self.become_node(new, KnownSeqs::Valid)
+        let seqs = self.known_seqs()?;
+        self.become_node(new, seqs)
     }
 
     /// Returns what is left of a node that lost its cluster, for a program that reads this record
@@ -137,7 +142,7 @@ impl IdleStore {
             let position = snapshot.slot(slot).map_err(store_error)?;
             slots.push((slot, position.unwrap_or_default()));
         }
-        let data = self.summary(&self.databases(KnownSeqs::Void)?)?;
+        let data = self.summary(&self.databases(KnownSeqs::Void)?, KnownSeqs::Void)?;
         Ok(LeftData {
             others: other_members(&former, &snapshot),
             former,
@@ -176,6 +181,20 @@ impl IdleStore {
         self.become_node(new, KnownSeqs::Void)
     }
 
+    /// Returns whether update seqs that clients know stay valid. They do not if a node has applied
+    /// records to the store, as in its backup: others may have been acknowledged since. An adoption
+    /// that was interrupted has applied none.
+    pub(crate) fn known_seqs(&self) -> Result<KnownSeqs, Error> {
+        let snapshot = self.store.snapshot();
+        for slot in snapshot.slots().map_err(store_error)? {
+            let position = snapshot.slot(slot).map_err(store_error)?;
+            if position.is_some_and(|position| position.next_offset > 0) {
+                return Ok(KnownSeqs::Void);
+            }
+        }
+        Ok(KnownSeqs::Valid)
+    }
+
     fn databases(&self, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>, Error> {
         own_databases(&self.store, seqs).map_err(|e| match e {
             AdoptionError::Store(e) => Error::Membership(e.to_string()),
@@ -183,8 +202,11 @@ impl IdleStore {
         })
     }
 
-    fn summary(&self, databases: &[OwnDatabase]) -> Result<AdoptedData, Error> {
-        let mut data = AdoptedData::default();
+    fn summary(&self, databases: &[OwnDatabase], seqs: KnownSeqs) -> Result<AdoptedData, Error> {
+        let mut data = AdoptedData {
+            was_nodes: seqs == KnownSeqs::Void,
+            ..AdoptedData::default()
+        };
         for database in databases {
             data.databases.push(database.name.clone());
             for shard in &database.shards {
@@ -203,7 +225,7 @@ impl IdleStore {
         let (mut home, authority) = first_member(&new.name, new.slots, new.member.clone())?;
         home.brings_data = true;
         let databases = self.databases(seqs)?;
-        let data = self.summary(&databases)?;
+        let data = self.summary(&databases, seqs)?;
         let adoption = adoption(home.node, new.slots, databases)?;
         self.store.adopt(adoption).map_err(store_error)?;
         home.keep(&self.data, authority)?;

@@ -75,6 +75,18 @@ fn store(dir: &Path) -> Store {
     Store::open(dir, &StoreOptions::default(), Box::new(|_| {})).unwrap()
 }
 
+/// Opens a store that was open just now: closing takes a moment.
+async fn reopened(dir: &Path) -> Store {
+    loop {
+        match Store::open(dir, &StoreOptions::default(), Box::new(|_| {})) {
+            Err(storage::Error::InUse { .. }) => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// Makes the store of a directory that of the first node.
 async fn adopt(dir: &Path, seqs: KnownSeqs) {
     let store = store(dir);
@@ -206,8 +218,12 @@ async fn the_store_of_a_node_becomes_that_of_a_new_cluster() {
 
 /// Opens the store of a directory, once it is closed: that takes a moment.
 async fn idle(data: &Path) -> IdleStore {
+    idle_at(data, &data.join("store")).await
+}
+
+async fn idle_at(data: &Path, path: &Path) -> IdleStore {
     loop {
-        match IdleStore::open(data, &data.join("store")) {
+        match IdleStore::open(data, path) {
             Err(Error::StoreInUse(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
             opened => return opened.unwrap(),
         }
@@ -242,7 +258,7 @@ async fn an_adoption_is_refused_where_it_would_do_harm() {
     .await;
     let (home, adopted) = idle(data).await.adopt(&new_cluster()).unwrap();
     assert_eq!(adopted.databases, ["a", "empty"]);
-    assert!(home.brings_data && is_member(data));
+    assert!(home.brings_data && is_member(data) && !adopted.was_nodes);
     assert!(matches!(
         open().unwrap().adopt(&new_cluster()),
         Err(Error::AlreadyMember(_))
@@ -271,6 +287,33 @@ async fn an_adoption_is_refused_where_it_would_do_harm() {
         assert!(refuse_own(databases, false).await.is_err());
     })
     .await;
+}
+
+/// As in a backup of a node, or if its folder `cluster` is gone: clients may know later update seqs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_update_seqs_of_a_nodes_store_are_not_adopted() {
+    let mut lost = Nodes::three().await;
+    lost.create(1, "a", 2).await;
+    lost.write(1, "a", &docs(0, 5)).await;
+    lost.agree(&[1, 2, 3]).await;
+    let dir = lost.dir(1);
+    lost.stop(1).await;
+    let uuid = |of: &Store| own_databases(of, KnownSeqs::Valid).unwrap()[0].new.uuid;
+    let opened = store(&dir);
+    let before = uuid(&opened);
+    close(opened).await;
+    let data = tempfile::tempdir().unwrap();
+    let found = idle_at(data.path(), &dir).await;
+    assert!(found.data().unwrap().was_nodes);
+    let (_, adopted) = found.adopt(&new_cluster()).unwrap();
+    assert!(adopted.was_nodes);
+    let found = idle_at(data.path(), &dir).await;
+    // As after an adoption that was interrupted: they are new already.
+    assert_eq!(found.known_seqs().unwrap(), KnownSeqs::Valid);
+    drop(found);
+    let opened = reopened(&dir).await;
+    assert_ne!(uuid(&opened), before);
+    close(opened).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -35,17 +35,18 @@ pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
         let data = store.data().map_err(Failure::new)?;
         say!(
             "{} would become the first node of the cluster {}, with {}.\n\
-             Update sequences and indexes stay as they are. Nothing was changed.",
+             {} Nothing was changed.",
             options.data.display(),
             new.name,
-            described(&data)
+            described(&data),
+            kept(&data)
         );
         return Ok(());
     }
     let (home, data) = store.adopt(&new).map_err(Failure::new)?;
     say!(
         "{} was a single server. It is the first node of the cluster {} now: {}, number {:x}, {} slots.\n\
-         It took over {}, in {:.1} s; nothing was copied.\n{}",
+         It took over {}, in {:.1} s; nothing was copied.\n{}\n{}",
         options.data.display(),
         home.cluster.name,
         home.member.name,
@@ -53,6 +54,7 @@ pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
         home.cluster.slots,
         described(&data),
         began.elapsed().as_secs_f64(),
+        kept(&data),
         next_steps(&options.data)
     );
     Ok(())
@@ -128,6 +130,16 @@ fn running(left: &LeftData) -> Option<String> {
             named.join(", ")
         )
     })
+}
+
+/// Describes what an adoption leaves as it is, for people.
+fn kept(data: &AdoptedData) -> &'static str {
+    match data.was_nodes {
+        false => "Update sequences and indexes stay as they are.",
+        true => {
+            "The store was that of a node: writes that it had not applied are missing, and feeds and replications start from the beginning. Indexes stay as they are."
+        }
+    }
 }
 
 fn described(data: &AdoptedData) -> String {
