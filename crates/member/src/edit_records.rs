@@ -17,6 +17,10 @@ const STAGED_AT_ONCE_MAX: usize = 4;
 /// Maximum size of one edit with its attachments, in bytes: it is sent to other nodes in one piece.
 const ONE_BYTES_MAX: usize = 200 << 20;
 
+/// Edits as a record has them, and the contents that it names and that other nodes may lack, each
+/// with the index of its shard.
+type NamingRecords = (Vec<EditRecord>, Vec<(usize, Content)>);
+
 /// Converts edits for a record. If the record `names_contents`, copies those that other nodes may
 /// lack to a majority.
 pub(crate) async fn to_records(
@@ -62,13 +66,12 @@ pub(crate) fn edit_bytes(edit: &ShardEdit, names_contents: bool) -> usize {
     edit.edit.body.len() + path + files.sum::<usize>() + 256
 }
 
-/// Converts edits for a record. Also returns the contents that the record names and that other
-/// nodes may lack, each with the index of its shard.
+/// Converts edits for a record. Blocks a thread for slow work while it reads contents.
 async fn records_of(
     db: &Database,
     edits: Vec<ShardEdit>,
     names_contents: bool,
-) -> Result<(Vec<EditRecord>, Vec<(usize, Content)>), database::Error> {
+) -> Result<NamingRecords, database::Error> {
     let bytes = |edit: &ShardEdit| edit_bytes(edit, names_contents);
     if edits.iter().map(bytes).sum::<usize>() > ONE_BYTES_MAX {
         return Err(database::Error::AttachmentTooLarge);

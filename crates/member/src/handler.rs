@@ -75,13 +75,13 @@ impl Handler for NodeHandler {
         }
     }
 
-    async fn call(&self, _: NodeId, call: Call) -> Result<Reply, Refusal> {
+    async fn call(&self, _: NodeId, mut call: Call) -> Result<Reply, Refusal> {
         // The client chose its path, which must never be one of those below.
         if call.headers.contains_key(CLIENT) {
             let starting = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it is starting");
             return self.clients.get().ok_or_else(starting)?.answer(call).await;
         }
-        let target = call.path.clone();
+        let target = std::mem::take(&mut call.path);
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
         let asked = || {
             let asked = ForwardedRequest::from_query(query);
@@ -104,10 +104,7 @@ impl Handler for NodeHandler {
                 let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
                 given.map(Reply::ok).map_err(none)
             }
-            BENCH => {
-                let query = query.to_owned();
-                network_bench::answer(&query, call).await
-            }
+            BENCH => network_bench::answer(query, call).await,
             LOG => Ok(Reply::ok(match self.replicas.reach.check().await {
                 true => Bytes::from_static(LOG_IN_REACH),
                 false => Bytes::new(),

@@ -131,6 +131,9 @@ pub trait ContentPeers: Send + Sync + 'static {
 /// Returns the replicas of a slot, as this node knows them.
 pub type ReplicasOf = Box<dyn Fn(SlotNumber) -> Vec<NodeId> + Send + Sync>;
 
+/// A content on this node: the shard under which it is, and its id.
+type ContentPlace = (ShardNumber, ContentId);
+
 /// Exchanges contents with other nodes.
 pub struct ContentExchange {
     me: NodeId,
@@ -139,9 +142,9 @@ pub struct ContentExchange {
     replicas_of: ReplicasOf,
     peers: Arc<dyn ContentPeers>,
     /// Contents that are kept without a reference, and when they were last named.
-    pins: Mutex<FxHashMap<(ShardNumber, ContentId), Pin>>,
+    pins: Mutex<FxHashMap<ContentPlace, Pin>>,
     /// Locks of contents that are being stored, fetched, kept or removed.
-    turns: Mutex<FxHashMap<(ShardNumber, ContentId), Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<FxHashMap<ContentPlace, Arc<tokio::sync::Mutex<()>>>>,
     receiving: Semaphore,
     sending: Arc<Semaphore>,
     /// Apart from `sending`: a node that requests a content applies nothing more without it.

@@ -163,9 +163,10 @@ impl ContentExchange {
         id: ContentId,
         (database, shard): ([u8; 16], usize),
     ) -> Result<(), ContentError> {
-        let (databases, catalogue) = (self.databases.clone(), self.catalogue.clone());
+        let databases = self.databases.clone();
         let failed = |e: database::Error| ContentError::Failed(e.to_string());
-        let db = catalogue.database(&databases, DatabaseUuid::new(database));
+        let uuid = DatabaseUuid::new(database);
+        let db = self.catalogue.database(&databases, uuid);
         let db = db.map_err(failed)?;
         blocking(move || {
             let contents = db.as_ref().and_then(|db| db.contents_of_shard(shard));

@@ -71,12 +71,8 @@ async fn alone<T>(dir: &Path, work: impl AsyncFnOnce(&Arc<Databases>) -> T) -> T
     done
 }
 
-fn store(dir: &Path) -> Store {
-    Store::open(dir, &StoreOptions::default(), Box::new(|_| {})).unwrap()
-}
-
-/// Opens a store that was open just now: closing takes a moment.
-async fn reopened(dir: &Path) -> Store {
+/// Opens a store, which may have been open just now: closing takes a moment.
+async fn store(dir: &Path) -> Store {
     loop {
         match Store::open(dir, &StoreOptions::default(), Box::new(|_| {})) {
             Err(storage::Error::InUse { .. }) => {
@@ -89,7 +85,7 @@ async fn reopened(dir: &Path) -> Store {
 
 /// Makes the store of a directory that of the first node.
 async fn adopt(dir: &Path, seqs: KnownSeqs) {
-    let store = store(dir);
+    let store = store(dir).await;
     let databases = own_databases(&store, seqs).unwrap();
     store
         .adopt(adoption(FIRST, SLOTS, databases).unwrap())
@@ -259,12 +255,10 @@ async fn an_adoption_is_refused_where_it_would_do_harm() {
     let (home, adopted) = idle(data).await.adopt(&new_cluster()).unwrap();
     assert_eq!(adopted.databases, ["a", "empty"]);
     assert!(home.brings_data && is_member(data) && !adopted.was_nodes);
-    assert!(matches!(
-        open().unwrap().adopt(&new_cluster()),
-        Err(Error::AlreadyMember(_))
-    ));
-    let same = open()
-        .unwrap()
+    let again = idle(data).await.adopt(&new_cluster());
+    assert!(matches!(again, Err(Error::AlreadyMember(_))));
+    let same = idle(data)
+        .await
         .recover(&new_cluster(), RecordVersion::LATEST);
     assert!(matches!(same, Err(Error::SameName(_))));
     // The store has been a node's, whose folder is gone.
@@ -299,7 +293,7 @@ async fn the_update_seqs_of_a_nodes_store_are_not_adopted() {
     let dir = lost.dir(1);
     lost.stop(1).await;
     let uuid = |of: &Store| own_databases(of, KnownSeqs::Valid).unwrap()[0].new.uuid;
-    let opened = store(&dir);
+    let opened = store(&dir).await;
     let before = uuid(&opened);
     close(opened).await;
     let data = tempfile::tempdir().unwrap();
@@ -311,7 +305,7 @@ async fn the_update_seqs_of_a_nodes_store_are_not_adopted() {
     // As after an adoption that was interrupted: they are new already.
     assert_eq!(found.known_seqs().unwrap(), KnownSeqs::Valid);
     drop(found);
-    let opened = reopened(&dir).await;
+    let opened = store(&dir).await;
     assert_ne!(uuid(&opened), before);
     close(opened).await;
 }
@@ -355,7 +349,7 @@ async fn a_store_of_another_format_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("store");
     alone(&path, async |databases| fill(databases).await).await;
-    let opened = store(&path);
+    let opened = store(&path).await;
     let mut writes = opened.engine().writes();
     writes.put(Keyspace::Meta, b"f", b"settee 2");
     writes.commit(true).unwrap();
@@ -371,7 +365,7 @@ async fn a_database_with_attachments_of_an_early_version_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("store");
     alone(&path, async |databases| fill(databases).await).await;
-    let opened = store(&path);
+    let opened = store(&path).await;
     for name in ["a", "empty"] {
         let record = opened.database(name).unwrap().unwrap();
         let record = String::from_utf8(record).unwrap();

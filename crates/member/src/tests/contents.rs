@@ -291,9 +291,8 @@ async fn a_record_whose_content_no_node_has_is_left_out() {
     // Its author has gone, so that it is not proposed again.
     lost.abort();
     until("begun", || {
-        let all = (1..=3).map(|node| nodes.node(node).replicas.get(slot).unwrap());
-        all.into_iter()
-            .all(|replica| replica.generation() > generation)
+        let mut all = (1..=3).map(|node| nodes.node(node).replicas.get(slot).unwrap());
+        all.all(|replica| replica.generation() > generation)
     })
     .await;
     nodes.write(2, "a", &[with_file("doc", None, LONG)]).await;

@@ -54,21 +54,13 @@ impl World {
             return;
         }
         let Some(value) = value else {
-            if self.rng.bool() {
-                self.give_up_reads(node, number);
-            }
-            let Some(it) = self.nodes.get_mut(&node) else {
-                return;
-            };
-            self.next_read += 1;
-            let read = self.next_read;
-            it.reads.insert(read, (number, None));
-            return self.give(node, Input::Read(read));
+            return self.begin_read(node, number);
         };
         let Some(generation) = replica.proposes_in() else {
             return;
         };
-        let content = (self.rng_percent(self.profile.contents)).then_some(number);
+        let has_content = self.rng_percent(self.profile.contents);
+        let content = has_content.then_some(number);
         if let Some(content) = content
             && !self.stage(node, content)
         {
@@ -94,6 +86,20 @@ impl World {
                 content,
             }],
         );
+    }
+
+    /// Lets a node read for an operation, which may have requested that here before.
+    fn begin_read(&mut self, node: NodeId, number: u64) {
+        if self.rng.bool() {
+            self.give_up_reads(node, number);
+        }
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        self.next_read += 1;
+        let read = self.next_read;
+        it.reads.insert(read, (number, None));
+        self.give(node, Input::Read(read));
     }
 
     /// Forgets what an operation requested here before.

@@ -9,7 +9,7 @@ impl Store {
     /// Returns the contents of the last write of each key, of those that there are.
     pub(super) fn needed(&self, contents: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
         let all = self.last_contents();
-        let is_needed = |(content, _): &(&u64, &u64)| all.contains(content);
+        let is_needed = |(content, _): &(&u64, &u64)| all.contains(*content);
         let needed = contents.iter().filter(is_needed);
         needed.map(|(content, at)| (*content, *at)).collect()
     }
@@ -142,9 +142,9 @@ impl World {
             };
             let count = cursor.members.iter().filter(has).count();
             if count < cursor.majority() {
+                let members = cursor.members.clone();
                 return self.violate(format!(
-                    "{node} shows {next} of {generation:?}, and {count} of {:?} have the content {content}",
-                    cursor.members
+                    "{node} shows {next} of {generation:?}, and {count} of {members:?} have the content {content}"
                 ));
             }
         }

@@ -79,6 +79,21 @@ struct Disk {
     contents: BTreeMap<u64, u64>,
 }
 
+impl Disk {
+    /// Returns the disk of a new replica of a slot.
+    fn new(members: &[NodeId]) -> Disk {
+        let saved = DurableState {
+            cursor: Cursor::start(members.to_vec()),
+            promises: Promises::default(),
+        };
+        Disk {
+            saved,
+            store: Store::default(),
+            contents: BTreeMap::new(),
+        }
+    }
+}
+
 /// The result of a read.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -283,16 +298,7 @@ impl World {
             trace: vec![],
         };
         for id in members.clone() {
-            let saved = DurableState {
-                cursor: Cursor::start(members.clone()),
-                promises: Promises::default(),
-            };
-            let disk = Disk {
-                saved,
-                store: Store::default(),
-                contents: BTreeMap::new(),
-            };
-            world.nodes.insert(id, Node::off(disk));
+            world.nodes.insert(id, Node::off(Disk::new(&members)));
             world.at(0, Event::Start { node: id });
         }
         world.fill_log();
