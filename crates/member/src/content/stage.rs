@@ -94,7 +94,9 @@ impl Staging {
                 return Ok(());
             };
             CONTENT_FAILURES.count();
-            if self.is_done.load(Relaxed) || Instant::now() + PAUSE >= self.deadline {
+            // Further attempts would hold the store while the server stops.
+            let is_over = self.is_done.load(Relaxed) || self.exchange.catalogue.is_closed();
+            if is_over || Instant::now() + PAUSE >= self.deadline {
                 return Err(why.at(node));
             }
             tokio::time::sleep(PAUSE).await;
