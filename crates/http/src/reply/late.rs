@@ -39,6 +39,26 @@ impl Late {
     }
 }
 
+/// Reads a piece of a content on another thread. `gives_way`: on one of few threads with a lower
+/// priority, in the user's turn, for a content that takes long without output. Its client needs to
+/// receive nothing, and could otherwise occupy the threads that read all contents.
+///
+/// # Errors
+/// 500 when it panics.
+pub async fn read_content<T: Send + 'static>(
+    answers: &Answers,
+    gives_way: bool,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    match gives_way {
+        true => answers.apart(read).await,
+        false => {
+            let read = tokio::task::spawn_blocking(read);
+            read.await.map_err(ApiError::worker_failed)
+        }
+    }
+}
+
 /// A response that is one text without placeholders stays as it is.
 fn with_contents(reply: Reply, late: LateContents, answers: &Answers) -> Reply {
     let pieces: Pieces = match reply.body {
@@ -55,6 +75,7 @@ fn with_contents(reply: Reply, late: LateContents, answers: &Answers) -> Reply {
         piece: Piece::none(answers),
         late,
         waiting: None,
+        decodes_little: false,
         answers: answers.clone(),
     };
     let pieces = stream::unfold(start, |mut filling| async move {
@@ -83,6 +104,8 @@ struct Filling {
     late: LateContents,
     /// Memory of the contents whose turn has not come.
     waiting: Option<Held>,
+    /// The last piece of the content was empty: it decodes to little, and takes long.
+    decodes_little: bool,
     answers: Answers,
 }
 
@@ -145,9 +168,11 @@ impl Filling {
     /// Reads the next piece of a content.
     async fn read(&mut self, mut content: Base64Reader) -> Result<(), ApiError> {
         self.answers.admit().await?;
-        let read = tokio::task::spawn_blocking(move || (content.next_piece(), content));
-        let (piece, content) = read.await.map_err(ApiError::worker_failed)?;
-        if let Some(piece) = piece? {
+        let read = move || (content.next_piece(), content);
+        let (piece, content) = read_content(&self.answers, self.decodes_little, read).await?;
+        let piece = piece?;
+        self.decodes_little = piece.as_ref().is_some_and(Bytes::is_empty);
+        if let Some(piece) = piece {
             self.piece.set(piece);
             self.content = Some(content);
         }
