@@ -40,7 +40,7 @@ impl Late {
 }
 
 /// Reads a piece of a content on another thread. `gives_way`: on one of few threads with a lower
-/// priority, in the user's turn, for a content that takes long without output. Its client needs to
+/// priority, in the user's turn. That is for a content that is slow to decode: its client needs to
 /// receive nothing, and could otherwise occupy the threads that read all contents.
 ///
 /// # Errors
@@ -104,7 +104,7 @@ struct Filling {
     late: LateContents,
     /// Memory of the contents whose turn has not come.
     waiting: Option<Held>,
-    /// The last piece of the content was empty: it decodes to little, and takes long.
+    /// The last piece of the content was empty: it is slow to decode, and its client receives nothing.
     decodes_little: bool,
     answers: Answers,
 }

@@ -310,7 +310,7 @@ struct Under<M> {
     /// Memory of the first parts.
     held: Option<Held>,
     maker: Option<M>,
-    /// The last piece was empty: the content decodes to little, and takes long.
+    /// The last piece was empty: the content is slow to decode, and its client receives nothing.
     decodes_little: bool,
     answers: Answers,
 }
