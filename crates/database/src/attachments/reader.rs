@@ -32,6 +32,8 @@ pub struct AttachmentReader {
     /// Bytes to be passed over, then bytes to be given.
     skip: u64,
     left: u64,
+    /// The last piece ended because the step did.
+    is_slow: bool,
 }
 
 enum Source {
@@ -60,7 +62,14 @@ impl AttachmentReader {
             is_unsure: attachment.length_unsure,
             skip: range.start,
             left: range.end.saturating_sub(range.start),
+            is_slow: false,
         }
+    }
+
+    /// Returns whether the last piece was slow to decode: 1 MiB of stored bytes was less than a piece.
+    /// The next one probably is, too.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
     }
 
     /// Returns the next piece; `None` at the end. A piece is empty if much of the stored content
@@ -76,19 +85,24 @@ impl AttachmentReader {
         if self.left == 0 {
             return Ok(None);
         }
-        if !self.open()? {
+        self.is_slow = !self.open()?;
+        if self.is_slow {
             return Ok(Some(Bytes::new()));
         }
-        let (mut piece, is_end) = match &mut self.source {
-            Source::Decoded(decoder) => decode(decoder, &mut self.skip)?,
+        let mut piece = match &mut self.source {
+            Source::Decoded(decoder) => {
+                let (piece, is_slow) = decode(decoder, &mut self.skip)?;
+                self.is_slow = is_slow;
+                piece
+            }
             Source::Stored(content) | Source::ToDecode(content) => {
                 let piece = content.read(self.skip)?;
                 self.skip += piece.len() as u64;
-                let is_end = piece.is_empty();
-                (piece, is_end)
+                piece
             }
-            Source::ToCheck(_) => (Vec::new(), false),
+            Source::ToCheck(_) => Vec::new(),
         };
+        let is_end = piece.is_empty() && !self.is_slow;
         piece.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= piece.len() as u64;
         if is_end {
@@ -127,7 +141,8 @@ impl Source {
     }
 }
 
-/// Returns the next decoded bytes after `skip` others, and whether the content has ended.
+/// Returns the next decoded bytes after `skip` others, and whether they are not a whole piece because
+/// the step has ended.
 fn decode(decoder: &mut MultiGzDecoder<Chunks>, skip: &mut u64) -> Result<(Vec<u8>, bool), Error> {
     decoder.get_mut().start_step();
     let mut passed = decoder.by_ref().take(*skip);
@@ -139,11 +154,8 @@ fn decode(decoder: &mut MultiGzDecoder<Chunks>, skip: &mut u64) -> Result<(Vec<u
         decoder.take(PIECE_BYTES as u64).read_to_end(&mut piece)
     });
     match decoded {
-        Ok(_) => {
-            let is_end = piece.is_empty();
-            Ok((piece, is_end))
-        }
-        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok((piece, false)),
+        Ok(_) => Ok((piece, false)),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok((piece, true)),
         Err(e) => Err(undecodable(e)),
     }
 }
@@ -167,6 +179,11 @@ impl Base64Reader {
             reader: AttachmentReader::new(attachment, content, None, true),
             left: Vec::new(),
         })
+    }
+
+    /// Returns whether the last piece was slow, as [`AttachmentReader::is_slow`].
+    pub fn is_slow(&self) -> bool {
+        self.reader.is_slow
     }
 
     /// Returns the next piece, which may be empty, as of [`AttachmentReader::next_piece`]; `None` at

@@ -39,18 +39,18 @@ impl Late {
     }
 }
 
-/// Reads a piece of a content on another thread. `gives_way`: on one of few threads with a lower
-/// priority, in the user's turn. That is for a content that is slow to decode: its client needs to
-/// receive nothing, and could otherwise occupy the threads that read all contents.
+/// Reads a piece of a content on another thread. One that `is_slow` to decode is read by few threads
+/// with a lower priority, in the user's turn: its client receives hardly anything, and could
+/// otherwise occupy the threads that read all contents.
 ///
 /// # Errors
 /// 500 when it panics.
 pub async fn read_content<T: Send + 'static>(
     answers: &Answers,
-    gives_way: bool,
+    is_slow: bool,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    match gives_way {
+    match is_slow {
         true => answers.apart(read).await,
         false => {
             let read = tokio::task::spawn_blocking(read);
@@ -75,7 +75,6 @@ fn with_contents(reply: Reply, late: LateContents, answers: &Answers) -> Reply {
         piece: Piece::none(answers),
         late,
         waiting: None,
-        decodes_little: false,
         answers: answers.clone(),
     };
     let pieces = stream::unfold(start, |mut filling| async move {
@@ -104,8 +103,6 @@ struct Filling {
     late: LateContents,
     /// Memory of the contents whose turn has not come.
     waiting: Option<Held>,
-    /// The last piece of the content was empty: it is slow to decode, and its client receives nothing.
-    decodes_little: bool,
     answers: Answers,
 }
 
@@ -168,11 +165,10 @@ impl Filling {
     /// Reads the next piece of a content.
     async fn read(&mut self, mut content: Base64Reader) -> Result<(), ApiError> {
         self.answers.admit().await?;
+        let is_slow = content.is_slow();
         let read = move || (content.next_piece(), content);
-        let (piece, content) = read_content(&self.answers, self.decodes_little, read).await?;
-        let piece = piece?;
-        self.decodes_little = piece.as_ref().is_some_and(Bytes::is_empty);
-        if let Some(piece) = piece {
+        let (piece, content) = read_content(&self.answers, is_slow, read).await?;
+        if let Some(piece) = piece? {
             self.piece.set(piece);
             self.content = Some(content);
         }

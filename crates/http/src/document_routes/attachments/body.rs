@@ -285,7 +285,6 @@ fn pieces<M: PartsMaker>(
         piece: Piece::none(answers),
         held,
         maker,
-        decodes_little: false,
         answers: answers.clone(),
     };
     stream::unfold(start, |mut under| async move {
@@ -310,8 +309,6 @@ struct Under<M> {
     /// Memory of the first parts.
     held: Option<Held>,
     maker: Option<M>,
-    /// The last piece was empty: the content is slow to decode, and its client receives nothing.
-    decodes_little: bool,
     answers: Answers,
 }
 
@@ -322,9 +319,7 @@ impl<M: PartsMaker> Under<M> {
                 if !matches!(part, Part::Text(_)) {
                     self.answers.admit().await?;
                 }
-                let piece = next_piece(part, self.decodes_little, &self.answers).await?;
-                self.decodes_little = piece.as_ref().is_some_and(Bytes::is_empty);
-                match piece {
+                match next_piece(part, &self.answers).await? {
                     Some(piece) => self.piece.set(piece),
                     None => drop(self.parts.next()),
                 }
@@ -343,16 +338,17 @@ impl<M: PartsMaker> Under<M> {
 }
 
 /// Returns the next piece of a part, which is empty if much of a content decodes to nothing; `None`
-/// at its end. `gives_way`: reads by a thread that gives way, in the user's turn.
-async fn next_piece(
-    part: &mut Part,
-    gives_way: bool,
-    answers: &Answers,
-) -> Result<Option<Bytes>, ApiError> {
+/// at its end.
+async fn next_piece(part: &mut Part, answers: &Answers) -> Result<Option<Bytes>, ApiError> {
     if let Part::Text(text) = part {
         let text = std::mem::take(text);
         return Ok((!text.is_empty()).then(|| text.into()));
     }
+    let is_slow = match part {
+        Part::Text(_) => false,
+        Part::Raw(reader) => reader.is_slow(),
+        Part::Base64(reader) => reader.is_slow(),
+    };
     let mut taken = std::mem::replace(part, Part::Text(Vec::new()));
     let read = move || {
         let piece = match &mut taken {
@@ -362,7 +358,7 @@ async fn next_piece(
         };
         (piece, taken)
     };
-    let (piece, taken) = read_content(answers, gives_way, read).await?;
+    let (piece, taken) = read_content(answers, is_slow, read).await?;
     *part = taken;
     Ok(piece?)
 }
