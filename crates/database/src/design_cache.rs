@@ -54,12 +54,12 @@ pub(crate) struct DesignSummary {
     pub id: String,
     /// The document was read at this change of it, or later.
     seq: u64,
-    /// Of the index of its views.
+    /// Identifies the index of its views.
     pub signature: Signature,
     has_views: bool,
     /// Built in the background.
     pub autoupdate: bool,
-    /// Whether it is of Mango, and defines indexes.
+    /// Whether its language is Mango, and it defines indexes.
     pub has_find_indexes: bool,
     text_indexes: Box<[TextSummary]>,
 }

@@ -15,9 +15,9 @@ const BUILTIN_BYTES_MAX: usize = 1 << 20;
 /// The order in which a function gets rows, compared with the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// The same order.
+    /// The function gets rows as they come.
     Same,
-    /// The opposite order.
+    /// The function gets the last row first.
     Reversed,
     /// The opposite order, but rows of one document with one key stay in the order of their values.
     LastToFirst,

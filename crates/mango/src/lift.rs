@@ -172,8 +172,8 @@ impl Branches {
         at.map(|at| &self.all[*at])
     }
 
-    /// Returns the branch of a name, which is added if it is new, and whether that is another name
-    /// of an array position.
+    /// Returns the branch of a name, which is added if it is new, and whether the same array position
+    /// had a name before.
     fn add(&mut self, name: &str) -> (&mut Branch, bool) {
         let mut is_alias = false;
         let at = self.position(name).unwrap_or_else(|| {

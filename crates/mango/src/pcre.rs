@@ -45,9 +45,8 @@ const WORST_BYTE_STEPS: usize = 1024;
 const STOP_BYTES: usize = 256;
 
 impl Pattern {
-    /// Compiles PCRE's `text` into automata of at most `bytes_max` bytes each, or returns the reason
-    /// of the refusal. Each thread that matches texts has a cache of at most `cache_bytes` for each
-    /// of them.
+    /// Compiles PCRE's `text` into automata of at most `bytes_max` bytes each, or explains why it is
+    /// refused. Each thread that matches texts caches at most `cache_bytes` for each automaton.
     pub fn compile(text: &str, bytes_max: usize, cache_bytes: usize) -> Result<Pattern, String> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(format!(

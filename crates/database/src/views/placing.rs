@@ -240,8 +240,8 @@ impl Selected<'_> {
     }
 }
 
-/// Finds the row that comes after `nth` rows of all shards. `ranks` are those of the requested rows
-/// of each shard; `place_at` returns the place of a row, and `rank` how many rows of a shard are
+/// Finds the row that comes after `nth` rows of all shards. `ranks` has, for each shard, the ranks of
+/// the requested rows; `place_at` returns the place of a row, and `rank` counts the rows of a shard
 /// before a place.
 ///
 /// Each step compares with the middle of the shard that has the most rows left, and narrows all

@@ -307,8 +307,8 @@ impl ThreadMapper {
         }
     }
 
-    /// Maps documents until the heap has to be rewound, or `is_over` after one of them, with the size
-    /// of the rows.
+    /// Maps documents until the heap has to be rewound, or until `is_over`, which gets the size of the
+    /// rows after each document, returns true.
     fn map_until(
         &mut self,
         compiled: &mut Compiled,

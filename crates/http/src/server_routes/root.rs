@@ -191,7 +191,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
             }
             infos
         };
-        // At the usual priority: whoever opens a database meanwhile waits for this.
+        // At normal priority: requests that open a database wait for this.
         let read = tokio::task::spawn_blocking(read).await;
         infos.extend(read.map_err(ApiError::worker_failed)?);
     }
