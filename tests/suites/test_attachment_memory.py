@@ -232,7 +232,7 @@ def rows_of(name, raw):
 
 
 def test_contents_are_whole(ctx):
-    """Each way answers each content as the attachment itself is: long, short and empty ones, compressed or not, and what is no gzip."""
+    """Each way answers each content as the attachment itself is: long, short and empty ones, compressed or not, what is no gzip, and gzip of nothing."""
     text = b"".join(b"line %d\n" % number for number in range(60_000))
     noise = hashlib.shake_128(b"noise").digest(700_001)
     with ctx.server() as server:
@@ -263,9 +263,21 @@ def test_contents_are_whole(ctx):
         no_gzip = {"no gzip": noise, "short no gzip": b"no gzip"}
         put_as_gzip(api, "/whole/x6", {"a": "x6"}, no_gzip)
         wanted["x6"] = {name: base64.b64encode(content).decode() for name, content in no_gzip.items()}
+        # More than a reader decodes in one step.
+        members = gzip.compress(b"") * 120_000
+        put_as_gzip(api, "/whole/x7", {"a": "x7"}, {"empty members": members}, length=0)
+        rev = api.expect(200, "GET", "/whole/x7")["_rev"]
+        put_attachment(api, f"/whole/x7/end?rev={rev}", members + gzip.compress(b"end"), **{"Content-Encoding": "gzip"})
+        wanted["x7"] = {"empty members": "", "end": base64.b64encode(b"end").decode()}
         stubs = {doc_id: api.expect(200, "GET", f"/whole/{doc_id}") for doc_id in wanted}
         api.expect(201, "PUT", "/whole/x5", {"b": "not in the view"})
-        for name, way in [*ways("whole", "x1").items(), *ways("whole", "x2").items(), *ways("whole", "x3").items(), *ways("whole", "x6").items()]:
+        for name, way in [
+            *ways("whole", "x1").items(),
+            *ways("whole", "x2").items(),
+            *ways("whole", "x3").items(),
+            *ways("whole", "x6").items(),
+            *ways("whole", "x7").items(),
+        ]:
             if "multipart" in name:
                 continue
             method, path, body, headers = way
@@ -285,9 +297,13 @@ def test_contents_are_whole(ctx):
         api.close()
 
 
-def put_as_gzip(api, path, doc, contents):
+def put_as_gzip(api, path, doc, contents, length=None):
     """A document with attachments that are said to be gzip: such bytes are stored when a length is said too."""
-    follow = {name: {"follows": True, "length": len(content), "encoding": "gzip", "content_type": "text/plain"} for name, content in contents.items()}
+    lengths = {name: len(content) if length is None else length for name, content in contents.items()}
+    follow = {
+        name: {"follows": True, "length": lengths[name], "encoded_length": len(content), "encoding": "gzip", "content_type": "text/plain"}
+        for name, content in contents.items()
+    }
     parts = [json.dumps({**doc, "_attachments": follow}).encode(), *contents.values()]
     heads = [b"Content-Type: application/json\r\n", *[b""] * len(contents)]
     body = b"".join(b"--b\r\n" + head + b"\r\n" + part + b"\r\n" for head, part in zip(heads, parts, strict=True)) + b"--b--"
@@ -299,7 +315,7 @@ def read_feed(server, way):
     """All rows of a feed that are there now."""
     method, path, body, headers = way
     reader = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
-    reader.request(method, path + "&limit=7", body, {"Authorization": basic(server.admin), **headers})
+    reader.request(method, path + "&limit=8", body, {"Authorization": basic(server.admin), **headers})
     raw = reader.getresponse().read()
     reader.close()
     return raw

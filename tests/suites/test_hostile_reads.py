@@ -493,3 +493,29 @@ def test_reads_of_all_ancestors_leave_the_threads_that_serve_requests(ctx):
             apart = apart_switches(server) - before
             ctx.report.equal(f"{query}: it is answered", statuses, {200})
             ctx.report.check(f"{query}: other threads read", apart >= READS // 2, apart)
+
+
+def test_long_view_keys_leave_the_threads_that_serve_requests(ctx):
+    """Other threads write the sort keys of long keys; short bodies, which are parsed where they arrive, can have these too."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        api.expect(201, "PUT", "/db/_design/d", {"views": {"v": {"map": "function (doc) { emit(doc.k, 1); }"}}})
+        long = "x" * 40_000
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "long", "k": long}, {"_id": "short", "k": "x"}]})
+        view = "/db/_design/d/_view/v"
+        ctx.report.equal("the view has both", len(api.expect(200, "GET", view)["rows"]), 2)
+        switches = {}
+        for name, key in (("short", "x"), ("long", long)):
+            before = apart_switches(server)
+            answers = [api.expect(200, "POST", f"{view}?update=false", {"key": key})["rows"] for _ in range(READS)]
+            switches[name] = apart_switches(server) - before
+            ctx.report.equal(f"{name}: the row is found", {tuple(row["id"] for row in rows) for rows in answers}, {(name,)})
+        ctx.report.check("a short key needs no other thread", switches["short"] < READS // 2, switches)
+        ctx.report.check("a long key is read by other threads", switches["long"] >= READS // 2, switches)
+        reversed_range = {"startkey": "b" * 35_000, "endkey": "a" * 35_000}
+        refused = api.expect(400, "POST", f"{view}?update=false", reversed_range)
+        ctx.report.equal("a reversed range is refused", refused["error"], "query_parse_error")
+        between = {"startkey": long, "endkey": long + "x"}
+        rows = api.expect(200, "POST", f"{view}?update=false", between)["rows"]
+        ctx.report.equal("a range is read", [row["id"] for row in rows], ["long"])

@@ -25,6 +25,7 @@ def test_many_databases(ctx):
     fill(server, names)
     ctx.report.note(f"{count} databases of {DOCUMENTS} documents: {server.rss_mb():.0f} MB resident, {server.peak_rss_mb():.0f} MB at the peak")
     check_all(ctx, server, names, "after writing")
+    check_long_answers(ctx, server, names)
     ctx.report.equal("a clean stop exits with 0", server.stop(), 0)
 
     server = ctx.server().start()
@@ -74,6 +75,40 @@ def check_all(ctx, server, names, when):
     report.check(f"{when}: each holds its own documents", not wrong, "\n".join(wrong[:3]))
     page = api.expect(200, "POST", "/_dbs_info", {"keys": names[:100]})
     report.equal(f"{when}: _dbs_info counts them", {info["info"]["doc_count"] for info in page}, {DOCUMENTS})
+
+
+def check_long_answers(ctx, server, names):
+    """Answers about all databases are made in pieces, as the client takes them; short ones have a length and an ETag."""
+    api, report = server.api(), ctx.report
+
+    def form(answer):
+        return answer.status, "Transfer-Encoding" in answer.headers, "Content-Length" in answer.headers
+
+    infos = api.get("/_dbs_info?startkey=%22many%22")
+    report.equal("_dbs_info of all is sent in pieces", form(infos), (200, True, False))
+    report.equal("and complete", [(info["key"], info["info"]["doc_count"]) for info in infos.json], [(name, DOCUMENTS) for name in names])
+    some = names[:3]
+    expected = [info for info in infos.json if info["key"] in some]
+    few = api.get(f"/_dbs_info?startkey=%22many%22&endkey=%22{some[-1]}%22")
+    report.equal("of few it has a length", form(few), (200, False, True))
+    report.equal("and the same elements", few.json, expected)
+    again = api.get(f"/_dbs_info?startkey=%22many%22&endkey=%22{some[-1]}%22", headers={"If-None-Match": few.headers["ETag"]})
+    report.equal("and an ETag", again.status, 304)
+    report.equal("of none it is empty", api.get("/_dbs_info?key=%22nosuch%22").raw, b"[]\n")
+    posted = api.post("/_dbs_info", {"keys": [*some, "nosuch", 7]})
+    report.equal("of keys", posted.json, [*expected, {"key": "nosuch", "error": "not_found"}, {"key": 7, "error": "not_found"}])
+    wanted = sorted((kind, name) for kind in ("created", "updated") for name in names)
+    seen = []
+
+    def is_complete():
+        seen[:] = [api.get("/_db_updates")]
+        rows = [(row["type"], row["db_name"]) for row in seen[0].json["results"]]
+        return sorted(row for row in rows if row[1].startswith("many-")) == wanted
+
+    report.check("_db_updates has the events of all", wait_until(is_complete, 60))
+    report.equal("and is sent in pieces", form(seen[0]), (200, True, False))
+    report.equal("up to its end", api.expect(200, "GET", f"/_db_updates?since={seen[0].json['last_seq']}")["results"], [])
+    api.close()
 
 
 def delete_every_other(ctx, server, names):

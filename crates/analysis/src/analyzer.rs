@@ -1,5 +1,6 @@
 //! Analyzers: from a text to its words.
 
+use crate::checkpoints::Checkpoints;
 use crate::filter::{Bigrams, Filter};
 use crate::grams::EdgeGrams;
 use crate::tokenizer::{Raw, Tokenizer};
@@ -144,31 +145,51 @@ impl Analyzer {
     /// Returns the words of a query's text, at most the first `words_max`. Where prefixes are
     /// indexed, a query for `fo` finds words that start with it; a query for `fox` does not find
     /// all words that start with `fo`.
+    ///
+    /// `go_on` is called every few milliseconds; `None` once it returns false.
     #[must_use]
-    pub fn query_tokens(&self, text: &str, words_max: usize) -> Vec<Token> {
+    pub fn query_tokens(
+        &self,
+        text: &str,
+        words_max: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<Vec<Token>> {
         let mut tokens = Vec::new();
-        self.words(text, &mut |token| {
+        let is_all = self.words(text, go_on, &mut |token| {
             if tokens.len() < words_max {
                 tokens.push(token.clone());
             }
         });
-        tokens
+        is_all.then_some(tokens)
     }
 
     /// Calls `visit` with each indexed word of `text`, in order. The same token is reused.
     ///
     /// Time is proportional to the text. Offsets of texts beyond 4 GiB stay at the largest one.
     pub fn visit(&self, text: &str, visit: &mut dyn FnMut(&Token)) {
+        self.visit_while(text, &|| true, visit);
+    }
+
+    /// Calls `visit` as [`Self::visit`] does, and `go_on` every few milliseconds. Stops once that
+    /// returns false; returns whether all words were visited.
+    pub fn visit_while(
+        &self,
+        text: &str,
+        go_on: &dyn Fn() -> bool,
+        visit: &mut dyn FnMut(&Token),
+    ) -> bool {
         match self.chain.grams {
-            None => self.words(text, visit),
+            None => self.words(text, go_on, visit),
             Some(grams) => {
                 let mut gram = Token::default();
-                self.words(text, &mut |word| grams.each(word, &mut gram, visit));
+                self.words(text, go_on, &mut |word| grams.each(word, &mut gram, visit))
             }
         }
     }
 
-    fn words(&self, text: &str, visit: &mut dyn FnMut(&Token)) {
+    /// Returns whether all words were visited.
+    fn words(&self, text: &str, go_on: &dyn Fn() -> bool, visit: &mut dyn FnMut(&Token)) -> bool {
+        let mut checkpoints = Checkpoints::new(go_on);
         let mut out = Out {
             token: Token::default(),
             pending: 0,
@@ -181,7 +202,7 @@ impl Analyzer {
             ..
         } = &*self.chain;
         match pairs {
-            None => tokenizer.each(text, &mut |raw| {
+            None => tokenizer.each(text, &mut checkpoints, &mut |raw| {
                 let Raw {
                     text,
                     start,
@@ -211,7 +232,7 @@ impl Analyzer {
                         out.emit(piece.start, piece.end, visit);
                     }
                 };
-                tokenizer.each(text, &mut |raw| {
+                tokenizer.each(text, &mut checkpoints, &mut |raw| {
                     word.clear();
                     word.push_str(raw.text);
                     if filters
@@ -224,6 +245,7 @@ impl Analyzer {
                 bigrams.flush(&mut emit);
             }
         }
+        !checkpoints.is_over()
     }
 
     /// Normalizes the terms of wildcards, prefixes, ranges and fuzzy queries, which are not whole

@@ -23,6 +23,7 @@
 
 mod analyzer;
 mod characters;
+mod checkpoints;
 mod error;
 mod fields;
 mod filter;

@@ -148,6 +148,13 @@ impl MemoryLog {
         state.partitions.get(&slot).map_or(0, Partition::end)
     }
 
+    /// Returns the bytes of all records.
+    pub fn bytes(&self) -> usize {
+        let state = self.shared.state();
+        let records = state.partitions.values().flat_map(|p| &p.records);
+        records.map(|(_, bytes)| bytes.len()).sum()
+    }
+
     fn with(&self, slot: SlotNumber, change: impl FnOnce(&mut Partition)) {
         self.shared
             .change(|state| change(state.partitions.entry(slot).or_default()));

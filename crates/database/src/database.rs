@@ -238,6 +238,11 @@ impl Database {
         &self.homes
     }
 
+    /// The contents of the attachments of a shard's documents; `None` if there is no such shard.
+    pub fn contents_of_shard(&self, index: usize) -> Option<&Arc<Contents>> {
+        (index < self.shards.len()).then(|| self.homes.of_shard(index))
+    }
+
     /// The contents of a document's attachments.
     pub fn contents_of(&self, id: &str) -> &Arc<Contents> {
         self.homes.of_shard(self.shard_index(id))

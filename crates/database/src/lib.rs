@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adoption;
 mod attachments;
 mod auto_purge;
 mod catalogue;
@@ -66,6 +67,7 @@ mod validate;
 mod validators;
 mod views;
 
+pub use adoption::{AdoptionError, KnownSeqs, OwnDatabase, own_databases};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, Base64Reader, ContentPlacement,
     LateContents, ShownAttachments, SinkOptions, UploadedContent,

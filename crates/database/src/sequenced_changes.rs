@@ -48,10 +48,21 @@ pub struct Replacement {
 }
 
 /// The prefix of a sequenced database's update seqs: the same on all servers.
-fn epoch_of(uuid: DatabaseUuid) -> u32 {
+pub(crate) fn epoch_of(uuid: DatabaseUuid) -> u32 {
     let mut epoch = [0; 4];
     epoch.copy_from_slice(&uuid.as_bytes()[..4]);
     u32::from_be_bytes(epoch)
+}
+
+/// The properties of a stored database that can be changed.
+pub(crate) fn properties(record: DatabaseRecord) -> Vec<Property> {
+    vec![
+        Property::Security(record.security),
+        Property::RevsLimit(record.revs_limit),
+        Property::PurgedInfosLimit(record.purged_infos_limit),
+        Property::DeletedDocumentTtl(record.deleted_document_ttl),
+        Property::Expiry(record.expiry),
+    ]
 }
 
 impl Databases {
@@ -141,13 +152,7 @@ impl Databases {
             all.push(StoredDatabase {
                 uuid,
                 is_sequenced: record.epoch == epoch_of(uuid),
-                properties: vec![
-                    Property::Security(record.security),
-                    Property::RevsLimit(record.revs_limit),
-                    Property::PurgedInfosLimit(record.purged_infos_limit),
-                    Property::DeletedDocumentTtl(record.deleted_document_ttl),
-                    Property::Expiry(record.expiry),
-                ],
+                properties: properties(record),
                 name,
             });
         }

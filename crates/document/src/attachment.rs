@@ -17,6 +17,8 @@ const TRAILER: u8 = 1;
 const TRAILER_LENGTH: usize = 5;
 
 const GZIP: u8 = 1;
+/// Room for gzip's own bytes, in a short attachment: its header has the name of a file.
+const GZIP_HEADER_BYTES: u64 = 1 << 10;
 const LENGTH_UNSURE: u8 = 2;
 
 /// Identifies a content: the BLAKE3 hash of the stored bytes. With MD5, which clients see, an
@@ -82,6 +84,16 @@ impl Attachment {
         let mut text = String::new();
         write_base64(&self.md5, &mut text);
         text
+    }
+
+    /// Returns whether reading the decoded bytes is little work: at most `bytes_max` of them, out of
+    /// not many more stored ones. The stored bytes of a gzip file may be many more than the decoded
+    /// ones, since its members may be empty.
+    pub fn is_short(&self, bytes_max: u64) -> bool {
+        let stored_max = bytes_max
+            .saturating_mul(2)
+            .saturating_add(GZIP_HEADER_BYTES);
+        !self.length_unsure && self.length <= bytes_max && self.stored_length <= stored_max
     }
 
     /// Appends `"name":{…}` in CouchDB's form; `encoding_info` adds `encoding` and `encoded_length`
@@ -329,9 +341,8 @@ mod tests {
         assert_eq!((body.json, body.attachments.len()), (&b"{}"[..], 0));
     }
 
-    #[test]
-    fn stubs_are_shown_as_couchdb_shows_them() {
-        let attachment = Attachment {
+    fn gzipped() -> Attachment {
+        Attachment {
             name: "t.txt".into(),
             content_type: "text/plain".into(),
             md5: *b"\x88\xc6\xa2\x0b\xcc\x2a\x88\x59\x43\xd8\xd8\xcb\x4d\xe9\xaf\x09",
@@ -341,7 +352,29 @@ mod tests {
             encoding: Encoding::Gzip,
             length_unsure: false,
             revpos: Some(1),
+        }
+    }
+
+    #[test]
+    fn an_attachment_is_short_if_its_bytes_and_the_stored_ones_are_few() {
+        let short = |length, stored_length, length_unsure| {
+            let attachment = Attachment {
+                length,
+                stored_length,
+                length_unsure,
+                ..gzipped()
+            };
+            attachment.is_short(100)
         };
+        assert!(short(5, 25, false) && short(100, 123, false) && short(0, 0, false));
+        assert!(!short(101, 25, false) && !short(5, 25, true));
+        // Empty members, which decode to nothing.
+        assert!(!short(0, 1 << 30, false));
+    }
+
+    #[test]
+    fn stubs_are_shown_as_couchdb_shows_them() {
+        let attachment = gzipped();
         let mut out = Vec::new();
         write_stubs(std::slice::from_ref(&attachment), &mut out);
         assert_eq!(

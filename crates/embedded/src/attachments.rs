@@ -43,7 +43,13 @@ impl Reader {
     /// # Errors
     /// [`Error::closed`], or what the store meets.
     pub fn next(&self) -> Result<Option<Bytes>> {
-        self.handle.with(|reader| Ok(reader.next_piece()?))
+        loop {
+            // Between two steps it may be closed.
+            let piece = self.handle.with(|reader| Ok(reader.next_piece()?))?;
+            if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
+                return Ok(piece);
+            }
+        }
     }
 
     /// Releases it.

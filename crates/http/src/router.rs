@@ -92,7 +92,7 @@ async fn settee(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::Cluster => cluster::status(app),
         ServerRoute::ClusterTokens => cluster::tokens(app, req).await,
         ServerRoute::ClusterNode(node) => cluster::remove(app, &node).await,
-        ServerRoute::ClusterReseed => cluster::reseed(app).await,
+        ServerRoute::ClusterReseed => cluster::reseed(app, req).await,
         ServerRoute::ClusterBenchNetwork => cluster::bench_network(app, req).await,
         ServerRoute::Doctor => doctor::route(app).await,
         ServerRoute::Profile => profile::route(app, req).await,

@@ -18,3 +18,13 @@ pub static COPY_FAILURES: Counter = Counter::new();
 pub static COPY_BYTES: Counter = Counter::new();
 /// Copies of slots that this node began to send.
 pub static COPIES_SENT: Counter = Counter::new();
+/// Contents of attachments that were copied to a majority before a record named them.
+pub static CONTENTS_STAGED: Counter = Counter::new();
+/// Contents that this node lacked when it applied a record, and fetched from another.
+pub static CONTENTS_FETCHED: Counter = Counter::new();
+/// Attempts to copy a content to another node that failed.
+pub static CONTENT_FAILURES: Counter = Counter::new();
+/// Bytes of contents that were sent to other nodes.
+pub static CONTENT_BYTES_SENT: Counter = Counter::new();
+/// Bytes of contents that were received from other nodes.
+pub static CONTENT_BYTES_RECEIVED: Counter = Counter::new();

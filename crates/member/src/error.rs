@@ -25,9 +25,31 @@ pub enum Error {
     OtherStore(PathBuf),
     /// There are databases that the cluster does not know.
     #[error(
-        "this server has databases from before it was in a cluster ({0}): a node starts with an empty --data. Start the node with another --data, and replicate them to the cluster"
+        "this server has databases from before it was in a cluster ({0}): a node starts with an empty --data. Start the node with another --data. To make these databases those of a new cluster, remove the folder `cluster` of this --data, and run `settee cluster init --adopt`"
     )]
     OwnDatabases(String),
+    /// There is no data that a node could start with.
+    #[error("{0} has no databases: `settee cluster init` without --adopt makes a new node there")]
+    NoStore(PathBuf),
+    /// A server runs there.
+    #[error("a server is running with {0}, or another command is: stop it first")]
+    StoreInUse(PathBuf),
+    /// The store is that of a node.
+    #[error(
+        "the store of {0} is that of a cluster's node: it was copied, or its folder `cluster` is gone. If that cluster is permanently lost, remove the file `cluster-node` of the store, and repeat this"
+    )]
+    NodesStore(PathBuf),
+    /// The directory is not a node's.
+    #[error("{0} is not the data directory of a cluster's node")]
+    NotMember(PathBuf),
+    /// The new cluster has the name of the lost one.
+    #[error(
+        "the new cluster needs another name than {0}: the topics of the lost one have that name"
+    )]
+    SameName(String),
+    /// A database is too old.
+    #[error("{0}")]
+    OldDatabase(String),
     /// An error of certificates.
     #[error(transparent)]
     Identity(#[from] peers::IdentityError),

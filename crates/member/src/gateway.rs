@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::{Duration, Instant};
 
-use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, Request, Work};
+use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, RecordVersion, Request, Work};
 use cluster::{CONTROL, Generation, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, NewDatabase, Property, Sequencer, SequencerFuture,
@@ -15,18 +15,20 @@ use database::{
 use document::Rev;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use storage::{Change, Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
+use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
+use crate::content::ContentExchange;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::edit_records::{edit_bytes, to_records};
 use crate::hold::{HELD, Hold};
 use crate::members::Members;
 use crate::membership::random;
 use crate::placement::slot_of;
 use crate::propose::{ProposalResult, Proposer};
 use crate::replicas::{Replica, Replicas};
-use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
+use crate::slot::{NO_DATABASE, OLD_DESIGNS, purge_record};
 
 /// Time limit of a linearizable read.
 pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
@@ -46,8 +48,6 @@ const REQUEST_BYTES: usize = 512 << 10;
 
 /// Maximum number of concurrent requests of one bulk.
 const PARTS_AT_ONCE: usize = 32;
-/// Maximum size of one edit with its attachments, in bytes: it is sent to other nodes in one piece.
-const ONE_BYTES_MAX: usize = 200 << 20;
 
 /// Slots that were read, each with its generation and state.
 #[derive(Clone, Debug)]
@@ -63,6 +63,7 @@ pub struct Gateway {
     pub(crate) members: Arc<Members>,
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
+    pub(crate) contents: Arc<ContentExchange>,
     /// The catalogue up to this version is stable.
     stays: AtomicU64,
 }
@@ -77,6 +78,7 @@ impl Gateway {
         catalogue: &Arc<Catalogue>,
         members: &Arc<Members>,
         replicas: &Arc<Replicas>,
+        contents: &Arc<ContentExchange>,
     ) -> Result<Arc<Gateway>, Error> {
         let number = u64::from_be_bytes(random()?);
         let proposer = Proposer::new(number, replicas.clone(), members.clone());
@@ -86,6 +88,7 @@ impl Gateway {
             members: members.clone(),
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
+            contents: contents.clone(),
             stays: AtomicU64::new(0),
         }))
     }
@@ -383,6 +386,11 @@ impl Gateway {
         Ok(self.proposer.propose(slot, work, copies).await?.0)
     }
 
+    /// Returns whether all nodes know records that name contents without their bytes.
+    fn names_contents(&self) -> bool {
+        self.members.record_versions().written() >= RecordVersion::V3
+    }
+
     async fn edit_now(
         &self,
         of: &Arc<Database>,
@@ -397,7 +405,8 @@ impl Gateway {
             let db = &db;
             async move {
                 let (places, edits): (Vec<usize>, Vec<ShardEdit>) = part.work.into_iter().unzip();
-                let edits = to_records(edits).await?;
+                let (contents, names) = (&self.contents, self.names_contents());
+                let edits = to_records(contents, (of, db.since), part.slot, edits, names).await?;
                 let done = self.edit_one(of, db, part.slot, edits, wanted).await?;
                 Ok::<_, database::Error>((places, done))
             }
@@ -486,38 +495,6 @@ fn divide<T>(
     parts
 }
 
-fn edit_bytes(edit: &ShardEdit) -> usize {
-    let files = edit
-        .edit
-        .files
-        .iter()
-        .map(|file| file.attachment.stored_length as usize + 256);
-    let path: usize = match &edit.edit.change {
-        Change::Replicated { path } => path.ids.iter().map(|id| id.as_bytes().len() + 8).sum(),
-        Change::Interactive { .. } | Change::Local { .. } => 0,
-    };
-    edit.edit.body.len() + path + files.sum::<usize>() + 256
-}
-
-async fn to_records(edits: Vec<ShardEdit>) -> Result<Vec<EditRecord>, database::Error> {
-    if edits.iter().map(edit_bytes).sum::<usize>() > ONE_BYTES_MAX {
-        return Err(database::Error::AttachmentTooLarge);
-    }
-    let has_files = edits.iter().any(|edit| !edit.edit.files.is_empty());
-    let translate = move || {
-        let records = edits.into_iter().map(|edit| edit_record(edit.edit));
-        records.collect::<Result<Vec<_>, storage::Error>>()
-    };
-    let records = match has_files {
-        false => translate(),
-        true => {
-            let done = tokio::task::spawn_blocking(translate).await;
-            done.map_err(|_| database::Error::ShuttingDown)?
-        }
-    };
-    Ok(records?)
-}
-
 fn edited(done: ProposalResult) -> Result<Vec<Outcome>, database::Error> {
     match work(done)? {
         WorkOutcome::Edits(outcomes) => Ok(outcomes),
@@ -569,7 +546,12 @@ impl Sequencer for ClusterSequencer {
     ) -> SequencerFuture<(Vec<Outcome>, WriteTiming)> {
         let (me, db, count) = (self.0.clone(), db.clone(), edits.len());
         let has_designs = edits.iter().any(|e| e.edit.id.is_design());
-        let parts = divide(edits, |e| me.slot(&db, e.edit.id.as_str()), edit_bytes);
+        let names_contents = me.names_contents();
+        let parts = divide(
+            edits,
+            |e| me.slot(&db, e.edit.id.as_str()),
+            |e| edit_bytes(e, names_contents),
+        );
         Box::pin(async move {
             let target = Target {
                 designs: designs.unwrap_or(0),

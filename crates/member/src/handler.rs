@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::Request;
+use cluster::record::{EncodedRequest, Request};
 use cluster::replica::Message;
 use cluster::slot::Wait;
 use cluster::{NodeId, SlotNumber};
@@ -14,6 +14,7 @@ use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
+use crate::content::{ContentError, ContentExchange};
 use crate::copy::CopySender;
 use crate::jobs::Jobs;
 use crate::join::Issuer;
@@ -51,6 +52,7 @@ pub struct NodeHandler {
     /// Nodes with two live processes, and when that was last seen.
     pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
     pub(crate) sender: CopySender,
+    pub(crate) contents: Arc<ContentExchange>,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
@@ -73,13 +75,14 @@ impl Handler for NodeHandler {
         }
     }
 
-    async fn call(&self, _: NodeId, call: Call) -> Result<Reply, Refusal> {
+    async fn call(&self, _: NodeId, mut call: Call) -> Result<Reply, Refusal> {
         // The client chose its path, which must never be one of those below.
         if call.headers.contains_key(CLIENT) {
             let starting = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it is starting");
             return self.clients.get().ok_or_else(starting)?.answer(call).await;
         }
-        let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+        let target = std::mem::take(&mut call.path);
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
         let asked = || {
             let asked = ForwardedRequest::from_query(query);
             asked.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "a slot and a time"))
@@ -101,10 +104,7 @@ impl Handler for NodeHandler {
                 let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
                 given.map(Reply::ok).map_err(none)
             }
-            BENCH => {
-                let query = query.to_owned();
-                network_bench::answer(&query, call).await
-            }
+            BENCH => network_bench::answer(query, call).await,
             LOG => Ok(Reply::ok(match self.replicas.reach.check().await {
                 true => Bytes::from_static(LOG_IN_REACH),
                 false => Bytes::new(),
@@ -115,7 +115,7 @@ impl Handler for NodeHandler {
             })),
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
-            _ => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
+            _ => self.content((path, query), call.body).await,
         }
     }
 
@@ -165,18 +165,36 @@ impl NodeHandler {
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is not a request");
         let request = Request::from_bytes(&body).ok_or_else(malformed)?;
-        let key = (request.gateway, request.counter);
+        let encoded = EncodedRequest {
+            key: (request.gateway, request.counter),
+            needs: request.needs(),
+            bytes: body,
+        };
         drop(request);
         let wait = Wait {
             copies: asked.copies,
             deadline: Instant::now() + asked.time.min(TIME_MAX),
         };
-        let done = replica.propose(key, body, wait).await;
+        let done = replica.propose(encoded, wait).await;
         let done = done.map_err(refusal)?;
         let copies = u8::try_from(done.copies).unwrap_or(u8::MAX);
         let mut answer = vec![u8::from(done.is_safe), copies];
         answer.extend_from_slice(&done.outcome.encode());
         Ok(Reply::ok(Bytes::from(answer)))
+    }
+
+    async fn content(&self, target: (&str, &str), body: peers::Body) -> Result<Reply, Refusal> {
+        match self.contents.answer(target, body).await {
+            None => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
+            Some(Ok(body)) => Ok(Reply::ok(body)),
+            Some(Err(ContentError::Missing)) => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "no such content"))
+            }
+            Some(Err(ContentError::Full(why))) => Err(Refusal::new(FULL, why)),
+            Some(Err(ContentError::Failed(why))) => {
+                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why))
+            }
+        }
     }
 
     async fn append(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {

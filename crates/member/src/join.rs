@@ -269,6 +269,7 @@ pub async fn join(
         others: welcome.others,
         store: new_mark()?,
         is_started: false,
+        brings_data: false,
     };
     home.keep(data, Authority::from_pem(&welcome.authority)?)?;
     Ok((home, welcome.settings))
@@ -279,6 +280,20 @@ pub async fn join(
 /// # Errors
 /// The reason of the failure: nothing is stored then.
 pub fn init(data: &Path, name: &str, slots: u16, member: MemberInfo) -> Result<Membership, Error> {
+    let (home, authority) = first_member(name, slots, member)?;
+    home.keep(data, authority)?;
+    Ok(home)
+}
+
+/// Creates a cluster, and returns the membership of its first node with the cluster's authority.
+///
+/// # Errors
+/// [`Error::Random`] and [`Error::Identity`].
+pub(crate) fn first_member(
+    name: &str,
+    slots: u16,
+    member: MemberInfo,
+) -> Result<(Membership, Authority), Error> {
     let node = new_number()?;
     let cluster = Cluster::create(name, slots, node)?;
     let authority = Authority::create(cluster.id_bytes()?, SystemTime::now())?;
@@ -289,7 +304,7 @@ pub fn init(data: &Path, name: &str, slots: u16, member: MemberInfo) -> Result<M
         others: vec![],
         store: new_mark()?,
         is_started: false,
+        brings_data: false,
     };
-    home.keep(data, authority)?;
-    Ok(home)
+    Ok((home, authority))
 }

@@ -4,16 +4,20 @@
 //! [`Member::start`] is the entry point, on top of the node's [`Databases`](database::Databases).
 //! `slot/` applies records to documents, `control/` keeps cluster-wide state, `gateway.rs` proposes
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
-//! that validated them), `handler.rs` handles requests from other nodes, `join.rs` adds nodes,
-//! `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
+//! that validated them), `content/` copies attachments without the log, `handler.rs` handles
+//! requests from other nodes, `join.rs` adds nodes, `adopt.rs` makes a single server the first
+//! node, `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
 
 #![forbid(unsafe_code)]
 
 mod address_check;
+mod adopt;
+mod content;
 pub mod control;
 mod copy;
 pub mod counters;
 mod database_lifecycle;
+mod edit_records;
 mod error;
 mod figures;
 mod forward;
@@ -33,7 +37,9 @@ mod placement;
 mod planner;
 mod progress;
 mod propose;
+mod query;
 mod replicas;
+mod reseed;
 mod slot;
 mod slot_starter;
 #[cfg(test)]
@@ -41,6 +47,7 @@ mod tests;
 mod validation;
 mod versions;
 
+pub use adopt::{AdoptedData, IdleStore, LeftData, NewCluster};
 pub use cluster::record::RecordVersion;
 pub use control::entry::MemberInfo;
 pub use error::Error;

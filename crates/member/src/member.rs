@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use cluster::record::{RecordVersion, RecordVersions, Stamp};
-use cluster::{CONTROL, NodeId};
-use database::{Database, Databases};
+use cluster::{CONTROL, NodeId, SlotNumber};
+use database::{Database, Databases, StoredDatabase};
 use kafka_log::KafkaLog;
 use parking_lot::Mutex;
 use peers::{Identity, Peers, Server};
@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::content::ContentExchange;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting, stored_agreement};
 use crate::copy::CopySender;
@@ -32,15 +33,12 @@ use crate::newest_log::newest_log;
 use crate::replicas::Replicas;
 use crate::slot_starter::SlotStarter;
 use crate::versions::{self, VersionKeeper};
-use crate::{log_watch, planner};
+use crate::{log_watch, planner, reseed};
 
-/// Time limit of the start of a generation, and maximum number of attempts.
-const RESEED_TIME: Duration = Duration::from_secs(12);
-const RESEEDS_MAX: u32 = 10;
+/// The name of the control slot.
+const CONTROL_NAME: &str = "control";
 /// Maximum number of databases named in an error.
 const NAMED_MAX: usize = 5;
-/// Interval of checks for a newer log.
-const LOG_WATCHED_EVERY: Duration = Duration::from_secs(5);
 
 /// The options of a member.
 pub struct MemberOptions {
@@ -152,10 +150,11 @@ impl Member {
         // The rest of the state may have a form that this program does not know.
         let agreement = stored_agreement(databases)?;
         versions::check(&agreement, options.record_version)?;
-        refuse_own(databases).await?;
+        refuse_own(databases, home.is_started || home.brings_data).await?;
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
         let kafka = newest_log(&home, databases, first_log(&home, &options)).await?;
+        home.note_log(data)?;
         let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
         let of_program = RecordVersions::new(options.record_version);
         let stamp = home.cluster.stamp(CONTROL, &of_program)?;
@@ -177,7 +176,7 @@ impl Member {
         tasks.extend(jobs::start(&jobs, &ground.members, &gateway));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if membership::take_reseed(data) {
-            tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));
+            tasks.push(tokio::spawn(reseed::start_later(ground.replicas.clone())));
         }
         let Ground {
             members,
@@ -186,6 +185,7 @@ impl Member {
             issuer,
             clients,
             jobs: _,
+            contents: _,
         } = ground;
         Ok(Arc::new(Member {
             home,
@@ -406,7 +406,7 @@ impl Member {
                 let ok = status.proposes && status.error.is_none();
                 SlotSummary {
                     slot: match slot {
-                        CONTROL => "control".into(),
+                        CONTROL => CONTROL_NAME.into(),
                         slot => slot.to_string(),
                     },
                     next_offset: status.position.next_offset,
@@ -453,16 +453,20 @@ impl Member {
         replicas.unwrap_or_default().into_iter().map(name).collect()
     }
 
-    /// Starts a new generation in all slots, after the log was lost or cut. If its topics are gone,
-    /// they are recreated first, and all nodes restart with them.
+    /// Starts a new generation in all slots or in one, after the log was lost or cut. If its topics
+    /// are gone, they are recreated first, and all nodes restart with them.
     ///
     /// # Errors
-    /// Errors of the brokers.
-    pub async fn reseed(&self) -> Result<(), Error> {
+    /// Errors of the brokers; [`Error::NotNow`] for one slot while the topics are gone.
+    pub async fn reseed(&self, slot: Option<SlotNumber>) -> Result<(), Error> {
         let numbers = kafka_log::log_numbers(&self.kafka).await?;
         if numbers.contains(&self.kafka.log) {
-            tokio::spawn(reseed(self.replicas.clone()));
+            tokio::spawn(reseed::start(self.replicas.clone(), slot));
             return Ok(());
+        }
+        if slot.is_some() {
+            let why = "the topics of the cluster are gone: reseed all slots, which creates others";
+            return Err(Error::NotNow(why.into()));
         }
         membership::ask_for_reseed(&self.data)?;
         let next = kafka_log::Options {
@@ -471,6 +475,18 @@ impl Member {
         };
         kafka_log::create_topics(&next, kafka_log::TopicOptions::default()).await?;
         Ok(())
+    }
+
+    /// Returns the number of a slot by its name in [`SlotSummary::slot`]; `None` for a slot that the
+    /// cluster does not have.
+    pub fn slot_named(&self, name: &str) -> Option<SlotNumber> {
+        match name {
+            CONTROL_NAME => Some(CONTROL),
+            number => {
+                let number = number.parse::<SlotNumber>().ok();
+                number.filter(|slot| *slot < self.replicas.count())
+            }
+        }
     }
 
     /// Stops it.
@@ -494,6 +510,7 @@ struct Ground {
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
     jobs: Arc<Jobs>,
+    contents: Arc<ContentExchange>,
 }
 
 impl Ground {
@@ -509,10 +526,18 @@ impl Ground {
         let of_cluster = home.cluster.clone();
         let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
         let jobs = Jobs::new(home.node, catalogue.clone());
+        let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
+        let of_store = (databases, &catalogue);
+        // The replicas refer to it.
+        let of_node = Arc::downgrade(&replicas);
+        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
+        let contents =
+            ContentExchange::new(home.node, of_store, Box::new(nodes_of), members.clone());
         Ok(Ground {
             jobs,
+            contents,
             members,
-            replicas: Arc::new(Replicas::new(home.node, home.cluster.slots)),
+            replicas,
             catalogue,
             issuer: Arc::new(issuer),
             clients: Arc::new(OnceLock::new()),
@@ -535,6 +560,7 @@ impl Ground {
             jobs: self.jobs.clone(),
             issuer: self.issuer.clone(),
             sender: CopySender::new(databases, &self.catalogue, home.cluster.slots),
+            contents: self.contents.clone(),
             clients: self.clients.clone(),
             doubles: Mutex::default(),
         });
@@ -557,11 +583,18 @@ impl Ground {
             log,
             network: self.members.clone(),
             source: self.members.clone(),
+            contents: self.contents.clone(),
         }
     }
 
     fn gateway(&self, databases: &Arc<Databases>) -> Result<Arc<Gateway>, Error> {
-        let gateway = Gateway::new(databases, &self.catalogue, &self.members, &self.replicas)?;
+        let gateway = Gateway::new(
+            databases,
+            &self.catalogue,
+            &self.members,
+            &self.replicas,
+            &self.contents,
+        )?;
         self.issuer.propose_by(gateway.clone());
         Ok(gateway)
     }
@@ -575,6 +608,7 @@ impl Ground {
             tokio::spawn(connecting),
             tokio::spawn(planning),
             tokio::spawn(renewing),
+            tokio::spawn(self.contents.clone().reclaim_at_times()),
         ]
     }
 }
@@ -590,13 +624,19 @@ fn first_log(home: &Membership, options: &MemberOptions) -> kafka_log::Options {
     }
 }
 
-/// Refuses databases of this server's own, which would conflict with the cluster's.
-async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
+/// Refuses databases of this server's own, which would conflict with the cluster's. A node that has
+/// not started before has none at all, unless it `may_have_some`: those of another cluster would be
+/// deleted.
+pub(crate) async fn refuse_own(
+    databases: &Arc<Databases>,
+    may_have_some: bool,
+) -> Result<(), Error> {
     let all = databases.clone();
     let stored = tokio::task::spawn_blocking(move || all.stored()).await;
     let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
     let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
-    let own = stored.iter().filter(|database| !database.is_sequenced);
+    let is_own = |database: &&StoredDatabase| !(database.is_sequenced && may_have_some);
+    let own = stored.iter().filter(is_own);
     let names: Vec<&str> = own.map(|database| &*database.name).collect();
     match names.len() {
         0 => Ok(()),
@@ -611,38 +651,13 @@ async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
 /// Restarts the server when there is a newer log.
 async fn watch_log(kafka: kafka_log::Options, restart: Box<dyn Fn() + Send + Sync>) {
     loop {
-        tokio::time::sleep(LOG_WATCHED_EVERY).await;
+        tokio::time::sleep(reseed::LOG_WATCHED_EVERY).await;
         let numbers = kafka_log::log_numbers(&kafka).await.unwrap_or_default();
         if numbers.iter().any(|number| *number > kafka.log) {
             tracing::warn!("the cluster's log was created again: restarting with it");
             return restart();
         }
     }
-}
-
-/// Starts a new generation once the other nodes have the new log, too.
-async fn reseed_later(replicas: Arc<Replicas>) {
-    tokio::time::sleep(2 * LOG_WATCHED_EVERY).await;
-    reseed(replicas).await;
-}
-
-/// Starts a new generation in all slots. A start that does not finish in time, for example while
-/// brokers start, is repeated.
-async fn reseed(replicas: Arc<Replicas>) {
-    let all = replicas.all();
-    let mut left: Vec<_> = all.map(|(slot, r)| (slot, r.generation())).collect();
-    for _ in 0..RESEEDS_MAX {
-        left.retain(|(slot, before)| {
-            let replica = replicas.get(*slot);
-            let waits = replica.filter(|replica| replica.generation() == *before);
-            waits.inspect(|replica| replica.reseed()).is_some()
-        });
-        if left.is_empty() {
-            return;
-        }
-        tokio::time::sleep(RESEED_TIME).await;
-    }
-    tracing::error!(slots = ?left, "no new generation started: `settee cluster reseed` tries again");
 }
 
 /// Renews the certificate in time.

@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
+use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
 use crate::copy::Source;
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
+use crate::query::value;
 
 /// A node without contact for this time counts as down.
 const LIVE_TIME: Duration = Duration::from_secs(3);
@@ -346,11 +348,6 @@ impl CopyRequest {
     }
 }
 
-fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
-}
-
 /// The parameters of a forwarded request.
 pub struct ForwardedRequest {
     /// The slot.
@@ -404,6 +401,35 @@ impl Source for Members {
             let call = Call::new(path, Bytes::new());
             let reply = peers.call(from, call, COPY_TIME_MAX).await;
             reply.map(|reply| reply.body).map_err(|e| e.to_string())
+        })
+    }
+}
+
+impl ContentPeers for Members {
+    fn others(&self) -> Vec<NodeId> {
+        self.live_others()
+    }
+
+    fn call(
+        &self,
+        node: NodeId,
+        path: String,
+        body: Body,
+        time_max: Duration,
+    ) -> BoxFuture<'static, Result<Body, ContentError>> {
+        let peers = self.peers.get().cloned();
+        Box::pin(async move {
+            let none = || ContentError::Failed("this node is not connected yet".into());
+            let peers = peers.ok_or_else(none)?;
+            let called = peers.call(node, Call::new(path, body), time_max).await;
+            called.map(|reply| reply.body).map_err(|e| match e {
+                CallError::Refused { refusal, .. } => match refusal.status {
+                    StatusCode::NOT_FOUND => ContentError::Missing,
+                    FULL => ContentError::Full(refusal.text),
+                    _ => ContentError::Failed(refusal.text),
+                },
+                e => ContentError::Failed(e.to_string()),
+            })
         })
     }
 }

@@ -55,6 +55,9 @@ pub struct Membership {
     /// It has been started: its store has the mark.
     #[serde(default)]
     pub is_started: bool,
+    /// It was a single server, and has not opened its log yet: its store has databases.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brings_data: bool,
 }
 
 impl Cluster {
@@ -181,13 +184,8 @@ impl Membership {
     pub fn claim(&mut self, data: &Path, store: &Path) -> Result<(), Error> {
         let path = store.join(MARK);
         let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", path.display()));
-        let found = match fs::read_to_string(&path) {
-            Ok(mark) => Some(mark),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => return Err(failed(e)),
-        };
-        match found {
-            Some(mark) if mark.trim() == self.store => {}
+        match mark_of(store)? {
+            Some(mark) if mark == self.store => {}
             None if !self.is_started => {
                 let mut file = fs::File::create(&path).map_err(failed)?;
                 writeln!(file, "{}", self.store).map_err(failed)?;
@@ -204,16 +202,65 @@ impl Membership {
         Ok(())
     }
 
+    /// Records that it has opened its log: the log's records follow the data that it brought.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn note_log(&mut self, data: &Path) -> Result<(), Error> {
+        if self.brings_data {
+            self.brings_data = false;
+            self.write(&folder(data))?;
+        }
+        Ok(())
+    }
+
     /// Reads the membership of a data directory.
     ///
     /// # Errors
     /// Errors of reading.
     pub fn read(data: &Path) -> Result<(Membership, Arc<Identity>), Error> {
         let folder = folder(data);
+        let home = Membership::read_in(&folder)?;
+        Ok((home, Identity::open(&folder)?))
+    }
+
+    /// Reads the membership in a folder, without the identity.
+    ///
+    /// # Errors
+    /// Errors of reading.
+    pub fn read_in(folder: &Path) -> Result<Membership, Error> {
         let path = folder.join(FILE);
         let failed = |e: String| Error::Membership(format!("{}: {e}", path.display()));
         let text = fs::read(&path).map_err(|e| failed(e.to_string()))?;
-        let home: Membership = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
-        Ok((home, Identity::open(&folder)?))
+        serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))
     }
+}
+
+/// Returns the mark of a store; `None` for a store that no node has voted with.
+///
+/// # Errors
+/// Errors of reading.
+pub(crate) fn mark_of(store: &Path) -> Result<Option<String>, Error> {
+    let path = store.join(MARK);
+    match fs::read_to_string(&path) {
+        Ok(mark) => Ok(Some(mark.trim().to_owned())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::Membership(format!("{}: {e}", path.display()))),
+    }
+}
+
+/// Removes the mark of a store.
+///
+/// # Errors
+/// Errors of removing.
+pub(crate) fn remove_mark(store: &Path) -> Result<(), Error> {
+    let path = store.join(MARK);
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::Membership(format!("{}: {e}", path.display())));
+        }
+        _ => {}
+    }
+    let synced = fs::File::open(store).and_then(|store| store.sync_all());
+    synced.map_err(|e| Error::Membership(format!("{}: {e}", store.display())))
 }

@@ -20,7 +20,8 @@ pub(crate) async fn newest_log(
     databases: &Databases,
     mut kafka: kafka_log::Options,
 ) -> Result<kafka_log::Options, Error> {
-    let is_new = databases.store().slots().map_err(failed)?.is_empty();
+    let slots = databases.store().slots().map_err(failed)?;
+    let is_new = slots.is_empty() || home.brings_data;
     let numbers = patiently(async || kafka_log::log_numbers(&kafka).await).await?;
     match numbers.iter().max() {
         Some(newest) => {
@@ -29,10 +30,7 @@ pub(crate) async fn newest_log(
                 && home.node == home.cluster.first
                 && patiently(async || kafka_log::has_records(&kafka).await).await?
             {
-                return Err(Error::NoLog(format!(
-                    "the brokers {} have a log of a cluster {} already: another name is needed, `settee cluster init --cluster NAME` with another --data. If that cluster is gone, delete its topics first",
-                    kafka.brokers, kafka.cluster
-                )));
+                return Err(Error::NoLog(other_log(home, &kafka)));
             }
         }
         None if is_new && home.node == home.cluster.first => {
@@ -59,6 +57,20 @@ pub(crate) async fn newest_log(
     }
     patiently(async || kafka_log::check_topics(&kafka).await).await?;
     Ok(kafka)
+}
+
+/// Describes a log that is that of another cluster of this name.
+fn other_log(home: &Membership, kafka: &kafka_log::Options) -> String {
+    let how = match home.brings_data {
+        false => "`settee cluster init --cluster NAME` with another --data",
+        true => {
+            "remove the folder `cluster` of --data and the file `cluster-node` of its store, and run `settee cluster init --adopt --cluster NAME` again"
+        }
+    };
+    format!(
+        "the brokers {} have a log of a cluster {} already: another name is needed, {how}. If that cluster is gone, delete its topics first",
+        kafka.brokers, kafka.cluster
+    )
 }
 
 /// Asks the brokers again until they answer: those that start together with this node, or are busy,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::{Body, DatabaseWork, Request};
+use cluster::record::{Body, DatabaseWork, EncodedRequest, Request};
 use cluster::slot::Wait;
 use cluster::{CONTROL, NodeId, SlotNumber};
 use storage::SlotOutcome;
@@ -207,16 +207,15 @@ impl Proposer {
             counter: lane.counter.fetch_add(1, Relaxed),
             databases: work,
         };
-        let key = (request.gateway, request.counter);
-        let bytes = Bytes::from(request.to_bytes());
+        let encoded = request.encoded();
         drop(request);
+        let bytes = encoded.bytes.clone();
         let longer = Duration::from_millis((bytes.len() / BYTES_A_MS) as u64);
         let deadline = Instant::now() + WRITE_TIME_MAX + 2 * longer;
         let (mut why, mut is_sure) = (String::new(), true);
         let mut of_few = None;
         while Instant::now() < deadline {
-            let encoded = (key, bytes.clone());
-            match self.try_all(slot, encoded, copies, deadline).await {
+            match self.try_all(slot, encoded.clone(), copies, deadline).await {
                 // Cluster-wide changes are not left half done: after a broker died, the others may
                 // take some seconds to notice.
                 Ok(done) if slot == CONTROL && done.copies * 2 <= self.members.count() => {
@@ -241,11 +240,11 @@ impl Proposer {
     async fn try_all(
         &self,
         slot: SlotNumber,
-        (key, request): ((u64, u64), Bytes),
+        request: EncodedRequest,
         copies: Option<usize>,
         deadline: Instant,
     ) -> Result<ProposalResult, NoOutcome> {
-        let longer = Duration::from_millis((request.len() / BYTES_A_MS) as u64);
+        let longer = Duration::from_millis((request.bytes.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
         let others = self.members.live_others();
         let mut refused = vec![];
@@ -260,7 +259,7 @@ impl Proposer {
                 copies,
                 deadline: until,
             };
-            match own.propose(key, request.clone(), wait).await {
+            match own.propose(request.clone(), wait).await {
                 Ok(done) => return Ok(done),
                 Err(e) => refused.push(e),
             }
@@ -270,7 +269,7 @@ impl Proposer {
         }
         for node in others {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX + longer);
-            let request = request.clone();
+            let request = request.bytes.clone();
             let asked = self.members.propose(node, slot, request, copies, until);
             FORWARDED_WRITES.count();
             match asked.await {

@@ -3,8 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
-use cluster::record::Body;
+use cluster::record::{Body, EncodedRequest};
 use cluster::replica::Message;
 use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, Wait};
 use cluster::{CONTROL, Generation, NodeId, SlotNumber};
@@ -115,6 +114,13 @@ impl Replicas {
             let control = std::iter::once((CONTROL, &started.control));
             control.chain((0..).zip(&started.data))
         })
+    }
+
+    /// Returns the nodes that have a slot, as this one knows them.
+    pub(crate) fn nodes_of(&self, slot: SlotNumber) -> Vec<NodeId> {
+        let members = self.get(slot).map(|replica| replica.status().members);
+        let members = members.filter(|members| !members.is_empty());
+        members.unwrap_or_else(|| vec![self.me])
     }
 
     /// Returns the positions that they have reached, without those that cannot continue.
@@ -228,17 +234,16 @@ impl Replica {
         with!(self, slot => slot.deliver(from, message));
     }
 
-    /// Proposes an encoded request with this gateway and counter.
+    /// Proposes an encoded request.
     ///
     /// # Errors
     /// The reason why its outcome is unknown.
     pub async fn propose(
         &self,
-        key: (u64, u64),
-        request: Bytes,
+        request: EncodedRequest,
         wait: Wait,
     ) -> Result<ProposalResult, NoOutcome> {
-        with!(self, slot => done(slot.propose_encoded(key, request, wait).await))
+        with!(self, slot => done(slot.propose_encoded(request, wait).await))
     }
 
     /// Appends a record that is not a request.

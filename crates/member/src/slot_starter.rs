@@ -8,6 +8,7 @@ use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use database::Databases;
 
 use crate::Error;
+use crate::content::ContentExchange;
 use crate::control::{Catalogue, ControlSlot, OnSetting};
 use crate::copy::{Copier, Source};
 use crate::membership::{Cluster, random};
@@ -25,6 +26,7 @@ pub(crate) struct SlotStarter<'a> {
     pub log: Arc<dyn Log>,
     pub network: Arc<dyn Network>,
     pub source: Arc<dyn Source>,
+    pub contents: Arc<ContentExchange>,
 }
 
 impl SlotStarter<'_> {
@@ -39,7 +41,8 @@ impl SlotStarter<'_> {
         let data = (0..slots).map(|slot| {
             let validators = Arc::new(Validators::default());
             let (copier, known) = (copier.clone(), validators.clone());
-            let store = DataSlot::start(slot, self.databases, self.catalogue, copier, known);
+            let of_node = (self.databases, self.catalogue, &self.contents);
+            let store = DataSlot::start(slot, of_node, copier, known);
             Ok::<_, Error>((self.slot(slot, store)?, validators))
         });
         replicas.start(control, data.collect::<Result<_, _>>()?);

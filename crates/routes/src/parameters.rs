@@ -202,6 +202,7 @@ groups! {
     PERSIST "persist" [flag("persist", "`false` does not write the value to the file.")]
     SIZE "size" [number("size", "Number of spaces; 100 by default.")]
     ALL "all" [flag("all", "`true` returns the answers of all nodes of the cluster.")]
+    SLOT "slot" [text("slot", "Only this slot: its number, or `control`.")]
     PROFILE "profile" [
         number("seconds", "How long to sample."),
         number("hz", "Samples per second."),

@@ -118,7 +118,7 @@ struct Hits {
 impl Hits {
     fn next(&mut self, effort: &Effort) -> Result<Option<Hit>, Error> {
         effort.step()?;
-        let Some((id, order, doc)) = self.first.next()? else {
+        let Some((id, order, doc)) = self.first.next(effort)? else {
             return Ok(None);
         };
         let hit = Hit {

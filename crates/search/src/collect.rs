@@ -201,29 +201,28 @@ impl KeyColumn {
         })
     }
 
-    pub fn key(&self, doc: u32, score: f32) -> u64 {
+    pub fn key(&self, doc: u32, score: f32, effort: &Effort) -> u64 {
         match self {
             KeyColumn::Score { reversed } => turned(by_number(f64::from(score)), !reversed),
             KeyColumn::Strings { column, reversed } => {
-                let ord = column
-                    .as_ref()
-                    .and_then(|c| c.ords().values_for_doc(doc).min());
+                let ord = column.as_ref().and_then(|c| least(c, doc, effort));
                 turned(ord.map_or(0, by_ord), *reversed)
             }
             KeyColumn::Numbers { reversed, .. } | KeyColumn::Distance { reversed, .. } => {
-                turned(by_number(self.number(doc)), *reversed)
+                turned(by_number(self.number(doc, effort)), *reversed)
             }
             KeyColumn::Nothing => 0,
         }
     }
 
     /// Returns the number that a document is sorted by; 0 when it has none, as in Lucene.
-    fn number(&self, doc: u32) -> f64 {
+    fn number(&self, doc: u32, effort: &Effort) -> f64 {
         match self {
             KeyColumn::Numbers {
                 column, greatest, ..
             } => {
                 let values = column.iter().flat_map(|c| c.values_for_doc(doc));
+                let values = effort.values(values);
                 let found = match greatest {
                     true => values.max_by(f64::total_cmp),
                     false => values.min_by(f64::total_cmp),
@@ -241,20 +240,20 @@ impl KeyColumn {
         }
     }
 
-    pub fn value(&self, doc: u32, score: f32) -> Result<SortValue, Error> {
+    pub fn value(&self, doc: u32, score: f32, effort: &Effort) -> Result<SortValue, Error> {
         Ok(match self {
             KeyColumn::Score { .. } => SortValue::Score(score),
             KeyColumn::Strings { column, .. } => {
                 let Some(column) = column else {
                     return Ok(SortValue::Null);
                 };
-                match column.ords().values_for_doc(doc).min() {
+                match least(column, doc, effort) {
                     None => SortValue::Null,
                     Some(ord) => SortValue::Text(column.text(ord)?),
                 }
             }
             KeyColumn::Numbers { .. } | KeyColumn::Distance { .. } => {
-                SortValue::Number(self.number(doc))
+                SortValue::Number(self.number(doc, effort))
             }
             KeyColumn::Nothing => SortValue::Null,
         })
@@ -287,6 +286,11 @@ impl KeyColumn {
             _ => return Err(Error::Bookmark),
         })
     }
+}
+
+/// Returns the number of the least string of a document.
+fn least(column: &Strings, doc: u32, effort: &Effort) -> Option<u64> {
+    effort.values(column.ords().values_for_doc(doc)).min()
 }
 
 fn turned(key: u64, reversed: bool) -> u64 {
@@ -352,12 +356,15 @@ impl TopHits {
     }
 
     /// Returns the next hit: its id, its sort values, and its document in the segment.
-    pub fn next(&mut self) -> Result<Option<(String, Vec<SortValue>, u32)>, Error> {
+    pub fn next(
+        &mut self,
+        effort: &Effort,
+    ) -> Result<Option<(String, Vec<SortValue>, u32)>, Error> {
         let Some((_, doc, score)) = self.candidates.next() else {
             return Ok(None);
         };
         let score = f32::from_bits(score);
-        let order = self.keys.iter().map(|key| key.value(doc, score));
+        let order = (self.keys.iter()).map(|key| key.value(doc, score, effort));
         let order = order.collect::<Result<Vec<_>, _>>()?;
         let id = match order.get(self.id) {
             Some(SortValue::Text(id)) => id.clone(),
@@ -397,11 +404,11 @@ pub(crate) fn collect(
             };
             let full = heap.len() >= request.limit;
             // Most hits are rejected by the first sort key alone.
-            key[0] = keys[0].key(doc, score);
+            key[0] = keys[0].key(doc, score, effort);
             let last = heap.peek().filter(|_| full);
             if request.limit > 0 && last.is_none_or(|last| key[0] <= last.0[0]) {
                 for (key, column) in key.iter_mut().zip(&keys).skip(1) {
-                    *key = column.key(doc, score);
+                    *key = column.key(doc, score, effort);
                 }
                 let is_behind = after.as_ref().is_none_or(|after| key > *after);
                 if is_behind && last.is_none_or(|last| key.as_slice() < &*last.0) {
@@ -524,13 +531,13 @@ impl<'a> Counters<'a> {
     }
 
     fn count(&mut self, doc: u32, effort: &Effort) -> Result<(), Error> {
-        // A document may have many values.
-        let mut values = 0;
         for (column, counts) in self.counts.iter_mut().flatten() {
+            let mut values = 0;
             for ord in column.ords().values_for_doc(doc) {
                 counts[ord as usize] += 1;
                 values += 1;
             }
+            spend(values, effort)?;
         }
         for (column, ranges, counts) in &mut self.ranges {
             let Some(column) = column else {
@@ -538,16 +545,14 @@ impl<'a> Counters<'a> {
             };
             for (range, count) in ranges.iter().zip(counts) {
                 let is_in = |n: f64| std::ops::RangeBounds::contains(&(range.low, range.high), &n);
+                let mut values = 0;
                 let mut numbers = column.values_for_doc(doc);
                 let found = numbers.by_ref().inspect(|_| values += 1).any(is_in);
                 *count += u64::from(found);
+                spend(values, effort)?;
             }
         }
-        match values == 0 || effort.spend(values) {
-            true => Ok(()),
-            // Time has run out; this step returns the reason.
-            false => effort.step(),
-        }
+        Ok(())
     }
 
     #[expect(clippy::type_complexity)]
@@ -570,6 +575,15 @@ impl<'a> Counters<'a> {
         }
         let ranges = self.ranges.into_iter().map(|(.., counts)| counts);
         Ok((counts, ranges.collect()))
+    }
+}
+
+/// Counts the values that were read of a document, which may have many.
+fn spend(values: usize, effort: &Effort) -> Result<(), Error> {
+    match values == 0 || effort.spend(values) {
+        true => Ok(()),
+        // Time has run out; this step returns the reason.
+        false => effort.step(),
     }
 }
 

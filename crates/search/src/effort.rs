@@ -244,6 +244,16 @@ impl Effort {
         !self.is_over.get()
     }
 
+    /// Passes on the values of a document, which may be many, and counts those that were read beyond
+    /// the first: that one is part of the document's step.
+    pub(crate) fn values<I: Iterator>(&self, values: I) -> Values<'_, I> {
+        Values {
+            values,
+            read: 0,
+            effort: self,
+        }
+    }
+
     /// Pauses when other searches wait, and checks whether time is left.
     fn check_time(&self) {
         let waited = self.pause.as_ref().map_or(Duration::ZERO, |pause| pause());
@@ -331,6 +341,33 @@ impl Effort {
     /// Frees everything above `taken` bytes.
     pub(crate) fn give_back_to(&self, taken: usize) {
         self.bytes.set(taken);
+    }
+}
+
+/// The values of a document. The steps are counted when it is dropped, so that one value costs
+/// nothing.
+pub(crate) struct Values<'a, I> {
+    values: I,
+    read: usize,
+    effort: &'a Effort,
+}
+
+impl<I: Iterator> Iterator for Values<'_, I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let value = self.values.next()?;
+        self.read += 1;
+        Some(value)
+    }
+}
+
+impl<I> Drop for Values<'_, I> {
+    fn drop(&mut self) {
+        if self.read > 1 {
+            // The next step of the search reports that time has run out.
+            self.effort.spend(self.read - 1);
+        }
     }
 }
 

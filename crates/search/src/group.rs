@@ -161,10 +161,10 @@ fn groups_of(
                 0.0
             };
             for (key, column) in key.iter_mut().zip(&keys) {
-                *key = column.key(doc, score);
+                *key = column.key(doc, score, effort);
             }
             let ords = strings.iter().flat_map(|s| s.ords().values_for_doc(doc));
-            let group = ords.max().map_or(0, |ord| ord + 1);
+            let group = effort.values(ords).max().map_or(0, |ord| ord + 1);
             first.put(&key, group, doc, score);
         }
         doc = matcher.advance();
@@ -172,7 +172,8 @@ fn groups_of(
     // Cursors report their end when time runs out.
     effort.step()?;
     for (_, group, doc, score) in first.places {
-        let order = keys.iter().map(|key| key.value(doc, f32::from_bits(score)));
+        let score = f32::from_bits(score);
+        let order = keys.iter().map(|key| key.value(doc, score, effort));
         let by = match (&strings, group) {
             (Some(strings), 1..) => Some(strings.text(group - 1)?),
             _ => None,

@@ -717,7 +717,8 @@ impl Segment<'_> {
         let mut docs = self.docs()?;
         for doc in 0..self.docs_max() {
             self.effort.step()?;
-            if column.values_for_doc(doc).any(|n| wanted.contains(&n)) {
+            let mut numbers = self.effort.values(column.values_for_doc(doc));
+            if numbers.any(|n| wanted.contains(&n)) {
                 docs.put(doc);
             }
         }
@@ -741,7 +742,8 @@ impl Segment<'_> {
         let mut docs = self.docs()?;
         for doc in 0..self.docs_max() {
             self.effort.step()?;
-            if column.ords().values_for_doc(doc).max() == wanted {
+            let ords = self.effort.values(column.ords().values_for_doc(doc));
+            if ords.max() == wanted {
                 docs.put(doc);
             }
         }
@@ -769,7 +771,7 @@ impl Segment<'_> {
         let mut docs = self.docs()?;
         for doc in 0..self.docs_max() {
             self.effort.step()?;
-            let mut ords = column.ords().values_for_doc(doc);
+            let mut ords = self.effort.values(column.ords().values_for_doc(doc));
             if ords.any(|ord| values.is_empty() || wanted.contains(&ord)) {
                 docs.put(doc);
             }

@@ -271,10 +271,44 @@ pub enum ClusterCommand {
     },
     /// Resume after the log was lost or truncated: starts a new generation from the data of a
     /// majority
-    Reseed {
-        /// A node, http://NAME:PASSWORD@HOST:PORT
-        url: String,
-    },
+    Reseed(ClusterReseed),
+    /// Create a new cluster from one node of a cluster that lost most of its nodes permanently
+    Recover(ClusterRecover),
+}
+
+#[derive(Args)]
+pub struct ClusterReseed {
+    /// A node, http://NAME:PASSWORD@HOST:PORT
+    pub url: String,
+    /// Only this slot: a number, or `control`
+    #[arg(long)]
+    pub slot: Option<String>,
+    /// Show what would be done and lost, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+#[command(group(clap::ArgGroup::new("consent").required(true)))]
+pub struct ClusterRecover {
+    /// Data directory of a node that is stopped
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// The name of the new cluster, which must differ from that of the lost one
+    #[arg(long)]
+    pub cluster: String,
+    /// The address at which other nodes reach this one; by default as before
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Option<String>,
+    /// Number of parts that the documents of all databases are divided into; by default as before
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub slots: Option<u16>,
+    /// Do it, and lose the writes that only the lost nodes have
+    #[arg(long, group = "consent")]
+    pub accept_loss: bool,
+    /// Show what would be lost, and change nothing
+    #[arg(long, group = "consent")]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -295,6 +329,12 @@ pub struct ClusterInit {
     /// later
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub slots: u16,
+    /// Take over the databases of a single server, which is stopped: the directory is its own
+    #[arg(long)]
+    pub adopt: bool,
+    /// Show what would be taken over, and change nothing
+    #[arg(long, requires = "adopt")]
+    pub dry_run: bool,
     /// Do nothing if the directory belongs to a node already, as after the restart of a container
     #[arg(long)]
     pub if_absent: bool,

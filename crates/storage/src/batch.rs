@@ -356,6 +356,12 @@ impl<'e> Batch<'e> {
         Ok(Outcome::Written(rev))
     }
 
+    /// Returns whether an edit of a document may have an effect, as the batch is now.
+    pub fn may_add(&self, shard: &Arc<Shard>, edit: &Edit) -> bool {
+        let i = self.doc_index.get(&(shard.number, edit.id.clone()));
+        i.is_none_or(|i| edit::may_add(&self.docs[*i].tree, edit))
+    }
+
     fn edit_local(
         &mut self,
         shard: &Arc<Shard>,

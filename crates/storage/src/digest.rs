@@ -6,10 +6,11 @@
 //! can choose rows of equal sums.
 
 use crate::Error;
-use crate::keys::{self, SHARD_LEN};
+use crate::keys::{self, SHARD_LEN, ShardNumber};
 use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::shard::Shard;
+use crate::snapshot::Snapshot;
 
 /// Separates these hashes from others.
 const KEY: [u8; 32] = *b"settee: the digest of a shard, 1";
@@ -60,20 +61,26 @@ impl Shard {
             Some(stored) => ShardMeta::decode(&stored)?.digest,
             None => None,
         };
-        let mut counted = 0u128;
-        for (k, kind) in [
-            (Keyspace::ById, Kind::Document),
-            (Keyspace::Local, Kind::Local),
-        ] {
-            let low = self.number.to_be_bytes().to_vec();
-            let mut it = snapshot.scan_range(k, low, keys::shard_end(self.number));
-            it.seek_to_first();
-            while let Some((key, value)) = it.item() {
-                counted = counted.wrapping_add(share(kind, &key[SHARD_LEN..], value));
-                it.next();
-            }
-            it.status()?;
-        }
+        let counted = digest_in(&snapshot, self.number)?;
         Ok(Recount { kept, counted })
     }
+}
+
+/// Computes the digest of a shard's rows in a snapshot.
+pub(crate) fn digest_in(snapshot: &Snapshot, shard: ShardNumber) -> Result<u128, Error> {
+    let mut counted = 0u128;
+    for (k, kind) in [
+        (Keyspace::ById, Kind::Document),
+        (Keyspace::Local, Kind::Local),
+    ] {
+        let low = shard.to_be_bytes().to_vec();
+        let mut it = snapshot.scan_range(k, low, keys::shard_end(shard));
+        it.seek_to_first();
+        while let Some((key, value)) = it.item() {
+            counted = counted.wrapping_add(share(kind, &key[SHARD_LEN..], value));
+            it.next();
+        }
+        it.status()?;
+    }
+    Ok(counted)
 }

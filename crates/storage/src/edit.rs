@@ -152,6 +152,19 @@ pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits)
     }
 }
 
+/// Returns whether an edit may add a revision, or its body, to a document's tree.
+pub(crate) fn may_add(tree: &Tree, edit: &Edit) -> bool {
+    match &edit.change {
+        Change::Replicated { path } => !path.newest().is_some_and(|rev| tree.has_body_of(&rev)),
+        Change::Interactive {
+            parent,
+            rev,
+            body_term,
+        } => interactive_path(tree, parent.as_ref(), rev, body_term.as_deref(), edit).is_some(),
+        Change::Local { .. } => false,
+    }
+}
+
 /// Returns the path of an interactive edit, newest first; `None` for a conflict.
 fn interactive_path(
     tree: &Tree,

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use document::ContentId;
+
 use crate::keys::ShardNumber;
 use crate::slot::{Position, SlotNumber, described};
 
@@ -75,6 +77,14 @@ pub enum Error {
         slot: SlotNumber,
         /// The reason, for people.
         reason: &'static str,
+    },
+    /// An edit of a slot's log names a content that is not stored here.
+    #[error("a record of slot {slot} names an attachment whose content is not here")]
+    MissingContent {
+        /// The slot.
+        slot: SlotNumber,
+        /// The content's id.
+        content: ContentId,
     },
     /// The store was closed while the operation waited.
     #[error("the store is closed")]

@@ -54,6 +54,8 @@ pub mod meta {
     pub const DROPPED: u8 = b'x';
     /// Contents that were started and have no reference yet.
     pub const UPLOAD: u8 = b'u';
+    /// Contents that are kept without a reference.
+    pub const PINNED: u8 = b'p';
     pub const NEXT_CONTENT: &[u8] = b"v";
     /// Marks that the total size of contents is maintained, unlike in stores of early versions.
     pub const CONTENTS_COUNTED: &[u8] = b"b";

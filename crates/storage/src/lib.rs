@@ -54,7 +54,9 @@ pub use commit::{
     commit_on_this_thread,
 };
 pub use compact::{compact, trim_purges};
-pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_contents};
+pub use contents::{
+    CHUNK_BYTES, Content, Contents, Numbers, PinnedContent, Upload, reclaim_contents,
+};
 pub use digest::Recount;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, File, Outcome, hashed};
@@ -72,8 +74,8 @@ pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};
 pub use slot::{
-    Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy, SlotImport,
-    SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
+    Adoption, Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy,
+    SlotImport, SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
 };
 pub use snapshot::{Cursor, Snapshot, Value};
 pub use store::{Signature, Store, folder_in, folders_in};

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
+use document::ContentId;
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
-use crate::contents::{self, Contents, Numbers};
+use crate::contents::{self, Contents, Numbers, PinnedContent};
 use crate::disk::DiskGuard;
 use crate::engine::{Engine, StoreOptions, WriteFailure};
 use crate::keys::{self, ShardNumber, meta};
@@ -101,6 +102,25 @@ impl Store {
     /// Opens the contents of attachments under the shard `home`. Must be called once for each.
     pub fn contents(&self, home: Arc<Shard>) -> Arc<Contents> {
         Contents::new(home, self.contents.clone(), self.reserve_bytes)
+    }
+
+    /// Returns the contents that are kept without a reference. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn pinned_contents(&self) -> Result<Vec<PinnedContent>, Error> {
+        crate::contents::pinned_contents(&self.engine)
+    }
+
+    /// Forgets that a content of a shard that does not exist any more is kept.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn forget_pin(&self, home: ShardNumber, id: &ContentId) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        let key = crate::contents::keys::pinned(home, id);
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), key);
+        self.engine.write(wb, false)
     }
 
     /// Queues the record of a new database with `q` shards; `record` gets their numbers.
@@ -407,18 +427,23 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
+    /// Reads the counters of a shard, which need not be open.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn counters(&self, shard: ShardNumber) -> Result<ShardMeta, Error> {
+        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
+        counters.map_or(Ok(ShardMeta::default()), |value| ShardMeta::decode(&value))
+    }
+
     /// Reads the newest seq of a shard and its time bins. The shard need not be open.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for the seq, and those of the engine.
     pub fn times_of(&self, shard: ShardNumber) -> Result<(u64, TimeSeq), Error> {
         // Read before the bins: a change between both is not taken to be as old as their newest one.
-        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
-        let counters = counters
-            .map(|value| ShardMeta::decode(&value))
-            .transpose()?;
+        let update_seq = self.counters(shard)?.update_seq;
         let bins = self.engine.get(Keyspace::Meta, &meta::time_seq(shard))?;
-        let update_seq = counters.map_or(0, |meta| meta.update_seq);
         Ok((update_seq, TimeSeq::of_stored(shard, bins.as_deref())))
     }
 

@@ -89,6 +89,14 @@ impl Tree {
         }
     }
 
+    /// Returns whether a revision is known to have come with its body.
+    pub fn has_body_of(&self, rev: &Rev) -> bool {
+        match self {
+            Tree::Plain(tree) => tree.get(rev).is_some_and(|node| node.revision.is_some()),
+            Tree::Bulk(_) => false,
+        }
+    }
+
     fn leaf_bytes(&self) -> u64 {
         match self {
             Tree::Plain(tree) => tree.leaf_bytes(),

@@ -236,15 +236,14 @@ pub(super) fn indic(word: &mut String) {
     if word.is_ascii() {
         return;
     }
-    let mut characters: Vec<char> = word.chars().collect();
-    let mut at = 0;
-    while at < characters.len() {
-        if let Some((composed, len)) = composition(&characters[at..]) {
-            characters.splice(at..at + len, [composed]);
-        }
-        at += 1;
+    let characters: Vec<char> = word.chars().collect();
+    word.clear();
+    let mut rest = characters.as_slice();
+    while let Some(first) = rest.first() {
+        let (character, len) = composition(rest).unwrap_or((*first, 1));
+        word.push(character);
+        rest = &rest[len..];
     }
-    *word = characters.into_iter().collect();
 }
 
 /// Returns the script of a character, and its place in it.
@@ -270,4 +269,36 @@ fn composition(characters: &[char]) -> Option<(char, usize)> {
         char::from_u32(0x900 + number * 0x80 + composed)?,
         2 + usize::from(c.is_some()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves what follows each composed character, one after the other.
+    fn indic_slowly(word: &str) -> String {
+        let mut characters: Vec<char> = word.chars().collect();
+        let mut at = 0;
+        while at < characters.len() {
+            if let Some((composed, len)) = composition(&characters[at..]) {
+                characters.splice(at..at + len, [composed]);
+            }
+            at += 1;
+        }
+        characters.into_iter().collect()
+    }
+
+    #[test]
+    fn characters_of_india_are_composed_one_after_the_other() {
+        let letters = [
+            '\u{905}', '\u{93e}', '\u{945}', '\u{b92}', '\u{bd7}', '\u{200d}', 'a',
+        ];
+        for number in 0..letters.len().pow(5) {
+            let letter = |at: u32| letters[number / letters.len().pow(at) % letters.len()];
+            let mut word: String = (0..5).map(letter).collect();
+            let slow = indic_slowly(&word);
+            indic(&mut word);
+            assert_eq!(word, slow);
+        }
+    }
 }

@@ -34,4 +34,7 @@ pub enum Error {
     /// More bytes than [`super::MAX_QUERY_LEN`].
     #[error("the query is longer than a megabyte")]
     TooLong,
+    /// [`super::ParseOptions::go_on`] returned false.
+    #[error("parsing the query was stopped")]
+    Stopped,
 }

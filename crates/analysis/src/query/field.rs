@@ -1,20 +1,20 @@
 //! From the text of a term or a phrase to a query, by the field's analyzer.
 
-use super::{Clause, Error, Occur, PhraseTerm, Query};
-use crate::{Analyzer, Token};
+use super::{Clause, Error, Occur, ParseOptions, PhraseTerm, Query};
+use crate::Token;
 
 /// Returns the query of Lucene's `QueryBuilder` for a text: none, a word, a phrase when it is
 /// quoted, else words of which one is enough. Subtracts its words from those that the whole query
 /// may still have.
 pub(super) fn query(
-    analyzer: &Analyzer,
+    options: &ParseOptions<'_>,
     field: &str,
     text: &str,
     is_quoted: bool,
     slop: u32,
     words_left: &mut usize,
 ) -> Result<Option<Query>, Error> {
-    let mut tokens = words(analyzer, text, words_left)?;
+    let mut tokens = words(options, field, text, words_left)?;
     if tokens.len() <= 1 {
         return Ok(tokens.pop().map(|token| Query::Term {
             field: field.to_owned(),
@@ -51,11 +51,15 @@ pub(super) fn query(
 
 /// Returns the words of a text, and subtracts them from those that the whole query may still have.
 pub(super) fn words(
-    analyzer: &Analyzer,
+    options: &ParseOptions<'_>,
+    field: &str,
     text: &str,
     words_left: &mut usize,
 ) -> Result<Vec<Token>, Error> {
-    let tokens = analyzer.query_tokens(text, *words_left + 1);
+    let analyzer = options.analyzers.of(field);
+    let tokens = analyzer
+        .query_tokens(text, *words_left + 1, options.go_on)
+        .ok_or(Error::Stopped)?;
     *words_left = words_left
         .checked_sub(tokens.len())
         .ok_or(Error::TooManyClauses)?;

@@ -188,10 +188,12 @@ pub struct ParseOptions<'a> {
     /// The locale of numbers, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser uses it.
     /// English where it is `None`.
     pub locale: Option<&'a str>,
+    /// Returns whether to continue. It is called every few milliseconds in long texts of terms.
+    pub go_on: &'a dyn Fn() -> bool,
 }
 
 impl<'a> ParseOptions<'a> {
-    /// Options without fields of numbers and without a locale.
+    /// Options without fields of numbers and without a locale, of parsing that is never stopped.
     #[must_use]
     pub fn new(flavour: Flavour, analyzers: &'a FieldAnalyzers) -> Self {
         Self {
@@ -199,6 +201,7 @@ impl<'a> ParseOptions<'a> {
             analyzers,
             field_type: &|_| None,
             locale: None,
+            go_on: &|| true,
         }
     }
 }
@@ -212,6 +215,7 @@ pub const DEFAULT_FIELD: &str = "default";
 ///
 /// A text that is not a query, one that is too deep or too long, one with more than
 /// [`MAX_CLAUSES`] clauses or words, or with a name of more than [`MAX_FIELD_LEN`] bytes.
+/// [`Error::Stopped`] when `go_on` of the options ended it.
 pub fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
     if text.len() > MAX_QUERY_LEN {
         return Err(Error::TooLong);

@@ -6,6 +6,7 @@
 use super::scanner::Scanner;
 use super::{Kind, Raw, standard};
 use crate::characters::Classes;
+use crate::checkpoints::Checkpoints;
 use std::sync::LazyLock;
 
 static SCANNER: LazyLock<Scanner> = LazyLock::new(|| {
@@ -49,8 +50,12 @@ fn rules() -> Vec<String> {
 }
 
 /// Calls `sink` with each word of `text`.
-pub(super) fn each<'a>(text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
-    standard::each_of(&SCANNER, &KINDS, text, &mut |raw| {
+pub(super) fn each<'a>(
+    text: &'a str,
+    checkpoints: &mut Checkpoints<'_>,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
+    standard::each_of(&SCANNER, &KINDS, text, checkpoints, &mut |raw| {
         // The point after a host is not part of the word, but of its span in the text.
         let text = if raw.kind == Kind::TrailingPoint {
             &raw.text[..raw.text.len() - 1]

@@ -8,6 +8,7 @@ mod standard;
 mod thai;
 
 use crate::analyzer::Flavour;
+use crate::checkpoints::Checkpoints;
 
 /// A tokenizer's kind of a word, for the filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +61,13 @@ pub(crate) enum Tokenizer {
 }
 
 impl Tokenizer {
-    /// Calls `sink` with each word, in order.
-    pub(crate) fn each<'a>(self, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
+    /// Calls `sink` with each word, in order, until one of the `checkpoints` ends it.
+    pub(crate) fn each<'a>(
+        self,
+        text: &'a str,
+        checkpoints: &mut Checkpoints<'_>,
+        sink: &mut dyn FnMut(Raw<'a>),
+    ) {
         match self {
             Self::Keyword => sink(Raw {
                 text,
@@ -70,17 +76,18 @@ impl Tokenizer {
                 kind: Kind::Word,
                 increment: 1,
             }),
-            Self::Letter => simple::runs(text, crate::characters::is_letter, sink),
+            Self::Letter => simple::runs(text, crate::characters::is_letter, checkpoints, sink),
             Self::Whitespace => simple::runs(
                 text,
                 |character| !crate::characters::is_whitespace(character),
+                checkpoints,
                 sink,
             ),
-            Self::Standard(flavour) => standard::each(flavour, text, sink),
-            Self::Classic => classic::each(text, sink),
-            Self::Email(flavour) => email::each(flavour, text, sink),
-            Self::Persian(flavour) => standard::each_persian(flavour, text, sink),
-            Self::Thai(flavour) => thai::each(flavour, text, sink),
+            Self::Standard(flavour) => standard::each(flavour, text, checkpoints, sink),
+            Self::Classic => classic::each(text, checkpoints, sink),
+            Self::Email(flavour) => email::each(flavour, text, checkpoints, sink),
+            Self::Persian(flavour) => standard::each_persian(flavour, text, checkpoints, sink),
+            Self::Thai(flavour) => thai::each(flavour, text, checkpoints, sink),
         }
     }
 }

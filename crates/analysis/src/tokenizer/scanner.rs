@@ -5,6 +5,7 @@
 //! is skipped.
 
 use crate::characters::Classes;
+use crate::checkpoints::Checkpoints;
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::{start, syntax};
@@ -16,6 +17,13 @@ const OTHER: u8 = b' ';
 
 /// How many characters may be read after the last match before it is cached that they led nowhere.
 const FREE_LOOKAHEAD: usize = 64;
+
+/// One state of a failed read is cached for this number of bytes, so that the cache is not many
+/// times larger than the text. A later read that meets the failed one continues at most this far.
+pub(super) const DEAD_END_BYTES: usize = 64;
+
+/// States from which reads failed, and where.
+pub(super) type DeadEnds = HashSet<(StateID, usize)>;
 
 pub(super) struct Scanner {
     automaton: dense::DFA<Vec<u32>>,
@@ -80,33 +88,39 @@ impl Scanner {
         )
     }
 
-    /// Calls `sink` with each match.
-    pub(super) fn each(&self, text: &str, sink: &mut dyn FnMut(Match)) {
-        let mut dead_ends = HashSet::new();
+    /// Calls `sink` with each match, until one of the `checkpoints` ends it.
+    pub(super) fn each(
+        &self,
+        text: &str,
+        checkpoints: &mut Checkpoints<'_>,
+        sink: &mut dyn FnMut(Match),
+    ) {
+        let mut dead_ends = DeadEnds::new();
         let mut at = 0;
         while at < text.len() {
-            match self.longest(text, at, &mut dead_ends) {
+            let start = at;
+            match self.longest(text, start, &mut dead_ends) {
                 Some((end, rule)) => {
-                    sink(Match {
-                        start: at,
-                        end,
-                        rule,
-                    });
+                    sink(Match { start, end, rule });
                     at = end;
                 }
                 None => at += self.class_and_width(text, at).1,
+            }
+            if !checkpoints.pass(at - start) {
+                return;
             }
         }
     }
 
     /// Returns the longest match at `from`. Failed reads are cached in `dead_ends`, so that a text
     /// is read a bounded number of times: from the same state at the same position, the automaton
-    /// fails again.
+    /// fails again. Reads that meet pass the same positions from there on, so that the later one
+    /// finds the next position that is cached.
     pub(super) fn longest(
         &self,
         text: &str,
         from: usize,
-        dead_ends: &mut HashSet<(StateID, usize)>,
+        dead_ends: &mut DeadEnds,
     ) -> Option<(usize, usize)> {
         let (mut state, mut at, mut units) = (self.start, from, 0);
         let mut last = None;
@@ -141,12 +155,16 @@ impl Scanner {
             if is_end {
                 break;
             }
+            let before = at;
             (state, at, units, behind) = (next, at + width, units + wide, behind + 1);
-            if behind > FREE_LOOKAHEAD && self.window.is_none() {
+            let is_cached = before / DEAD_END_BYTES != at / DEAD_END_BYTES;
+            if is_cached && self.window.is_none() {
                 if dead_ends.contains(&(state, at)) {
                     break;
                 }
-                trail.push((state, at));
+                if behind > FREE_LOOKAHEAD {
+                    trail.push((state, at));
+                }
             }
         }
         // The last state of the trail may itself stand for a match that ends here; then the trail

@@ -13,6 +13,7 @@ use super::scanner::{Match, Scanner};
 use super::{Kind, Raw};
 use crate::analyzer::Flavour;
 use crate::characters::{Classes, java_len};
+use crate::checkpoints::Checkpoints;
 use std::sync::LazyLock;
 
 /// Lucene's longest word, in UTF-16 units: a longer one is dropped by 4.6, and cut by 9.
@@ -92,8 +93,13 @@ fn emoji() -> String {
 }
 
 /// Calls `sink` with each word of `text`.
-pub(super) fn each<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
-    each_of(scanner(flavour), &KINDS, text, sink);
+pub(super) fn each<'a>(
+    flavour: Flavour,
+    text: &'a str,
+    checkpoints: &mut Checkpoints<'_>,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
+    each_of(scanner(flavour), &KINDS, text, checkpoints, sink);
 }
 
 /// Returns the scanner of [`rules`].
@@ -105,17 +111,25 @@ pub(super) fn scanner(flavour: Flavour) -> &'static Scanner {
 }
 
 /// Visits words like the plain one, with zero-width non-joiners as if they were spaces.
-pub(super) fn each_persian<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
+pub(super) fn each_persian<'a>(
+    flavour: Flavour,
+    text: &'a str,
+    checkpoints: &mut Checkpoints<'_>,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
     let mut at = 0;
     for part in text.split_inclusive('\u{200c}') {
         let words = part.strip_suffix('\u{200c}').unwrap_or(part);
-        each(flavour, words, &mut |raw| {
+        each(flavour, words, checkpoints, &mut |raw| {
             sink(Raw {
                 start: at + raw.start,
                 end: at + raw.end,
                 ..raw
             })
         });
+        if !checkpoints.pass(part.len() - words.len()) {
+            return;
+        }
         at += part.len();
     }
 }
@@ -125,10 +139,11 @@ pub(super) fn each_of<'a>(
     scanner: &Scanner,
     kinds: &[Kind],
     text: &'a str,
+    checkpoints: &mut Checkpoints<'_>,
     sink: &mut dyn FnMut(Raw<'a>),
 ) {
     let mut increment = 1;
-    scanner.each(text, &mut |Match { start, end, rule }| {
+    scanner.each(text, checkpoints, &mut |Match { start, end, rule }| {
         let word = &text[start..end];
         if word.len() > LONGEST && java_len(word) > LONGEST {
             increment += 1;
@@ -143,4 +158,22 @@ pub(super) fn each_of<'a>(
         });
         increment = 1;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::scanner::{DEAD_END_BYTES, DeadEnds};
+
+    #[test]
+    fn reads_that_lead_nowhere_take_little_memory() {
+        let text = "_".repeat(8 << 20);
+        let mut dead_ends = DeadEnds::new();
+        for from in 0..1000 {
+            let found = scanner(Flavour::Clouseau).longest(&text, from, &mut dead_ends);
+            assert_eq!(found, None);
+        }
+        assert!(!dead_ends.is_empty(), "all thousand read everything");
+        assert!(dead_ends.len() <= text.len() / DEAD_END_BYTES);
+    }
 }

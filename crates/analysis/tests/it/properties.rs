@@ -1,6 +1,6 @@
 //! No text breaks an analyzer or a parser, and none keeps them busy.
 
-use analysis::query::{FieldType, ParseOptions, parse};
+use analysis::query::{Error, FieldType, ParseOptions, parse};
 use analysis::{Analyzer, FieldAnalyzers, Flavour};
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -106,6 +106,10 @@ fn long_texts_of_anything_are_cut_at_once() {
         "क्",
         "\u{200c}",
         "\"a",
+        "\"a\".",
+        "a.\"b\".",
+        ".\"a\"",
+        "\".\"",
         "y",
         "1_,",
         "abcdefghijklmnopqrst ",
@@ -118,6 +122,38 @@ fn long_texts_of_anything_are_cut_at_once() {
             let times = if *name == "edge_ngram" { 11 } else { 4 };
             assert!(count <= times * text.len(), "{name} {part}");
         }
+    }
+}
+
+/// The `keyword` analyzer does not read the text.
+#[test]
+fn reading_a_long_text_can_be_stopped() {
+    let text = "qvx ".repeat(100_000);
+    for (_, name, analyzer) in ALL.iter().filter(|(_, name, _)| *name != "keyword") {
+        let checks = std::cell::Cell::new(0);
+        let go_on = || {
+            checks.set(checks.get() + 1);
+            checks.get() < 3
+        };
+        let mut end = 0;
+        let is_all = analyzer.visit_while(&text, &go_on, &mut |token| end = token.end as usize);
+        assert!(!is_all, "{name}");
+        assert_eq!(checks.get(), 3, "{name} continues after the last check");
+        assert!((1..text.len() / 2).contains(&end), "{name} {end}");
+    }
+}
+
+#[test]
+fn parsing_a_long_query_can_be_stopped() {
+    let text = format!("\"{}\"", "ab ".repeat(100_000));
+    for flavour in [Flavour::Clouseau, Flavour::Nouveau] {
+        let analyzers = FieldAnalyzers::parse(flavour, None).unwrap();
+        let options = ParseOptions {
+            go_on: &|| false,
+            ..ParseOptions::new(flavour, &analyzers)
+        };
+        assert!(matches!(parse(&text, &options), Err(Error::Stopped)));
+        assert!(parse("ab", &options).is_ok(), "short texts are not checked");
     }
 }
 

@@ -28,6 +28,7 @@ fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
             analyzers: &analyzers,
             field_type: &field_type,
             locale,
+            go_on: &|| true,
         };
         let ours = parse(text, &options)
             .map(|query| query.to_lucene_string(flavour))

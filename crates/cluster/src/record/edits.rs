@@ -1,5 +1,6 @@
 //! Writes of clients, as a record holds them.
 
+use bytes::Bytes;
 use document::varint::{put, take, take_slice};
 use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 
@@ -17,6 +18,17 @@ pub struct Request {
     pub counter: u64,
     /// Its work, by database.
     pub databases: Vec<DatabaseWork>,
+}
+
+/// An encoded request, and what has to be known about it.
+#[derive(Clone, Debug)]
+pub struct EncodedRequest {
+    /// Its gateway and counter.
+    pub key: (u64, u64),
+    /// The least version of the records that may have it.
+    pub needs: RecordVersion,
+    /// [`Request::to_bytes`].
+    pub bytes: Bytes,
 }
 
 /// The work of a request in one database, with the limits that apply: they are part of the record,
@@ -71,6 +83,7 @@ impl Work {
     /// the version that the entry needs.
     pub fn needs(&self) -> RecordVersion {
         match self {
+            Work::Edits(edits) if edits.iter().any(EditRecord::names_contents) => RecordVersion::V3,
             Work::Edits(_) | Work::Purges(_) | Work::Entry(_) => RecordVersion::V1,
         }
     }
@@ -120,8 +133,8 @@ pub enum ChangeRecord {
 pub struct FileRecord {
     /// Its metadata.
     pub attachment: Attachment,
-    /// Its stored bytes, if there are few; otherwise the replica that applies the record fetches
-    /// them.
+    /// Its stored bytes. Without them, a majority of the replicas had the content before the record
+    /// was appended, and a replica that lacks it fetches it before it applies the record.
     pub content: Option<Vec<u8>>,
 }
 
@@ -159,11 +172,26 @@ const HAS_REVPOS: u8 = 4;
 const HAS_CONTENT: u8 = 8;
 
 impl Request {
+    /// Returns the least version of the records that may have it.
+    pub fn needs(&self) -> RecordVersion {
+        let needs = self.databases.iter().map(|part| part.work.needs());
+        needs.max().unwrap_or(RecordVersion::V1)
+    }
+
     /// Encodes it, for a record or, if it is long, for the parts of several.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![];
         self.encode(&mut out);
         out
+    }
+
+    /// Encodes it for a proposal.
+    pub fn encoded(&self) -> EncodedRequest {
+        EncodedRequest {
+            key: (self.gateway, self.counter),
+            needs: self.needs(),
+            bytes: self.to_bytes().into(),
+        }
     }
 
     /// Decodes it; `None` for invalid bytes.
@@ -265,6 +293,11 @@ impl DatabaseWork {
 }
 
 impl EditRecord {
+    /// Returns whether it names contents without their bytes.
+    pub fn names_contents(&self) -> bool {
+        self.files.iter().any(|file| file.content.is_none())
+    }
+
     fn flags(&self) -> u8 {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let change = match &self.change {

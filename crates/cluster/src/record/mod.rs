@@ -12,7 +12,9 @@ mod version;
 
 pub use version::{Agreement, Announced, Announcement, RecordVersion, RecordVersions};
 
-pub use edits::{ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord, Request, Work};
+pub use edits::{
+    ChangeRecord, DatabaseWork, EditRecord, EncodedRequest, FileRecord, PurgeRecord, Request, Work,
+};
 
 use document::varint::{put, take};
 
@@ -141,18 +143,33 @@ impl Stamp {
     /// Encodes a record, in the version that is in force as far as this node knows; in a later one
     /// if the contents need that: another node, which proposed them, knows that it is in force.
     pub fn write(&self, generation: Generation, body: &Body) -> Vec<u8> {
-        let version = self.versions.written().max(body.needs());
+        self.write_needing(body.needs(), generation, body)
+    }
+
+    /// Encodes a record whose contents need this version, as a part of a request may.
+    pub fn write_needing(
+        &self,
+        needs: RecordVersion,
+        generation: Generation,
+        body: &Body,
+    ) -> Vec<u8> {
+        let version = self.versions.written().max(needs);
         self.sealed((version, generation), 0, |out| body.encode(out))
     }
 
-    /// Encodes a record of requests that are encoded already ([`Request::to_bytes`]).
-    pub fn write_requests(&self, generation: Generation, requests: &[&[u8]]) -> Vec<u8> {
-        let room = requests.iter().map(|request| request.len()).sum();
-        let version = self.versions.written();
+    /// Encodes a record of requests that are encoded already.
+    pub fn write_requests(&self, generation: Generation, requests: &[&EncodedRequest]) -> Vec<u8> {
+        let room = requests.iter().map(|request| request.bytes.len()).sum();
+        let needs = requests.iter().map(|request| request.needs).max();
+        let version = self
+            .versions
+            .written()
+            .max(needs.unwrap_or(RecordVersion::V1));
         self.sealed((version, generation), room, |out| {
             out.push(REQUESTS);
             put(requests.len() as u64, out);
-            requests.iter().for_each(|r| out.extend_from_slice(r));
+            let all = requests.iter();
+            all.for_each(|request| out.extend_from_slice(&request.bytes));
         })
     }
 
@@ -271,8 +288,7 @@ impl Body {
     pub fn needs(&self) -> RecordVersion {
         match self {
             Body::Requests(requests) => {
-                let work = requests.iter().flat_map(|request| &request.databases);
-                let needs = work.map(|part| part.work.needs());
+                let needs = requests.iter().map(Request::needs);
                 needs.max().unwrap_or(RecordVersion::V1)
             }
             Body::Part { .. }

@@ -25,8 +25,10 @@ impl RecordVersion {
     /// Nodes that join name their version; documents expire, and databases say how long deleted
     /// documents are kept.
     pub const V2: RecordVersion = RecordVersion(2);
+    /// Edits name contents of attachments without their bytes.
+    pub const V3: RecordVersion = RecordVersion(3);
     /// The latest version that this program reads. A new version is a constant above, and this.
-    pub const LATEST: RecordVersion = RecordVersion::V2;
+    pub const LATEST: RecordVersion = RecordVersion::V3;
 
     /// Returns its number.
     pub const fn number(self) -> u8 {

@@ -206,6 +206,7 @@ impl Replica {
             Input::Appended { generation, offset } => self.begin_appended(generation, offset),
             Input::Copied(cursor) => self.copied(cursor),
             Input::CopyRefused => self.copy_refused(),
+            Input::Lacking(ticks) => self.lack(ticks),
         }
     }
 
@@ -476,6 +477,8 @@ impl Replica {
     }
 
     fn tick(&mut self) {
+        // A slot with one replica gets no reports that would make it count.
+        self.count_stable();
         self.tell_at_tick();
         self.ask_again_reading();
         self.reseed_after = self.reseed_after.saturating_sub(1);
@@ -500,9 +503,13 @@ impl Replica {
                     self.ask_for_copy(if is_new { self.halted_ticks } else { 0 });
                 }
             }
-            Phase::Halted(_) => {
+            Phase::Halted(reason) => {
+                // A whole slot is not copied for a content that may still arrive.
+                let may_arrive = *reason == Reason::Lacking && self.halted_ticks + 1 < WAITED_TICKS;
                 self.halted_ticks += 1;
-                self.ask_for_copy(self.halted_ticks);
+                if !may_arrive {
+                    self.ask_for_copy(self.halted_ticks);
+                }
                 // It may have been the reader's fault, or be repaired.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
                     self.start();
@@ -511,14 +518,27 @@ impl Replica {
         }
     }
 
-    /// Starts a generation when no other node seems to: one that it is sealed for did not start, or
-    /// promises without effect keep it from the log's records.
+    /// Handles a record that cannot be applied here, because a majority lacks contents that it names.
+    /// Replicas that applied it before do not need them any more, and can be copied. If none can, a
+    /// generation starts after some time. That loses nothing acknowledged, whatever is missing: if a
+    /// majority has applied the record, one of them is sealed, and the state that all continue from
+    /// includes it. Otherwise it was not acknowledged.
+    fn lack(&mut self, ticks: u32) {
+        if matches!(self.phase, Phase::Running | Phase::Checking(_)) && !self.is_sealed() {
+            self.halt(Reason::Lacking);
+            self.halted_ticks = ticks;
+        }
+    }
+
+    /// Starts a generation when no other node seems to: one that it is sealed for did not start,
+    /// promises without effect keep it from the log's records, or no node has the contents that a
+    /// record names.
     fn begin_if_left(&mut self) {
         let is_member = self.issued.members.contains(&self.me);
         let own = self.own_ticks();
-        let is_ahead = matches!(self.phase, Phase::Halted(Reason::Ahead));
+        let is_stuck = matches!(self.phase, Phase::Halted(Reason::Ahead | Reason::Lacking));
         let is_left = self.sealed_ticks >= LEFT_TICKS + own
-            || is_ahead && self.halted_ticks >= LEFT_TICKS + own;
+            || is_stuck && self.halted_ticks >= LEFT_TICKS + own;
         if is_left && is_member && self.reseed.is_none() && self.reseed_after == 0 {
             self.begin_reseed();
         }

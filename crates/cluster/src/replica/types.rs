@@ -234,6 +234,9 @@ pub enum Input {
     Copied(Option<Cursor>),
     /// It was not, because of this replica's promises ([`super::Replica::may_become`]).
     CopyRefused,
+    /// The next record names contents that this node lacks; a majority has reported for this number of
+    /// ticks that it lacks them.
+    Lacking(u32),
 }
 
 /// An output of a replica, to be carried out in order.
@@ -317,6 +320,11 @@ pub enum Reason {
     /// It lags behind the log's first record.
     #[error("the log starts after the position applied here")]
     Trimmed,
+    /// A record names contents that a majority lacks.
+    #[error(
+        "the next record names an attachment that this node lacks, and most nodes report that they lack it: the slot is copied, or the record is left out"
+    )]
+    Lacking,
     /// A generation started from a state that it does not have.
     #[error("a generation started from a state that this replica does not have")]
     Elsewhere,

@@ -16,7 +16,6 @@ mod types;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -27,7 +26,7 @@ use self::read::ReadCheck;
 use self::task::{Command, Task};
 use crate::log::Log;
 use crate::position::NodeId;
-use crate::record::{Body, Request};
+use crate::record::{Body, EncodedRequest, Request};
 use crate::replica::Message;
 
 /// Maximum number of messages queued for the task; further ones are lost, and requested again.
@@ -132,24 +131,22 @@ impl<S: SlotStore> Slot<S> {
         request: Request,
         wait: Wait,
     ) -> Result<ProposalOutcome<S::Outcome>, ProposeError<S::Outcome>> {
-        let key = (request.gateway, request.counter);
-        let bytes = request.to_bytes().into();
+        let encoded = request.encoded();
         drop(request);
-        self.propose_encoded(key, bytes, wait).await
+        self.propose_encoded(encoded, wait).await
     }
 
-    /// Proposes an encoded request; `key` is its gateway and counter.
+    /// Proposes an encoded request.
     ///
     /// # Errors
     /// Errors of [`Slot::propose`].
     pub async fn propose_encoded(
         &self,
-        key: (u64, u64),
-        bytes: Bytes,
+        request: EncodedRequest,
         wait: Wait,
     ) -> Result<ProposalOutcome<S::Outcome>, ProposeError<S::Outcome>> {
         let Wait { copies, deadline } = wait;
-        let load = Load::Request { key, bytes };
+        let load = Load::Request(request);
         let settled = self.settled(load, copies, deadline).await?;
         let (outcome, copies) = (settled.outcome, settled.copies);
         Ok(ProposalOutcome {

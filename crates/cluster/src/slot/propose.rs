@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use bytes::Bytes;
 use telemetry::Durations;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use crate::counters::{ACKNOWLEDGED, APPLIED, LOGGED, QUEUED};
 use crate::log::AppendError;
 use crate::position::{Chain, Generation, NodeId};
-use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, Stamp};
+use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, EncodedRequest, Stamp};
 use crate::replica::{Kind, Replica};
 
 /// Maximum number of concurrent appends.
@@ -23,7 +22,7 @@ const DOUBLED_MAX: usize = 5;
 /// A load to append.
 pub(super) enum Load {
     /// A client's request, encoded.
-    Request { key: (u64, u64), bytes: Bytes },
+    Request(EncodedRequest),
     /// A record of its own.
     Body(Body),
     /// A change of replicas.
@@ -133,8 +132,8 @@ impl<O> Proposals<O> {
     }
 
     pub fn add(&mut self, id: u64, load: Load, copies: Option<usize>, answer: Answer<O>) {
-        if let Load::Request { key, .. } = &load
-            && let Some(before) = self.by_key.insert(*key, id)
+        if let Load::Request(request) = &load
+            && let Some(before) = self.by_key.insert(request.key, id)
         {
             // The client proposed it again: the earlier caller does not wait any more.
             self.end(before, Failure::Unknown);
@@ -157,10 +156,10 @@ impl<O> Proposals<O> {
 
     fn remove(&mut self, id: u64) -> Option<Waiter<O>> {
         let waiter = self.waiters.remove(&id)?;
-        if let Load::Request { key, .. } = &waiter.load
-            && self.by_key.get(key) == Some(&id)
+        if let Load::Request(request) = &waiter.load
+            && self.by_key.get(&request.key) == Some(&id)
         {
-            self.by_key.remove(key);
+            self.by_key.remove(&request.key);
         }
         if let Some(hash) = &waiter.hash {
             self.by_hash.remove(hash);
@@ -203,10 +202,10 @@ impl<O> Proposals<O> {
                 continue;
             };
             let batch = match &waiter.load {
-                Load::Request { bytes, .. } if bytes.len() <= ROOM => {
+                Load::Request(request) if request.bytes.len() <= ROOM => {
                     Some(self.requests(stamp, generation))
                 }
-                Load::Request { .. } => Some(self.part(id, stamp, generation)),
+                Load::Request(_) => Some(self.part(id, stamp, generation)),
                 Load::Body(body) => {
                     let record = stamp.write(generation, body);
                     Some(self.single(id, record))
@@ -230,18 +229,20 @@ impl<O> Proposals<O> {
         while let Some(id) = self.queue.front() {
             if let Some(waiter) = self.waiters.get_mut(id).filter(|w| w.is_next()) {
                 match &waiter.load {
-                    Load::Request { bytes, .. } if bytes.len() <= room => room -= bytes.len(),
+                    Load::Request(request) if request.bytes.len() <= room => {
+                        room -= request.bytes.len();
+                    }
                     _ => break,
                 }
                 of.push((*id, waiter.append()));
             }
             self.queue.pop_front();
         }
-        let bytes = |(id, _): &(u64, u32)| match &self.waiters.get(id)?.load {
-            Load::Request { bytes, .. } => Some(&bytes[..]),
+        let request = |(id, _): &(u64, u32)| match &self.waiters.get(id)?.load {
+            Load::Request(request) => Some(request),
             _ => None,
         };
-        let requests: Vec<&[u8]> = of.iter().filter_map(bytes).collect();
+        let requests: Vec<&EncodedRequest> = of.iter().filter_map(request).collect();
         Batch {
             record: stamp.write_requests(generation, &requests),
             of,
@@ -259,17 +260,17 @@ impl<O> Proposals<O> {
         let Some(waiter) = self.waiters.get_mut(&id) else {
             return batch;
         };
-        if let Load::Request { key, bytes } = &waiter.load {
-            let count = bytes.len().div_ceil(ROOM) as u32;
-            let piece = bytes.chunks(ROOM).nth(waiter.part as usize);
+        if let Load::Request(request) = &waiter.load {
+            let count = request.bytes.len().div_ceil(ROOM) as u32;
+            let piece = request.bytes.chunks(ROOM).nth(waiter.part as usize);
             let body = Body::Part {
-                gateway: key.0,
-                counter: key.1,
+                gateway: request.key.0,
+                counter: request.key.1,
                 index: waiter.part,
                 count,
                 bytes: piece.unwrap_or_default().to_vec(),
             };
-            batch.record = stamp.write(generation, &body);
+            batch.record = stamp.write_needing(request.needs, generation, &body);
             batch.is_whole = waiter.part + 1 == count;
         }
         match waiter.part {

@@ -13,6 +13,14 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the disk is full: {0}")]
     Full(String),
+    /// A record names a content that this node lacks, and that no node in reach has.
+    #[error("{text}")]
+    Lacking {
+        /// A description for people.
+        text: String,
+        /// A majority of the slot's replicas reported that they lack it.
+        by_majority: bool,
+    },
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -40,6 +48,10 @@ pub trait SlotStore: Send + Sync + 'static {
     /// future completes when the batch is on disk and readers see it, with the outcome of each
     /// request, the first one for a request that was applied before. **When one fails, those queued
     /// behind it fail too**, until [`SlotStore::saved`] is called.
+    ///
+    /// **A record is only written with all contents that the state after it needs**: what is applied
+    /// counts. So the store fetches contents that it lacks first, and fails with
+    /// [`StoreError::Lacking`] if no node in reach has one.
     fn apply(
         &self,
         body: Option<Body>,

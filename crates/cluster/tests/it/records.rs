@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cluster::position::{Generation, Position};
 use cluster::record::{
-    AROUND_BYTES_MAX, Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord,
-    RecordError, RecordVersion, RecordVersions, Request, Stamp, Work,
+    AROUND_BYTES_MAX, Body, ChangeRecord, DatabaseWork, EditRecord, EncodedRequest, FileRecord,
+    PurgeRecord, RecordError, RecordVersion, RecordVersions, Request, Stamp, Work,
 };
 use cluster::replica::{
     Cursor, Fence, GenerationStart, GenerationStartRecord, Kind, LastRecord, Promises,
@@ -261,16 +261,16 @@ proptest! {
         generation in generation(),
         requests in vec(request(), 0..4),
     ) {
-        let encoded: Vec<Vec<u8>> = requests.iter().map(Request::to_bytes).collect();
-        for (bytes, request) in encoded.iter().zip(&requests) {
+        let encoded: Vec<EncodedRequest> = requests.iter().map(Request::encoded).collect();
+        for (EncodedRequest { bytes, .. }, request) in encoded.iter().zip(&requests) {
             let read = Request::from_bytes(bytes);
             prop_assert_eq!(read.as_ref(), Some(request));
             prop_assert_eq!(Request::from_bytes(&bytes[..bytes.len() - 1]), None);
         }
-        let slices: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+        let all: Vec<&EncodedRequest> = encoded.iter().collect();
         let whole = stamp().write(generation, &Body::Requests(requests));
-        prop_assert_eq!(&stamp().write_requests(generation, &slices), &whole);
-        let around = whole.len() - encoded.iter().map(Vec::len).sum::<usize>();
+        prop_assert_eq!(&stamp().write_requests(generation, &all), &whole);
+        let around = whole.len() - encoded.iter().map(|e| e.bytes.len()).sum::<usize>();
         prop_assert!(around <= AROUND_BYTES_MAX);
     }
 

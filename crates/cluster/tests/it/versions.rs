@@ -2,9 +2,10 @@
 
 use cluster::Generation;
 use cluster::record::{
-    Agreement, Announced, Announcement, Body, DatabaseWork, RecordError, RecordVersion,
-    RecordVersions, Request, Stamp, Work,
+    Agreement, Announced, Announcement, Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord,
+    RecordError, RecordVersion, RecordVersions, Request, Stamp, Work,
 };
+use document::{Attachment, DocId, Encoding, Rev, RevHash};
 
 const V1: RecordVersion = RecordVersion::V1;
 const V2: RecordVersion = RecordVersion::V2;
@@ -38,9 +39,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.map(|digits| byte(digits).unwrap()).collect()
 }
 
-fn bodies() -> [Body; 2] {
-    let entry = br#"{"do":"runs","nodes":[1,2],"changes":4}"#;
-    let request = Request {
+fn request(work: Work) -> Request {
+    Request {
         gateway: 11,
         counter: 12,
         databases: vec![DatabaseWork {
@@ -50,10 +50,47 @@ fn bodies() -> [Body; 2] {
             purged_infos_limit: 0,
             leaves_max: None,
             designs: 0,
-            work: Work::Entry(entry.to_vec()),
+            work,
         }],
-    };
+    }
+}
+
+fn bodies() -> [Body; 2] {
+    let entry = br#"{"do":"runs","nodes":[1,2],"changes":4}"#;
+    let request = request(Work::Entry(entry.to_vec()));
     [Body::Await { version: 5 }, Body::Requests(vec![request])]
+}
+
+/// An edit with an attachment, whose bytes may be elsewhere.
+fn edit(content: Option<Vec<u8>>) -> EditRecord {
+    let attachment = Attachment {
+        name: "a".into(),
+        content_type: "text/plain".into(),
+        md5: [1; 16],
+        content: [2; 32],
+        length: 3,
+        stored_length: 3,
+        encoding: Encoding::Identity,
+        length_unsure: false,
+        revpos: None,
+    };
+    EditRecord {
+        id: DocId::new("doc").unwrap(),
+        deleted: false,
+        body: b"{}".to_vec(),
+        files: vec![FileRecord {
+            attachment,
+            content,
+        }],
+        change: ChangeRecord::Interactive {
+            parent: None,
+            rev: Rev {
+                generation: 1,
+                hash: RevHash::Md5([1; 16]),
+            },
+            body_term: None,
+        },
+    }
 }
 
 #[test]
@@ -65,6 +102,30 @@ fn records_of_each_version_are_these_bytes() {
             let record = stamp.read(&bytes(expected)).unwrap();
             assert_eq!((record.generation, record.body), (GENERATION, body));
         }
+    }
+}
+
+/// Also where a node that does not know that version 3 is in force appends it for another one.
+#[test]
+fn a_record_that_names_a_content_has_version_3() {
+    let stamp = stamp(RecordVersion::LATEST, V1);
+    for (content, version) in [(Some(vec![7; 3]), 1), (None, 3)] {
+        let request = request(Work::Edits(vec![edit(content)]));
+        let encoded = request.encoded();
+        let record = stamp.write_requests(GENERATION, &[&encoded]);
+        assert_eq!(record[0], version);
+        let part = Body::Part {
+            gateway: 11,
+            counter: 12,
+            index: 0,
+            count: 2,
+            bytes: encoded.bytes[..5].to_vec(),
+        };
+        let part = stamp.write_needing(encoded.needs, GENERATION, &part);
+        assert_eq!(part[0], version);
+        let body = Body::Requests(vec![request]);
+        assert_eq!(stamp.write(GENERATION, &body), record);
+        assert_eq!(stamp.read(&record).unwrap().body, body);
     }
 }
 

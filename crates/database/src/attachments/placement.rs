@@ -17,8 +17,11 @@ use crate::Error;
 
 /// Contents of up to 32 KiB are read with their texts, since a late one takes a turn of a thread,
 const READ_BYTES_MAX: u64 = 32 << 10;
-/// but at most 64 KiB of Base64 in one piece of a text.
+/// but at most 64 KiB in one piece of a text.
 const READ_IN_PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// A content whose stored bytes are at most this many is read whatever it decodes to.
+const STORED_FREE_BYTES: u64 = 64 << 10;
 
 /// A table for this number of contents is kept.
 const KEPT_CONTENTS: usize = 16;
@@ -130,7 +133,7 @@ pub(crate) fn write_attachments<'a>(
         let text = match placement {
             ContentPlacement::Whole { bytes_max } => {
                 let left = bytes_max.saturating_sub(bytes);
-                let whole = Base64Reader::open(contents, attachment)?.read_whole(left)?;
+                let whole = whole_text(contents, attachment, left)?;
                 whole.ok_or(Error::RowTooLong(*bytes_max))?
             }
             ContentPlacement::Late(late) => late.text(contents, attachment)?,
@@ -142,6 +145,22 @@ pub(crate) fn write_attachments<'a>(
         out.push(b'}');
     }
     Ok(())
+}
+
+/// Returns a content in Base64; `None` if it is longer than `bytes_max`, or if far more bytes are
+/// stored: gzip of empty members, of which a text could have 1 GiB.
+fn whole_text(
+    contents: &Arc<Contents>,
+    attachment: &Attachment,
+    bytes_max: u64,
+) -> Result<Option<String>, Error> {
+    let stored_max = bytes_max
+        .saturating_mul(2)
+        .saturating_add(STORED_FREE_BYTES);
+    if attachment.stored_length > stored_max {
+        return Ok(None);
+    }
+    Base64Reader::open(contents, attachment)?.read_whole(bytes_max)
 }
 
 /// The contents that texts of one response name by placeholders. Clones share them.
@@ -158,7 +177,8 @@ struct Shared {
 struct State {
     /// The number of the next placeholder.
     next: u64,
-    /// Base64 that is in the current piece of text.
+    /// Bytes of contents that are in the current piece of text: in Base64, or the stored ones if
+    /// these are more.
     read_bytes: usize,
     contents: FxHashMap<u64, Base64Reader>,
 }
@@ -195,11 +215,12 @@ impl LateContents {
 
     /// Returns a short content, or the placeholder of another.
     fn text(&self, contents: &Arc<Contents>, attachment: &Attachment) -> Result<String, Error> {
-        let is_short = attachment.length <= READ_BYTES_MAX && !attachment.length_unsure;
-        if is_short && self.0.state.lock().read_bytes < READ_IN_PIECE_BYTES_MAX {
+        if attachment.is_short(READ_BYTES_MAX)
+            && self.0.state.lock().read_bytes < READ_IN_PIECE_BYTES_MAX
+        {
             let reader = Base64Reader::open(contents, attachment)?;
             if let Some(text) = reader.read_whole(READ_BYTES_MAX * 2)? {
-                self.0.state.lock().read_bytes += text.len();
+                self.0.state.lock().read_bytes += text.len().max(attachment.stored_length as usize);
                 return Ok(text);
             }
         }

@@ -13,11 +13,16 @@ use storage::{Content, Contents};
 
 use crate::Error;
 
-/// The maximum number of decoded bytes that are checked before the first piece.
+/// The maximum number of decoded bytes that are checked before the first piece, or twice as many
+/// stored ones.
 const CHECKED_BYTES: u64 = 8 << 20;
 
 /// About as many bytes as a piece of decoded content has.
 const PIECE_BYTES: usize = 128 << 10;
+
+/// About the most stored bytes that one piece is decoded from. A gzip file may consist of empty
+/// members: 1 GiB of them decodes to nothing, and takes 20 s.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// The bytes of an attachment, piece by piece. Between two pieces it holds a chunk at most.
 pub struct AttachmentReader {
@@ -27,12 +32,16 @@ pub struct AttachmentReader {
     /// Bytes to be passed over, then bytes to be given.
     skip: u64,
     left: u64,
+    /// The last piece ended because the step did.
+    is_slow: bool,
 }
 
 enum Source {
     Stored(Content),
     /// The decoder takes memory, and is created when the first piece is requested.
     ToDecode(Content),
+    /// It is checked whether the beginning is gzip.
+    ToCheck(Box<GzipCheck>),
     Decoded(Box<MultiGzDecoder<Chunks>>),
 }
 
@@ -53,14 +62,22 @@ impl AttachmentReader {
             is_unsure: attachment.length_unsure,
             skip: range.start,
             left: range.end.saturating_sub(range.start),
+            is_slow: false,
         }
     }
 
-    /// The next piece, not empty. Bytes that are not gzip, though they were uploaded as such, are
-    /// returned without decoding: an error would come in the middle of an answer with other
-    /// documents. `None` at the end.
+    /// Returns whether the last piece was slow to decode: 1 MiB of stored bytes was less than a piece.
+    /// The next one probably is, too.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
+    /// Returns the next piece; `None` at the end. A piece is empty if much of the stored content
+    /// decodes to nothing: the caller may continue, or stop. Bytes that are not gzip, though they
+    /// were uploaded as such, are returned without decoding: an error would come in the middle of an
+    /// answer with other documents.
     ///
-    /// Blocks for the reading of a chunk, or, when it has to decode up to where a range begins, for longer.
+    /// Blocks for the reading of a chunk, and to decode at most 1 MiB of stored bytes.
     ///
     /// # Errors
     /// Corruption; bytes that cease to be gzip after 8 MiB.
@@ -68,39 +85,78 @@ impl AttachmentReader {
         if self.left == 0 {
             return Ok(None);
         }
-        if let Source::ToDecode(content) = &self.source {
-            self.source = match self.is_unsure && !is_gzip(content)? {
-                true => Source::Stored(content.clone()),
-                false => {
-                    let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
-                    Source::Decoded(Box::new(decoder))
-                }
-            };
+        self.is_slow = !self.open()?;
+        if self.is_slow {
+            return Ok(Some(Bytes::new()));
         }
         let mut piece = match &mut self.source {
+            Source::Decoded(decoder) => {
+                let (piece, is_slow) = decode(decoder, &mut self.skip)?;
+                self.is_slow = is_slow;
+                piece
+            }
             Source::Stored(content) | Source::ToDecode(content) => {
                 let piece = content.read(self.skip)?;
                 self.skip += piece.len() as u64;
                 piece
             }
-            Source::Decoded(decoder) => {
-                let skipped =
-                    std::io::copy(&mut decoder.by_ref().take(self.skip), &mut std::io::sink());
-                skipped.map_err(undecodable)?;
-                self.skip = 0;
-                let mut piece = Vec::with_capacity(PIECE_BYTES);
-                let mut some = decoder.by_ref().take(PIECE_BYTES as u64);
-                some.read_to_end(&mut piece).map_err(undecodable)?;
-                piece
-            }
+            Source::ToCheck(_) => Vec::new(),
         };
+        let is_end = piece.is_empty() && !self.is_slow;
         piece.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= piece.len() as u64;
-        if piece.is_empty() {
+        if is_end {
             self.left = 0;
             return Ok(None);
         }
         Ok(Some(piece.into()))
+    }
+
+    /// Decides whether the content is decoded. Returns false while that is not known.
+    fn open(&mut self) -> Result<bool, Error> {
+        if let Source::ToDecode(content) = &self.source {
+            let content = content.clone();
+            self.source = match self.is_unsure {
+                true => Source::ToCheck(Box::new(GzipCheck::new(content))),
+                false => Source::decoded(content),
+            };
+        }
+        if let Source::ToCheck(check) = &mut self.source {
+            let Some(is_gzip) = check.step()? else {
+                return Ok(false);
+            };
+            let content = check.content.clone();
+            self.source = match is_gzip {
+                true => Source::decoded(content),
+                false => Source::Stored(content),
+            };
+        }
+        Ok(true)
+    }
+}
+
+impl Source {
+    fn decoded(content: Content) -> Source {
+        Source::Decoded(Box::new(MultiGzDecoder::new(Chunks::new(content))))
+    }
+}
+
+/// Returns the next decoded bytes after `skip` others, and whether they are not a whole piece because
+/// the step has ended.
+fn decode(decoder: &mut MultiGzDecoder<Chunks>, skip: &mut u64) -> Result<(Vec<u8>, bool), Error> {
+    decoder.get_mut().start_step();
+    let mut passed = decoder.by_ref().take(*skip);
+    let skipped = std::io::copy(&mut passed, &mut std::io::sink());
+    *skip = passed.limit();
+    let mut piece = Vec::new();
+    let decoded = skipped.and_then(|_| {
+        piece.reserve_exact(PIECE_BYTES);
+        decoder.take(PIECE_BYTES as u64).read_to_end(&mut piece)
+    });
+    match decoded {
+        Ok(_) => Ok((piece, false)),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok((piece, true)),
+        Err(e) => Err(undecodable(e)),
     }
 }
 
@@ -125,26 +181,29 @@ impl Base64Reader {
         })
     }
 
-    /// Returns the next piece, not empty; `None` at the end. Blocks.
+    /// Returns whether the last piece was slow, as [`AttachmentReader::is_slow`].
+    pub fn is_slow(&self) -> bool {
+        self.reader.is_slow
+    }
+
+    /// Returns the next piece, which may be empty, as of [`AttachmentReader::next_piece`]; `None` at
+    /// the end. Blocks.
     ///
     /// # Errors
     /// Errors of [`AttachmentReader::next_piece`].
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
-        loop {
-            let Some(piece) = self.reader.next_piece()? else {
-                let last = STANDARD.encode(std::mem::take(&mut self.left));
-                return Ok((!last.is_empty()).then(|| last.into()));
-            };
-            self.left.extend_from_slice(&piece);
-            let rest = self.left.split_off(self.left.len() / 3 * 3);
-            let whole = std::mem::replace(&mut self.left, rest);
-            if !whole.is_empty() {
-                return Ok(Some(STANDARD.encode(whole).into()));
-            }
-        }
+        let Some(piece) = self.reader.next_piece()? else {
+            let last = STANDARD.encode(std::mem::take(&mut self.left));
+            return Ok((!last.is_empty()).then(|| last.into()));
+        };
+        self.left.extend_from_slice(&piece);
+        let rest = self.left.split_off(self.left.len() / 3 * 3);
+        let whole = std::mem::replace(&mut self.left, rest);
+        Ok(Some(STANDARD.encode(whole).into()))
     }
 
-    /// Returns all of it, which is held in memory; `None` if it is longer than `bytes_max`. Blocks.
+    /// Returns all of it, which is held in memory; `None` if it is longer than `bytes_max`. Blocks,
+    /// until all stored bytes are decoded: the caller bounds them.
     ///
     /// # Errors
     /// Errors of [`AttachmentReader::next_piece`].
@@ -160,14 +219,39 @@ impl Base64Reader {
     }
 }
 
-/// Returns whether the beginning of a content is gzip.
-fn is_gzip(content: &Content) -> Result<bool, Error> {
-    let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
-    match std::io::copy(&mut decoder.take(CHECKED_BYTES), &mut std::io::sink()) {
-        Ok(_) => Ok(true),
-        // The store's errors.
-        Err(e) if e.kind() == ErrorKind::Other => Err(undecodable(e)),
-        Err(_) => Ok(false),
+/// Checks whether the beginning of a content is gzip.
+struct GzipCheck {
+    content: Content,
+    decoder: MultiGzDecoder<Chunks>,
+    /// Number of decoded bytes that are still checked.
+    left: u64,
+}
+
+impl GzipCheck {
+    fn new(content: Content) -> GzipCheck {
+        GzipCheck {
+            decoder: MultiGzDecoder::new(Chunks::new(content.clone())),
+            content,
+            left: CHECKED_BYTES,
+        }
+    }
+
+    /// Decodes some more. Returns whether it is gzip, once that is known.
+    fn step(&mut self) -> Result<Option<bool>, Error> {
+        self.decoder.get_mut().start_step();
+        let mut checked = self.decoder.by_ref().take(self.left);
+        let decoded = std::io::copy(&mut checked, &mut std::io::sink());
+        self.left = checked.limit();
+        match decoded {
+            Ok(_) => Ok(Some(true)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                let is_enough = self.decoder.get_ref().offset >= 2 * CHECKED_BYTES;
+                Ok(is_enough.then_some(true))
+            }
+            // The store's errors.
+            Err(e) if e.kind() == ErrorKind::Other => Err(undecodable(e)),
+            Err(_) => Ok(Some(false)),
+        }
     }
 }
 
@@ -176,11 +260,14 @@ fn undecodable(e: std::io::Error) -> Error {
     storage::Error::Corrupt("attachment: it does not decode as gzip").into()
 }
 
-/// A content as a stream of bytes.
+/// A content as a stream of bytes. Beyond a step, reads fail with [`ErrorKind::WouldBlock`]: the
+/// decoder keeps its state, and continues in the next step.
 struct Chunks {
     content: Content,
     /// Where the next chunk begins.
     offset: u64,
+    /// No chunk is read from here on in this step.
+    step_end: u64,
     chunk: Vec<u8>,
     at: usize,
 }
@@ -190,9 +277,14 @@ impl Chunks {
         Chunks {
             content,
             offset: 0,
+            step_end: STEP_BYTES,
             chunk: Vec::new(),
             at: 0,
         }
+    }
+
+    fn start_step(&mut self) {
+        self.step_end = self.offset + STEP_BYTES;
     }
 }
 
@@ -208,6 +300,9 @@ impl Read for Chunks {
 impl BufRead for Chunks {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         if self.at == self.chunk.len() {
+            if self.offset >= self.step_end {
+                return Err(ErrorKind::WouldBlock.into());
+            }
             self.chunk = self
                 .content
                 .read(self.offset)

@@ -83,6 +83,9 @@ const CLAUSE_BYTES: usize = 256;
 /// The maximum length of a query that is a range of numbers.
 const RANGE_BYTES_MAX: usize = 1 << 10;
 
+/// Steps of a few milliseconds of parsing: the clock is read at each check.
+const CHECK_STEPS: usize = 16 << 10;
+
 /// Returns roughly how much memory a query takes while it is parsed and searched, in bytes.
 fn query_bytes(q: &str) -> usize {
     // A clause has at least a character and a space.
@@ -105,8 +108,14 @@ fn sorted(keys: &[SortKey]) -> Vec<SortKey> {
 }
 
 impl TextIndex {
-    /// Reads a query.
-    fn parse(&self, q: &str, locale: Option<&str>, types: &Types) -> Result<parsed::Query, Error> {
+    /// Reads a query, while `go_on` returns true.
+    fn parse(
+        &self,
+        q: &str,
+        locale: Option<&str>,
+        types: &Types,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<parsed::Query, Error> {
         let field_type = |field: &str| {
             Some(match types.get(field)? {
                 FieldType::Double => ParsedType::Number,
@@ -118,6 +127,7 @@ impl TextIndex {
             analyzers: &self.analyzers,
             field_type: &field_type,
             locale: locale.filter(|locale| !locale.is_empty()),
+            go_on,
         };
         parsed::parse(q, &options).map_err(|e| Error::BadRequest(e.to_string()))
     }
@@ -131,10 +141,11 @@ impl TextIndex {
         effort: &Effort,
     ) -> Result<parsed::Query, Error> {
         effort.take(query_bytes(q))?;
-        let parsed = self.parse(q, locale, types)?;
+        let go_on = || effort.spend(CHECK_STEPS);
+        let parsed = self.parse(q, locale, types, &go_on);
         effort.spend(q.len());
         effort.step()?;
-        Ok(parsed)
+        parsed
     }
 
     /// The range of numbers that a query of Clouseau specifies.
@@ -147,7 +158,7 @@ impl TextIndex {
                 "a range specification has at most {RANGE_BYTES_MAX} bytes"
             )));
         }
-        match self.parse(q, None, &Types::new())? {
+        match self.parse(q, None, &Types::new(), &|| true)? {
             parsed::Query::NumberRange { lower, upper, .. } => Ok(Range {
                 label: label.to_owned(),
                 low: lower,

@@ -468,7 +468,10 @@ impl TextShard {
             let is_over = self.stop.load(Relaxed) || failed.load(Relaxed);
             !is_over && done.load(Relaxed) < end && update.put_bytes() < BYTES_BETWEEN_COMMITS
         };
-        let analyze = ByField(&self.analyzers);
+        let analyze = ByField {
+            analyzers: &self.analyzers,
+            stop: &self.stop,
+        };
         let mapper = (mapper, self.spec.includes_design());
         let (mut puts, mut removals) = (0, 0);
         let counts = (done, &self.map_counts);
@@ -565,11 +568,38 @@ fn classic_options(options: &Value) -> ClassicOptions {
 }
 
 /// Texts by the analyzers of their fields.
-struct ByField<'a>(&'a FieldAnalyzers);
+struct ByField<'a> {
+    analyzers: &'a FieldAnalyzers,
+    /// Ends the update, also within a long text.
+    stop: &'a AtomicBool,
+}
 
 impl Analyze for ByField<'_> {
     fn analyze(&self, field: &str, text: &str, token: &mut dyn FnMut(&str, u32)) {
-        let analyzer = self.0.of(field);
-        analyzer.visit(text, &mut |t| token(&t.text, t.position));
+        // A document whose words are incomplete is never committed: a stopped update is abandoned.
+        let go_on = || !self.stop.load(Relaxed);
+        let analyzer = self.analyzers.of(field);
+        analyzer.visit_while(text, &go_on, &mut |t| token(&t.text, t.position));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_stops_within_a_long_text() {
+        let analyzers = FieldAnalyzers::parse(analysis::Flavour::Clouseau, None).unwrap();
+        let stop = AtomicBool::new(false);
+        let analyze = ByField {
+            analyzers: &analyzers,
+            stop: &stop,
+        };
+        let mut tokens = 0;
+        analyze.analyze("field", &"ab ".repeat(100_000), &mut |_, _| {
+            tokens += 1;
+            stop.store(true, Relaxed);
+        });
+        assert!((1..50_000).contains(&tokens), "{tokens}");
     }
 }

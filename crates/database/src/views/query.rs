@@ -48,7 +48,10 @@ impl Grouping {
 }
 
 /// Most keys that a thread that serves requests searches for.
-pub(super) const KEYS_HERE_MAX: usize = 1000;
+const KEYS_HERE_MAX: usize = 1000;
+
+/// Most bytes of keys whose sort keys a thread that serves requests writes.
+const KEY_BYTES_HERE_MAX: usize = 64 << 10;
 
 /// A view query. Keys are JSON text.
 #[derive(Clone, Debug)]
@@ -189,6 +192,10 @@ impl ViewQuery {
         let (Some(start), Some(end)) = (&self.start, &self.end) else {
             return Ok(false);
         };
+        // Sort keys of long keys take time, and those of `key` are equal.
+        if start == end {
+            return Ok(false);
+        }
         let mut keys = [vec![], vec![]];
         for (key, out) in [start, end].into_iter().zip(&mut keys) {
             write_key_sort(key, raw, out)?;
@@ -201,10 +208,30 @@ impl ViewQuery {
         })
     }
 
-    /// Whether it has too many keys for a thread that serves requests.
+    /// Whether it has too many keys, or too long ones, for a thread that serves requests.
     pub fn is_long(&self) -> bool {
         let keys = self.keys.as_ref();
-        keys.is_some_and(|keys| keys.len() > KEYS_HERE_MAX)
+        keys.is_some_and(|keys| keys.len() > KEYS_HERE_MAX) || self.has_long_keys()
+    }
+
+    /// Whether its keys together are too long for a thread that serves requests: sort keys are
+    /// written when it is checked, and when its rows are opened.
+    pub fn has_long_keys(&self) -> bool {
+        let range = [&self.start, &self.end].into_iter().flatten();
+        let keys = self.keys.as_ref().map_or(0, TextList::memory_bytes);
+        range.map(Vec::len).sum::<usize>() + keys > KEY_BYTES_HERE_MAX
+    }
+
+    /// Memory of the sort keys that are held at a time, about, in bytes: those of the range, or of
+    /// one of `keys`.
+    pub fn sort_key_bytes(&self) -> usize {
+        if !self.has_long_keys() {
+            return 0;
+        }
+        let range = [&self.start, &self.end].into_iter().flatten();
+        let keys = self.keys.iter().flat_map(TextList::iter);
+        // Sort keys are at most about twice as long as the text. A range has two of each of `keys`.
+        2 * range.map(Vec::len).sum::<usize>() + 4 * keys.map(<[u8]>::len).max().unwrap_or(0)
     }
 
     /// Memory that it takes, about, in bytes.
@@ -242,6 +269,7 @@ impl ViewQuery {
     /// Returns the requested ranges, in their order: one for each of `keys`, which are removed, or
     /// one.
     pub fn ranges(&mut self, raw: bool) -> Result<Ranges, index::Error> {
+        let has_long_keys = self.has_long_keys();
         let Some(keys) = self.keys.take() else {
             let ends = Ends {
                 start: self.start.as_deref(),
@@ -252,12 +280,14 @@ impl ViewQuery {
             };
             return Ok(Ranges {
                 current: Some(self.range(&ends, raw)?),
+                has_long_keys,
                 ..Ranges::default()
             });
         };
         let mut ranges = Ranges {
             left: 0..keys.len(),
             keys,
+            has_long_keys,
             raw,
             ..Ranges::default()
         };
@@ -325,6 +355,8 @@ pub struct Ranges {
     /// The keys that those behind it are of.
     keys: TextList,
     left: std::ops::Range<usize>,
+    /// The keys are too long for a thread that serves requests.
+    has_long_keys: bool,
     /// From the last key to the first.
     reversed: bool,
     raw: bool,
@@ -354,6 +386,11 @@ impl Ranges {
     /// Whether no range remains.
     pub fn is_empty(&self) -> bool {
         self.current.is_none()
+    }
+
+    /// Whether too many or too long keys are left for a thread that serves requests.
+    pub fn are_long(&self) -> bool {
+        self.has_long_keys && !self.is_empty() || self.len() > KEYS_HERE_MAX
     }
 
     /// Moves on to the next range.
@@ -471,6 +508,60 @@ mod tests {
             wanted.reverse();
             prop_assert_eq!(&lows(&mut of(&keys), false, true), &wanted);
         }
+    }
+
+    /// A query from one key to another.
+    fn between(start: &str, end: &str) -> ViewQuery {
+        ViewQuery {
+            start: Some(start.as_bytes().to_vec()),
+            end: Some(end.as_bytes().to_vec()),
+            ..ViewQuery::default()
+        }
+    }
+
+    #[test]
+    fn a_range_of_one_key_is_checked_without_sort_keys() {
+        // No sort key can be written of these.
+        let (one, other) = ("not JSON", "nor this");
+        for raw in [false, true] {
+            assert!(between(one, other).is_reversed(raw).is_err());
+            assert!(!between(one, one).is_reversed(raw).unwrap());
+            assert!(between("2", "1").is_reversed(raw).unwrap());
+            assert!(!between("1", "2").is_reversed(raw).unwrap());
+        }
+    }
+
+    #[test]
+    fn queries_with_long_keys_are_long() {
+        let key = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+        let keys = |count: usize, bytes: usize| ViewQuery {
+            keys: Some((0..count).map(|_| key(bytes)).collect()),
+            ..ViewQuery::default()
+        };
+        let start = |bytes: usize| ViewQuery {
+            start: Some(key(bytes).into_bytes()),
+            ..ViewQuery::default()
+        };
+        for short in [
+            ViewQuery::default(),
+            start(60_000),
+            between(&key(30_000), &key(30_000)),
+            keys(900, 40),
+        ] {
+            assert!(!short.is_long() && !short.has_long_keys());
+            assert_eq!(short.sort_key_bytes(), 0);
+        }
+        for long in [
+            start(70_000),
+            between(&key(40_000), &key(40_000)),
+            keys(2, 40_000),
+            keys(900, 100),
+        ] {
+            assert!(long.is_long() && long.has_long_keys());
+            assert!(long.sort_key_bytes() > 0);
+        }
+        assert!(start(70_000).sort_key_bytes() >= 140_000);
+        assert!(keys(1001, 1).is_long() && !keys(1001, 1).has_long_keys());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::design::{Design, ViewAt};
 use super::placing::{Placing, Searches, Selected};
-use super::query::{Grouping, KEYS_HERE_MAX, Ranges, ViewQuery};
+use super::query::{Grouping, Ranges, ViewQuery};
 use super::row_output::{Link, RowOutput, SameKeyRows, StopPoint, best};
 use super::{Update, ViewIndex};
 use crate::attachments::ContentPlacement;
@@ -95,8 +95,8 @@ impl Plan {
 }
 
 impl Database {
-    /// Opens a view's rows on the current state of its index. Those of many keys, and those that take
-    /// too much time, are not placed: see [`ViewRows::place`].
+    /// Opens a view's rows on the current state of its index. Those of many or long keys, and those
+    /// that take too much time, are not placed: see [`ViewRows::place`].
     pub fn view_rows(
         self: &Arc<Self>,
         design: &Design,
@@ -229,10 +229,10 @@ impl ViewRows {
         self.placing.is_none()
     }
 
-    /// Whether too many keys are left for a thread that serves requests, or too many rows to reduce or to
-    /// walk through.
+    /// Whether too many or too long keys are left for a thread that serves requests, or too many rows to
+    /// reduce or to walk through.
     pub fn is_long(&self) -> bool {
-        self.is_paused || self.ranges.len() > KEYS_HERE_MAX
+        self.is_paused || self.ranges.are_long()
     }
 
     /// Returns the maximum time of a piece with documents or reductions. Custom functions run on other

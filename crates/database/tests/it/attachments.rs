@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{
-    AttachmentSelection, Database, Durability, EditMode, Error, Outcome, Read, ReadDoc,
-    ReadOptions, SinkOptions, UploadedContent,
+    AttachmentSelection, ChangesQuery, ContentPlacement, Database, Durability, EditMode, Error,
+    Framing, Outcome, Read, ReadDoc, ReadOptions, ShownAttachments, Since, SinkOptions,
+    UploadedContent,
 };
 use document::{Attachment, DocId, EditDoc, Encoding};
-use support::{compact, doc, open, runtime, with_shards};
+use support::{compact, doc, feed, open, runtime, with_shards};
 
 async fn upload(
     db: &Database,
@@ -251,6 +252,96 @@ fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
         let refused = self::edit(&db, edit, EditMode::Interactive).await;
         assert!(matches!(refused, Outcome::Refused(error, _) if error == "missing_stub"));
         assert_eq!(db.info().unwrap().file_bytes, 0);
+    });
+}
+
+/// Gzip of a short text, of more empty members than one step decodes, and of `end`. Members of 20
+/// bytes begin at different places of chunks, by the length of the text.
+fn with_empty_members(length: usize) -> (Vec<u8>, Vec<u8>) {
+    let empty = gzip(b"").repeat(70_000);
+    let text = text(length);
+    let members = [gzip(&text), empty, gzip(b"end")].concat();
+    (members, [&text[..], b"end"].concat())
+}
+
+#[test]
+fn gzip_of_empty_members_is_decoded_in_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        for length in (0..20).step_by(3) {
+            let (members, decoded) = with_empty_members(length);
+            // Not stated, stated wrongly, and stated as it is.
+            for stated in [None, Some(1), Some(decoded.len() as u64)] {
+                let options = SinkOptions {
+                    encoded: true,
+                    length: stated,
+                    ..SinkOptions::default()
+                };
+                let uploaded = upload(&db, "f", "text/plain", &members, options)
+                    .await
+                    .unwrap();
+                let attachment = uploaded.attachment("f", "text/plain", None);
+                assert!(!attachment.is_short(32 << 10));
+                let id = DocId::new("f").unwrap();
+                let mut reader = db.attachment_reader(&id, &attachment, None, true).unwrap();
+                let mut bytes = reader.next_piece().unwrap().unwrap().to_vec();
+                assert!(reader.is_slow(), "all in one step");
+                while let Some(piece) = reader.next_piece().unwrap() {
+                    bytes.extend_from_slice(&piece);
+                }
+                assert_eq!(bytes, decoded);
+                assert!(!reader.is_slow());
+                let last = decoded.len() as u64 - 2..decoded.len() as u64;
+                assert_eq!(bytes_of(&db, "f", &attachment, Some(last), true), b"nd");
+                let mut base64 = db.base64_reader(&id, &attachment).unwrap();
+                let mut text = String::new();
+                while let Some(piece) = base64.next_piece().unwrap() {
+                    text.push_str(std::str::from_utf8(&piece).unwrap());
+                }
+                assert_eq!(text, data_encoding::BASE64.encode(&decoded));
+            }
+        }
+    });
+}
+
+#[test]
+fn gzip_of_empty_members_is_too_long_for_a_row_with_contents() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let (members, decoded) = with_empty_members(0);
+        let options = SinkOptions {
+            encoded: true,
+            length: Some(decoded.len() as u64),
+            ..SinkOptions::default()
+        };
+        let uploaded = upload(&db, "f", "text/plain", &members, options)
+            .await
+            .unwrap();
+        let mut edit = doc(r#"{"_id":"f"}"#);
+        edit.files
+            .push(uploaded.attachment("f", "text/plain", None));
+        written(&db, edit).await;
+        for (bytes_max, is_refused) in [(100_000, true), (1_000_000, false)] {
+            let query = ChangesQuery {
+                include_docs: true,
+                attachments: ShownAttachments {
+                    bytes: true,
+                    encoding_info: false,
+                },
+                ..feed(Since::Start)
+            };
+            let mut changes = db.changes(query).unwrap();
+            changes.place_contents(ContentPlacement::Whole { bytes_max });
+            let read = changes.next_chunk(Framing::Array, &mut vec![], 1 << 20);
+            match is_refused {
+                true => assert!(matches!(read, Err(Error::RowTooLong(100_000)))),
+                false => assert!(read.is_ok()),
+            }
+        }
     });
 }
 

@@ -244,6 +244,31 @@ fn many_keys_are_searched_for_in_pieces() {
 }
 
 #[test]
+fn long_keys_are_not_searched_for_when_rows_are_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    let indexed = runtime().block_on(Indexed::new(&databases, "db", 2));
+    let long = format!("[\"{}\"]", "x".repeat(70_000));
+    let before_four = KEYS.iter().filter(|key| **key < 4).count();
+    for (key, is_long, before) in [
+        ("[4]", false, before_four),
+        (long.as_str(), true, KEYS.len()),
+    ] {
+        let mut rows = indexed.open(ViewQuery {
+            start: Some(key.as_bytes().to_vec()),
+            reduce: Some(false),
+            ..ViewQuery::default()
+        });
+        assert_eq!((rows.is_placed(), rows.is_long()), (!is_long, is_long));
+        while rows.place().unwrap() {}
+        assert_eq!(rows.offset, Some(before as u64));
+        assert_eq!(read(&mut rows).len(), KEYS.len() - before);
+    }
+    drop(indexed);
+    databases.close();
+}
+
+#[test]
 fn equal_keys_without_rows_need_one_search() {
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());

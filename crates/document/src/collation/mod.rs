@@ -20,6 +20,9 @@
 //! | array | a tag, the elements, `00` |
 //! | object | a tag, for each member `01`, the name without its tag, the value; then `00` |
 //!
+//! The collator reads a string with a run of more than 256 combining marks as if there were a
+//! U+034F after each 256 of them (`runs.rs`).
+//!
 //! Sort keys depend on the collator's data, so [`VERSION`] must be stored with them.
 //!
 //! # Raw sort keys
@@ -30,6 +33,7 @@
 
 mod number;
 mod read;
+mod runs;
 mod string;
 #[cfg(test)]
 mod tests;
@@ -46,7 +50,8 @@ use write::Writer;
 
 /// The version of sort keys. It must be incremented whenever a value gets another sort key than
 /// before, because the format changes or the collator follows a new version of Unicode: stored keys
-/// of another version are useless.
+/// of another version are useless. An exception: it was not incremented when runs of more than 256
+/// combining marks were divided, since nearly all indexes have none.
 pub const VERSION: u32 = 1;
 
 /// Sorts after all sort keys.

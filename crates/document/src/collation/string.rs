@@ -15,6 +15,12 @@ use std::cmp::Ordering;
 use icu_collator::options::CollatorOptions;
 use icu_collator::{Collator, CollatorBorrowed};
 
+use super::runs;
+
+/// Longer texts are compared by their sort keys, in bytes. The collator walks from the first
+/// difference back to a place where it can begin, in time that grows with the square of the way.
+const COMPARED_BYTES_MAX: usize = 1 << 10;
+
 const LEVEL_SEPARATOR: u8 = 1;
 
 /// The encoding of a run of common weights: full runs first, then the rest, counted up from `low`
@@ -79,10 +85,19 @@ impl Strings {
 
     pub(super) fn compare(&self, left: &str, right: &str) -> Ordering {
         if left == right {
-            Ordering::Equal
-        } else {
-            self.collator.compare(left, right)
+            return Ordering::Equal;
         }
+        let is_long =
+            |text: &str| text.len() > COMPARED_BYTES_MAX || runs::divide(text.as_bytes()).is_some();
+        if !is_long(left) && !is_long(right) {
+            return self.collator.compare(left, right);
+        }
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            self.write(text.as_bytes(), &mut key);
+            key
+        };
+        key(left).cmp(&key(right))
     }
 }
 
@@ -147,8 +162,9 @@ fn check(collator: &CollatorBorrowed<'static>, table: &mut Table) {
 
 fn write_slowly(collator: &CollatorBorrowed<'static>, text: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
+    let divided = runs::divide(text);
     // The error is `Infallible`.
-    let Ok(()) = collator.write_sort_key_utf8_to(text, out);
+    let Ok(()) = collator.write_sort_key_utf8_to(divided.as_deref().unwrap_or(text), out);
     debug_assert!(!out[start..].contains(&0), "sort keys have no zero bytes");
 }
 

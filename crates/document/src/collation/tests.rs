@@ -1,5 +1,9 @@
+use std::time::Instant;
+
 use icu_collator::options::CollatorOptions;
 use icu_collator::{Collator as Icu, CollatorBorrowed};
+use icu_normalizer::DecomposingNormalizerBorrowed;
+use icu_normalizer::properties::CanonicalCombiningClassMapBorrowed;
 use md5::{Digest, Md5};
 use num_bigint::BigInt;
 use proptest::prelude::*;
@@ -332,6 +336,141 @@ fn runs_of_small_letters_are_compressed_as_the_collator_does() {
             assert_as_the_collator_says(&icu, &text);
         }
         assert_as_the_collator_says(&icu, &"x".repeat(before));
+    }
+}
+
+/// Texts of marks of several classes, and what may be between them. `count` is how often each
+/// character is repeated.
+fn marked(count: std::ops::Range<usize>) -> impl Strategy<Value = String> {
+    let characters =
+        "\u{301}\u{316}\u{344}\u{591}\u{93c}\u{e38}\u{f71}\u{f73}\u{3099}aé\u{e40}か\u{34f}";
+    let character = prop::sample::select(characters.chars().collect::<Vec<_>>());
+    let parts = prop::collection::vec((character, count), 0..8);
+    parts.prop_map(|parts| {
+        let repeated = |(character, count)| std::iter::repeat_n(character, count);
+        parts.into_iter().flat_map(repeated).collect::<String>()
+    })
+}
+
+/// Returns a text with divided runs.
+fn divided(text: &str) -> String {
+    let classes = CanonicalCombiningClassMapBorrowed::new();
+    let (mut out, mut run) = (String::new(), 0);
+    for character in text.chars() {
+        run = if runs::is_mark(&classes, character) {
+            run + 1
+        } else {
+            0
+        };
+        if run > runs::RUN_MAX {
+            out.push('\u{34f}');
+            run = 1;
+        }
+        out.push(character);
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn texts_without_long_runs_have_the_collators_keys(text in marked(1..32)) {
+        prop_assert_eq!(runs::divide(text.as_bytes()), None);
+        assert_as_the_collator_says(&icu(), &text);
+    }
+
+    #[test]
+    fn long_runs_are_divided(text in marked(100..700)) {
+        let naive = divided(&text);
+        let found = runs::divide(text.as_bytes());
+        prop_assert_eq!(found, (naive != text).then(|| naive.clone().into_bytes()));
+        prop_assert_eq!(runs::divide(naive.as_bytes()), None);
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            Collator::root().strings.write(text.as_bytes(), &mut key);
+            key
+        };
+        prop_assert_eq!(key(&text), key(&naive));
+        prop_assert!(Collator::root().compare_strings(&text, &naive).is_eq());
+    }
+}
+
+#[test]
+fn invalid_text_divides_no_run_but_ends_one() {
+    let marks = "\u{301}".repeat(runs::RUN_MAX);
+    let text = [marks.as_bytes(), b"\xff", marks.as_bytes()].concat();
+    assert_eq!(runs::divide(&text), None);
+    let long = [marks.as_bytes(), "\u{301}".as_bytes(), b"\xcc"].concat();
+    let divided = [marks.as_bytes(), "\u{34f}\u{301}".as_bytes(), b"\xcc"].concat();
+    assert_eq!(runs::divide(&long), Some(divided));
+}
+
+#[test]
+fn marks_are_what_the_collator_reads_with_the_letter_before() {
+    let classes = CanonicalCombiningClassMapBorrowed::new();
+    let nfd = DecomposingNormalizerBorrowed::new_nfd();
+    for character in '\0'..=char::MAX {
+        let text = character.to_string();
+        let first = nfd.normalize(&text).chars().next().unwrap();
+        let is_mark = classes.get_u8(first) != 0;
+        assert_eq!(runs::is_mark(&classes, character), is_mark, "{character:?}");
+    }
+}
+
+#[test]
+fn a_long_run_of_one_mark_keeps_the_collators_key() {
+    let classes = CanonicalCombiningClassMapBorrowed::new();
+    let nfd = DecomposingNormalizerBorrowed::new_nfd();
+    let icu = icu();
+    for mark in '\u{300}'..=char::MAX {
+        // Those that decompose into several marks are ordered with the others of the run.
+        let is_one = nfd.normalize(&mark.to_string()).chars().count() == 1;
+        if is_one && runs::is_mark(&classes, mark) {
+            let text = format!("a{}", mark.to_string().repeat(runs::RUN_MAX + 9));
+            assert!(runs::divide(text.as_bytes()).is_some(), "{mark:?}");
+            assert_as_the_collator_says(&icu, &text);
+        }
+    }
+}
+
+#[test]
+fn texts_with_long_runs_compare_as_their_keys_do() {
+    let run = |lower: usize, upper: usize| {
+        let (lower, upper) = ("\u{316}".repeat(lower), "\u{301}".repeat(upper));
+        format!("a{upper}{lower}")
+    };
+    let texts = [run(100, 200), run(101, 200), run(200, 101), run(400, 400)];
+    for left in &texts {
+        for right in &texts {
+            let keys = [left, right].map(|text| key(&Value::from(text.as_str()).to_string()));
+            let order = Collator::root().compare_strings(left, right);
+            assert_eq!(order, keys[0].cmp(&keys[1]), "{left:?} {right:?}");
+        }
+    }
+}
+
+/// Compares times of the same run: that of a text of twice the length is about twice as long. It
+/// was four times as long.
+#[test]
+fn time_grows_with_the_length_of_a_run_and_not_with_its_square() {
+    for (start, mark, count) in [
+        ("", '\u{591}', 64_000),
+        ("a", '\u{f71}', 10_000),
+        ("\u{e40}a", '\u{301}', 64_000),
+    ] {
+        let time = |count: usize| {
+            let text = format!("{start}{}", mark.to_string().repeat(count));
+            let times = (0..3).map(|_| {
+                let began = Instant::now();
+                let mut key = Vec::new();
+                Collator::root().strings.write(text.as_bytes(), &mut key);
+                began.elapsed()
+            });
+            times.min().unwrap()
+        };
+        let (once, twice) = (time(count), time(2 * count));
+        assert!(twice < 3 * once, "{mark:?}: {once:?}, then {twice:?}");
     }
 }
 

@@ -120,15 +120,15 @@ impl ContentType {
 fn split_parameters(value: &str) -> (&str, Vec<(String, String)>) {
     let (essence, mut rest) = value.split_once(';').unwrap_or((value, ""));
     let mut parameters = Vec::new();
-    while !rest.trim().is_empty() {
-        let equals = rest.find('=');
-        let semicolon = rest.find(';').unwrap_or(rest.len());
-        let Some(equals) = equals.filter(|&equals| equals < semicolon) else {
-            rest = rest.get(semicolon + 1..).unwrap_or("");
+    // Each byte is searched once: an element without `=` ends at its own semicolon.
+    while let Some(at) = memchr::memchr2(b'=', b';', rest.as_bytes()) {
+        let (name, after) = (&rest[..at], &rest[at + 1..]);
+        if rest.as_bytes()[at] == b';' {
+            rest = after;
             continue;
-        };
-        let name = rest[..equals].trim().to_ascii_lowercase();
-        let after = rest[equals + 1..].trim_start();
+        }
+        let name = name.trim().to_ascii_lowercase();
+        let after = after.trim_start();
         let (value, left) = match after.strip_prefix('"') {
             Some(quoted) => unquote(quoted),
             None => {
@@ -179,4 +179,55 @@ fn extended(value: &str) -> Option<String> {
         rest = after;
     }
     String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Searches the whole rest for both signs at each element.
+    fn split_slowly(value: &str) -> (&str, Vec<(String, String)>) {
+        let (essence, mut rest) = value.split_once(';').unwrap_or((value, ""));
+        let mut parameters = Vec::new();
+        while !rest.trim().is_empty() {
+            let semicolon = rest.find(';').unwrap_or(rest.len());
+            let Some(equals) = rest.find('=').filter(|&equals| equals < semicolon) else {
+                rest = rest.get(semicolon + 1..).unwrap_or("");
+                continue;
+            };
+            let name = rest[..equals].trim().to_ascii_lowercase();
+            let after = rest[equals + 1..].trim_start();
+            let (value, left) = match after.strip_prefix('"') {
+                Some(quoted) => unquote(quoted),
+                None => {
+                    let end = after.find(';').unwrap_or(after.len());
+                    (after[..end].trim().to_owned(), &after[end..])
+                }
+            };
+            parameters.push((name, value));
+            rest = left.split_once(';').map_or("", |(_, rest)| rest);
+        }
+        (essence.trim(), parameters)
+    }
+
+    proptest! {
+        #[test]
+        fn parameters_are_those_of_a_search_at_each_element(value in "[ab;;==\" \\\\é]{0,30}") {
+            prop_assert_eq!(split_parameters(&value), split_slowly(&value));
+        }
+    }
+
+    /// A search of the whole rest at each of these would take minutes.
+    #[test]
+    fn four_megabytes_of_parameters_are_read_at_once() {
+        for part in [
+            ";", "a;", "\"", "=;", "=\"\";", "=\"", "=\\", " ", "; ", "=  ",
+        ] {
+            let value = format!("a/b;{}", part.repeat((4 << 20) / part.len()));
+            let read = ContentType::parse(&value);
+            assert_eq!(read.unwrap().essence, "a/b", "{part:?}");
+        }
+    }
 }

@@ -48,20 +48,33 @@ impl View {
     }
 
     /// Checks a query against the view, as CouchDB does, and waits for the index when the query
-    /// requires that.
+    /// requires that. A query with long keys is checked and opened by threads that give way.
     pub async fn open(
         &self,
         app: &App,
         access: &Access,
+        answers: &Answers,
         mut query: ViewQuery,
     ) -> Result<ViewRows, ApiError> {
-        self.check(&app.settings(), &mut query)?;
+        let is_long = query.has_long_keys();
+        if is_long {
+            let (view, settings) = (self.clone(), app.settings());
+            let check = move || view.check(&settings, &mut query).map(|()| query);
+            query = answers.apart(check).await??;
+        } else {
+            self.check(&app.settings(), &mut query)?;
+        }
         let db = &access.db;
         match query.update {
             // Also of a current index: it fails if its functions ended for no document.
             Update::True => db.update_view(&self.index).await?,
             Update::Lazy => db.update_view_later(&self.index),
             Update::False => {}
+        }
+        if is_long {
+            let (view, db) = (self.clone(), db.clone());
+            let open = move || db.view_rows(&view.design, &view.index, view.at, query);
+            return Ok(answers.apart(open).await??);
         }
         Ok(db.view_rows(&self.design, &self.index, self.at, query)?)
     }
@@ -282,14 +295,15 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
         ..Detail::default()
     });
     req.detail = Some(detail.clone());
-    req.keep(query.memory_bytes()).await?;
+    req.keep(query.memory_bytes() + query.sort_key_bytes())
+        .await?;
     // The index may have to be built first.
     req.give_room_back();
     let runs = view.runs_functions(&query);
     let late = Late::of(query.attachments.bytes)?;
     let blocking = runs || query.attachments.bytes;
     let started = std::time::Instant::now();
-    let rows = view.open(app, access, query).await?;
+    let rows = view.open(app, access, &req.answers, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
     let body = ViewBody {
         rows: RowsBody::new(rows, &late.placement()),
@@ -463,7 +477,7 @@ impl RowsBody {
         }
     }
 
-    /// Whether the next piece searches for many keys.
+    /// Whether the next piece searches for many or long keys.
     fn is_long(&self) -> bool {
         !self.ended && self.rows.is_long()
     }

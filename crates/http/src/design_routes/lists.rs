@@ -55,7 +55,7 @@ pub trait ListRows: Send {
 /// Opens the rows of `_all_docs`, or of a view of the design document `design`. `posted` is the body of a POST.
 async fn open_rows(
     app: &App,
-    req: &Request,
+    req: &mut Request,
     access: &Access,
     design: &str,
     view: &str,
@@ -66,9 +66,10 @@ async fn open_rows(
         return Ok(Box::new(rows));
     }
     let mut query = views::query_of(app.settings(), req, posted).await?;
+    req.keep(query.sort_key_bytes()).await?;
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, design, view).await?;
-    let mut rows = view.open(app, access, query).await?;
+    let mut rows = view.open(app, access, &req.answers, query).await?;
     while !rows.is_placed() {
         let place = move || rows.place().map(|_| rows);
         rows = req.answers.apart(place).await??;

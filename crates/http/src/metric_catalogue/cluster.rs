@@ -33,6 +33,7 @@ pub(super) fn list(list: &mut List, figures: &ClusterFigures) {
     ]);
     slots(list, &figures.slots);
     forwards(list);
+    contents(list);
 }
 
 fn slots(list: &mut List, slots: &SlotFigures) {
@@ -131,6 +132,36 @@ fn forwards(list: &mut List) {
             "settee/cluster/copies/sent",
             "number of copies of slots that this node began to send",
             counters::COPIES_SENT.get(),
+        ),
+    ]);
+}
+
+fn contents(list: &mut List) {
+    list.counters([
+        (
+            "settee/cluster/contents/staged",
+            "number of attachments that were copied to a majority of the nodes before a write named them",
+            counters::CONTENTS_STAGED.get(),
+        ),
+        (
+            "settee/cluster/contents/fetched",
+            "number of attachments that this node lacked for a write and fetched from another node",
+            counters::CONTENTS_FETCHED.get(),
+        ),
+        (
+            "settee/cluster/contents/failures",
+            "number of failed attempts to copy an attachment to another node",
+            counters::CONTENT_FAILURES.get(),
+        ),
+        (
+            "settee/cluster/contents/sent_bytes",
+            "bytes of attachments that were sent to other nodes",
+            counters::CONTENT_BYTES_SENT.get(),
+        ),
+        (
+            "settee/cluster/contents/received_bytes",
+            "bytes of attachments that were received from other nodes",
+            counters::CONTENT_BYTES_RECEIVED.get(),
         ),
     ]);
 }

@@ -39,6 +39,26 @@ impl Late {
     }
 }
 
+/// Reads a piece of a content on another thread. One that `is_slow` to decode is read by few threads
+/// with a lower priority, in the user's turn: its client receives hardly anything, and could
+/// otherwise occupy the threads that read all contents.
+///
+/// # Errors
+/// 500 when it panics.
+pub async fn read_content<T: Send + 'static>(
+    answers: &Answers,
+    is_slow: bool,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    match is_slow {
+        true => answers.apart(read).await,
+        false => {
+            let read = tokio::task::spawn_blocking(read);
+            read.await.map_err(ApiError::worker_failed)
+        }
+    }
+}
+
 /// A response that is one text without placeholders stays as it is.
 fn with_contents(reply: Reply, late: LateContents, answers: &Answers) -> Reply {
     let pieces: Pieces = match reply.body {
@@ -145,8 +165,9 @@ impl Filling {
     /// Reads the next piece of a content.
     async fn read(&mut self, mut content: Base64Reader) -> Result<(), ApiError> {
         self.answers.admit().await?;
-        let read = tokio::task::spawn_blocking(move || (content.next_piece(), content));
-        let (piece, content) = read.await.map_err(ApiError::worker_failed)?;
+        let is_slow = content.is_slow();
+        let read = move || (content.next_piece(), content);
+        let (piece, content) = read_content(&self.answers, is_slow, read).await?;
         if let Some(piece) = piece? {
             self.piece.set(piece);
             self.content = Some(content);

@@ -29,6 +29,9 @@ const INFLATED_FREE: u64 = 1 << 20;
 const PACE_GRACE: Duration = Duration::from_secs(60);
 /// A portion longer than this is inflated on a thread that may block, in bytes.
 const INFLATE_HERE_MAX: usize = 4 << 10;
+/// Short portions are inflated there too if far fewer bytes came out than in: less than half as
+/// many, apart from this number.
+const SPARSE_FREE: u64 = 64 << 10;
 /// While others wait for memory, a body has to come at this pace, in bytes a second, after a grace.
 const WANTED_PACE: u64 = 64 << 10;
 const WANTED_GRACE: Duration = Duration::from_secs(10);
@@ -250,7 +253,7 @@ impl Stream {
             // As much as there is room for at a time, since it may swell a lot.
             while !data.is_empty() {
                 let (covered, came) = (room.covered(), data.len());
-                if came <= INFLATE_HERE_MAX {
+                if came <= INFLATE_HERE_MAX && !inflating.is_sparse() {
                     inflating.push(&mut data, covered)?;
                 } else {
                     let turn = room.turn_to_inflate().await?;
@@ -344,6 +347,13 @@ impl Inflating {
     /// Bytes that came out so far.
     fn len(&self) -> usize {
         self.decoder.get_ref().out.len()
+    }
+
+    /// Returns whether far fewer bytes came out than in. That is so for gzip of empty members: each
+    /// has 20 bytes, and takes as much time as kilobytes of text.
+    fn is_sparse(&self) -> bool {
+        let swelling = self.decoder.get_ref();
+        swelling.came > SPARSE_FREE + 2 * swelling.out.len() as u64
     }
 
     /// Notes that these bytes are about to be pushed.
@@ -446,6 +456,27 @@ mod tests {
         let twice = [raw.clone(), raw].concat();
         let all = inflated(&twice, 500, BOUNDS).map(|b| b.len());
         assert_eq!(all, Ok(2 * text.len()));
+    }
+
+    #[test]
+    fn a_body_of_empty_members_is_sparse_and_others_are_not() {
+        let is_sparse = |raw: &[u8]| {
+            let mut inflating = Inflating::new(BOUNDS);
+            let portions = raw.chunks(INFLATE_HERE_MAX).map(|portion| {
+                inflating.comes(portion.len()).unwrap();
+                let is_sparse = inflating.is_sparse();
+                let mut portion = Bytes::copy_from_slice(portion);
+                inflating.push(&mut portion, u64::MAX).unwrap();
+                is_sparse
+            });
+            portions.filter(|is_sparse| *is_sparse).count()
+        };
+        assert!(is_sparse(&gzip(b"").repeat(10_000)) > 30);
+        let text: String = (0..40_000).map(|n| format!("{n} ")).collect();
+        assert_eq!(is_sparse(&gzip(text.as_bytes())), 0);
+        let mut noise = vec![0; 300_000];
+        getrandom::fill(&mut noise).unwrap();
+        assert_eq!(is_sparse(&gzip(&noise)), 0);
     }
 
     #[test]

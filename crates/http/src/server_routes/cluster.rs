@@ -36,8 +36,14 @@ pub fn status(app: &App) -> Answer {
 }
 
 /// `/_settee/cluster/reseed`
-pub async fn reseed(app: &App) -> Answer {
-    let done = member_of(app)?.reseed().await;
+pub async fn reseed(app: &App, req: &Request) -> Answer {
+    let member = member_of(app)?;
+    let unknown = || ApiError::bad_request("`slot` is the number of a slot, or control");
+    let slot = match req.query.get("slot") {
+        None => None,
+        Some(name) => Some(member.slot_named(name).ok_or_else(unknown)?),
+    };
+    let done = member.reseed(slot).await;
     done.map_err(|e| ApiError::busy(e.to_string()))?;
     Ok(Reply::json(202, &json!({"ok": true})))
 }

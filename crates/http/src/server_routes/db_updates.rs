@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::reply::live::{
     FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, integer_of_updates, until_deleted,
 };
-use crate::reply::stream::CHUNK_BYTES;
+use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull};
 use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
@@ -53,7 +53,7 @@ async fn feed(app: &App, req: &Request) -> Answer {
         return Ok(Reply::empty(304).etag(&etag));
     }
     let changed = db.watch();
-    let mut updates = DbUpdates {
+    let updates = DbUpdates {
         changes: db.changes(all_changes(since, kind, req))?,
         kind,
         left: limit.unwrap_or(u64::MAX),
@@ -72,10 +72,40 @@ async fn feed(app: &App, req: &Request) -> Answer {
         );
         return Ok(feed.reply());
     }
-    let mut out = HEAD.to_vec();
-    while updates.append(&mut out)? {}
-    updates.write_end(&mut out)?;
-    Ok(Reply::json_bytes(200, out).header(ETAG, &format!("\"{etag}\"")))
+    let body = NormalBody {
+        updates,
+        has_head: false,
+        is_done: false,
+    };
+    let reply = pull(&req.answers, "application/json", body).await?;
+    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+}
+
+/// The body of a feed that ends.
+struct NormalBody {
+    updates: DbUpdates,
+    has_head: bool,
+    is_done: bool,
+}
+
+impl PieceMaker for NormalBody {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        if self.is_done {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.has_head, true) {
+            out.extend_from_slice(HEAD);
+        }
+        if !self.updates.append(out)? {
+            self.updates.write_end(out)?;
+            self.is_done = true;
+        }
+        Ok(true)
+    }
+
+    fn is_long(&self) -> bool {
+        self.updates.changes.is_long()
+    }
 }
 
 fn all_changes(since: Since, kind: FeedKind, req: &Request) -> ChangesQuery {

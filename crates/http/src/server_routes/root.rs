@@ -1,7 +1,9 @@
 //! Routes of the server as a whole.
 
+use std::sync::Arc;
+
 use config::settings::MaintenanceMode;
-use database::{NameRange, WriteFailure};
+use database::{Databases, NameRange, WriteFailure};
 use document::check_id_prefix;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use member::Member;
@@ -10,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::stream::pull_blocking;
 use crate::request::Request;
 use crate::request::parameters::{Given, bound_limit};
 use crate::server_routes::backup;
@@ -22,6 +25,9 @@ const UUIDS_MAX: u64 = 100_000;
 /// Databases whose information is read together, before work of others has its turn: those that are
 /// not open have to be opened.
 const INFOS_AT_ONCE: usize = 100;
+/// The information on at most this many databases is one text, about 160 KB, with an ETag. More is
+/// sent as it is read.
+const INFOS_WHOLE_MAX: usize = 256;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
@@ -176,32 +182,82 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
     if req.method == "POST" {
         return dbs_info_of_keys(app, req).await;
     }
-    let mut names = app.node.databases.names(&name_range(req)?).into_iter();
-    let mut infos: Vec<Value> = vec![];
-    while names.len() > 0 {
-        let some: Vec<_> = names.by_ref().take(INFOS_AT_ONCE).collect();
-        let databases = app.node.databases.clone();
-        let read = move || {
-            let mut infos = Vec::with_capacity(some.len());
-            for name in some {
-                // One deleted meanwhile is left out.
-                if let Ok(info) = databases.get(&name).and_then(|db| db.info()) {
-                    infos.push(json!({"key": &*name, "info": info_json(&info)}));
-                }
-            }
-            infos
-        };
-        // At normal priority: requests that open a database wait for this.
-        let read = tokio::task::spawn_blocking(read).await;
-        infos.extend(read.map_err(ApiError::worker_failed)?);
+    let names = app.node.databases.names(&name_range(req)?);
+    let count = names.len();
+    let keys = names.into_iter().map(|name| Value::from(&*name));
+    // One deleted meanwhile is left out.
+    let infos = DbInfos::new(app, keys, false);
+    Ok(with_content_etag(req, infos.reply(req, count).await?))
+}
+
+/// The information on databases as a JSON array, which is made in pieces.
+struct DbInfos<K> {
+    databases: Arc<Databases>,
+    keys: K,
+    /// Shows an error for a database that does not exist, in place of nothing.
+    shows_missing: bool,
+    /// Before the next element.
+    separator: &'static [u8],
+}
+
+impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
+    fn new(app: &App, keys: K, shows_missing: bool) -> DbInfos<K> {
+        DbInfos {
+            databases: app.node.databases.clone(),
+            keys,
+            shows_missing,
+            separator: b"[",
+        }
     }
-    Ok(with_content_etag(req, Reply::json(200, &infos.into())))
+
+    /// Appends the next elements, and the end of the array after the last one; returns whether there
+    /// are more. Blocks.
+    fn append(&mut self, out: &mut Vec<u8>) -> bool {
+        for _ in 0..INFOS_AT_ONCE {
+            let Some(key) = self.keys.next() else {
+                if self.separator == b"[" {
+                    out.push(b'[');
+                }
+                out.extend_from_slice(b"]\n");
+                return false;
+            };
+            let db = key.as_str().map(|name| self.databases.get(name));
+            let info = db.and_then(|db| db.and_then(|db| db.info()).ok());
+            let row = match info {
+                Some(info) => json!({"key": key, "info": info_json(&info)}),
+                None if self.shows_missing => json!({"key": key, "error": "not_found"}),
+                None => continue,
+            };
+            out.extend_from_slice(std::mem::replace(&mut self.separator, b","));
+            out.extend_from_slice(row.to_string().as_bytes());
+        }
+        true
+    }
+
+    /// The response with the information on `count` databases at most.
+    async fn reply(self, req: &Request, count: usize) -> Answer {
+        let mut infos = self;
+        // At the usual priority: requests that open a database wait for this.
+        if count > INFOS_WHOLE_MAX {
+            let next = move |out: &mut Vec<u8>| Ok(infos.append(out));
+            return pull_blocking(&req.answers, "application/json", next).await;
+        }
+        let (mut text, mut more) = (vec![], true);
+        while more {
+            let read = tokio::task::spawn_blocking(move || {
+                let more = infos.append(&mut text);
+                (infos, text, more)
+            });
+            (infos, text, more) = read.await.map_err(ApiError::worker_failed)?;
+        }
+        Ok(Reply::json_bytes(200, text))
+    }
 }
 
 async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = req.json_object().await?;
-    let keys = match body.get("keys") {
+    let mut body = req.json_object().await?;
+    let keys = match body.remove("keys") {
         None => return Err(ApiError::bad_request("`keys` member must exist.")),
         Some(Value::Array(keys)) => keys,
         Some(_) => return Err(ApiError::bad_request("`keys` member must be an array.")),
@@ -209,20 +265,9 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
     if keys.len() as u64 > req.settings.chttpd.max_db_number_for_dbs_info_req {
         return Err(ApiError::bad_request("too_many_keys"));
     }
-    let infos: Vec<Value> = keys
-        .iter()
-        .map(|key| {
-            let found = key
-                .as_str()
-                .and_then(|name| app.node.databases.get(name).ok())
-                .and_then(|db| db.info().ok());
-            match found {
-                Some(info) => json!({"key": key, "info": info_json(&info)}),
-                None => json!({"key": key, "error": "not_found"}),
-            }
-        })
-        .collect();
-    Ok(Reply::json(200, &infos.into()))
+    let count = keys.len();
+    let infos = DbInfos::new(app, keys.into_iter(), true);
+    infos.reply(req, count).await
 }
 
 pub fn uuids(app: &App, req: &Request) -> Answer {

@@ -161,6 +161,17 @@ impl CataloguedDatabase {
         }
     }
 
+    /// Changes a property.
+    pub fn set(&mut self, change: PropertyChange) {
+        match change {
+            PropertyChange::Security(json) => self.security = json,
+            PropertyChange::RevsLimit(limit) => self.revs_limit = Some(limit),
+            PropertyChange::PurgedInfosLimit(limit) => self.purged_infos_limit = Some(limit),
+            PropertyChange::DeletedDocumentTtl(ttl) => self.deleted_document_ttl = ttl,
+            PropertyChange::Expiry(expiry) => self.expiry = expiry,
+        }
+    }
+
     /// Returns all properties that can be changed.
     pub fn properties(&self) -> [Property; 5] {
         let purged_infos_limit = self.purged_infos_limit;

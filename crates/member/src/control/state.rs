@@ -172,6 +172,21 @@ impl ControlState {
         Some(())
     }
 
+    /// Returns the rows of the state of a new cluster that has these databases from its beginning.
+    pub fn rows_with(
+        databases: impl IntoIterator<Item = (String, CataloguedDatabase)>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut version = 0u64;
+        let mut rows = vec![];
+        for (name, mut database) in databases {
+            version += 1;
+            database.since = version;
+            rows.push((named(DATABASE, &name), text(&database)));
+        }
+        rows.push((VERSION.to_vec(), text(&version)));
+        rows
+    }
+
     /// Returns whether rows with this key belong to this state, not to the replica.
     pub fn owns(key: &[u8]) -> bool {
         matches!(
@@ -320,13 +335,7 @@ impl ControlState {
         change: PropertyChange,
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
         let (name, database) = self.known(uuid)?;
-        match change.clone() {
-            PropertyChange::Security(json) => database.security = json,
-            PropertyChange::RevsLimit(limit) => database.revs_limit = Some(limit),
-            PropertyChange::PurgedInfosLimit(limit) => database.purged_infos_limit = Some(limit),
-            PropertyChange::DeletedDocumentTtl(ttl) => database.deleted_document_ttl = ttl,
-            PropertyChange::Expiry(expiry) => database.expiry = expiry,
-        }
+        database.set(change.clone());
         let row = (named(DATABASE, &name), Some(text(&*database)));
         Ok((vec![row], Effect::Change { name, uuid, change }))
     }

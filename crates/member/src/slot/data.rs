@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::record::{Body, DatabaseWork, Request, Work};
+use cluster::record::{Body, DatabaseWork, EditRecord, Request, Work};
 use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, SlotStore, StoreError};
 use cluster::{BoxFuture, NodeId, SlotNumber};
@@ -14,6 +14,7 @@ use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
 use super::queue::{Prepare, PreparedRecord, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
+use crate::content::{ContentExchange, ContentName, LackedContent};
 use crate::control::Catalogue;
 use crate::copy::{Copier, FetchedCopy};
 use crate::validation::{ActiveDesigns, Validators};
@@ -39,8 +40,7 @@ impl DataSlot {
     /// Starts it; requires a Tokio runtime.
     pub fn start(
         slot: SlotNumber,
-        databases: &Arc<Databases>,
-        catalogue: &Arc<Catalogue>,
+        (databases, catalogue, contents): (&Arc<Databases>, &Arc<Catalogue>, &Arc<ContentExchange>),
         copier: Arc<Copier>,
         validators: Arc<Validators>,
     ) -> DataSlot {
@@ -48,6 +48,7 @@ impl DataSlot {
             slot,
             databases: databases.clone(),
             catalogue: catalogue.clone(),
+            contents: contents.clone(),
             parts: Mutex::default(),
             validators,
         });
@@ -100,6 +101,7 @@ struct Applier {
     slot: SlotNumber,
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
+    contents: Arc<ContentExchange>,
     /// Pending chunks, after everything that was queued.
     parts: Mutex<PendingChunks>,
     /// The design documents that edits must have been validated by.
@@ -112,7 +114,8 @@ impl Prepare for Applier {
         match body {
             Body::Requests(requests) => {
                 for request in requests {
-                    prepared.requests.push(self.request(request).await?);
+                    let request = self.request(request, &mut prepared.lacking).await?;
+                    prepared.requests.push(request);
                 }
             }
             Body::Part {
@@ -132,7 +135,8 @@ impl Prepare for Applier {
                 let parted = self.part(&part, cursor.position.next_offset).await?;
                 prepared.rows = parted.rows;
                 if let Some(request) = parted.request {
-                    prepared.requests.push(self.request(request).await?);
+                    let request = self.request(request, &mut prepared.lacking).await?;
+                    prepared.requests.push(request);
                 }
             }
             Body::Await { version } => self.catalogue.wait_for(version).await?,
@@ -172,10 +176,14 @@ fn designs_key(database: &[u8; 16]) -> Vec<u8> {
 }
 
 impl Applier {
-    async fn request(&self, request: Request) -> Result<SlotRequest> {
+    async fn request(
+        &self,
+        request: Request,
+        lacking: &mut Vec<LackedContent>,
+    ) -> Result<SlotRequest> {
         let mut work = Vec::with_capacity(request.databases.len());
         for part in request.databases {
-            work.push(self.work(part).await?);
+            work.push(self.work(part, lacking).await?);
         }
         let session = Session {
             gateway: request.gateway,
@@ -184,7 +192,9 @@ impl Applier {
         Ok(SlotRequest { session, work })
     }
 
-    async fn work(&self, part: DatabaseWork) -> Result<SlotWork> {
+    /// Contents that cannot be obtained are noted in `lacking`: the store knows whether the edit that
+    /// names them has an effect.
+    async fn work(&self, part: DatabaseWork, lacking: &mut Vec<LackedContent>) -> Result<SlotWork> {
         self.catalogue.wait_for(part.since).await?;
         let uuid = DatabaseUuid::new(part.database);
         let db = self.catalogue.database(&self.databases, uuid);
@@ -204,6 +214,10 @@ impl Applier {
             }
             Work::Edits(edits) => {
                 let has_files = edits.iter().any(|edit| !edit.files.is_empty());
+                let named = named_contents(&db, (part.database, part.since), &edits);
+                let obtained = self.contents.obtain_all(self.slot, &db, named).await?;
+                let (_held, missing) = obtained;
+                lacking.extend(missing);
                 let translate = move |db: &Database| {
                     let edits = edits.into_iter().map(|edit| shard_edit(db, edit));
                     let edits = edits.collect::<std::result::Result<_, _>>();
@@ -258,4 +272,25 @@ impl Applier {
         self.validators.set_all(validators);
         Ok(())
     }
+}
+
+/// Returns the contents that edits name without their bytes.
+fn named_contents(
+    db: &Database,
+    (database, since): ([u8; 16], u64),
+    edits: &[EditRecord],
+) -> Vec<ContentName> {
+    let of_edit = |edit: &EditRecord| {
+        let shard = db.shard_index(edit.id.as_str());
+        let files = edit.files.iter().filter(|file| file.content.is_none());
+        let name = |file: &cluster::record::FileRecord| ContentName {
+            database,
+            since,
+            shard,
+            id: file.attachment.content,
+            length: file.attachment.stored_length,
+        };
+        files.map(name).collect::<Vec<_>>()
+    };
+    edits.iter().flat_map(of_edit).collect()
 }

@@ -8,6 +8,6 @@ mod translate;
 
 pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS, stored_in_force};
 pub(crate) use queue::{
-    CURSOR, PROMISES, Prepare, PreparedRecord, Queue, failed, from_stored, open_error,
+    CURSOR, PROMISES, Prepare, PreparedRecord, Queue, failed, from_stored, open_error, to_stored,
 };
-pub use translate::{edit_record, purge_record};
+pub use translate::{edit_record, named_record, purge_record};

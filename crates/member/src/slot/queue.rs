@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use storage::{SlotOutcome, SlotRequest, SlotWrite, Snapshot, Store};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::content::LackedContent;
+
 /// Rows of the slot that belong to the replica.
 pub(crate) const CURSOR: &[u8] = b"@cursor";
 pub(crate) const PROMISES: &[u8] = b"@promises";
@@ -26,6 +28,8 @@ pub(crate) struct PreparedRecord {
     pub requests: Vec<SlotRequest>,
     /// Outcomes that are known already, of requests without work for the store.
     pub outcomes: Outcomes<SlotOutcome>,
+    /// Contents that could not be obtained, each with the error if the store needs it.
+    pub lacking: Vec<LackedContent>,
 }
 
 /// Translates records to operations of the store.
@@ -71,6 +75,7 @@ struct Queued {
     written: oneshot::Receiver<std::result::Result<Vec<SlotOutcome>, storage::Error>>,
     sessions: Vec<(u64, u64)>,
     outcomes: Outcomes<SlotOutcome>,
+    lacking: Vec<LackedContent>,
 }
 
 impl Queue {
@@ -189,10 +194,25 @@ async fn written(queued: oneshot::Receiver<Result<Queued>>) -> Result<Outcomes<S
     let stopped = || StoreError::Failed("the server is shutting down".into());
     let queued = queued.await.map_err(|_| stopped())??;
     let done = queued.written.await.map_err(|_| stopped())?;
-    let done = done.map_err(failed)?;
+    let done = done.map_err(|e| refused(e, queued.lacking))?;
     let mut outcomes = queued.outcomes;
     outcomes.extend(queued.sessions.into_iter().zip(done));
     Ok(outcomes)
+}
+
+/// Converts the error of a write, for the replica.
+fn refused(e: storage::Error, lacking: Vec<LackedContent>) -> StoreError {
+    let storage::Error::MissingContent { content, .. } = &e else {
+        return failed(e);
+    };
+    let known = lacking.into_iter().find(|(id, _)| id == content);
+    known.map_or_else(
+        || StoreError::Lacking {
+            text: e.to_string(),
+            by_majority: false,
+        },
+        |(_, why)| why,
+    )
 }
 
 struct Worker<P> {
@@ -273,6 +293,7 @@ impl<P: Prepare> Worker<P> {
             written,
             sessions,
             outcomes: prepared.outcomes,
+            lacking: prepared.lacking,
         }
     }
 }

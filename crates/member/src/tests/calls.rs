@@ -46,6 +46,7 @@ async fn a_clients_request_is_no_call_between_nodes() {
         issuer: Arc::new(issuer),
         doubles: Default::default(),
         sender: CopySender::new(&node.databases, &node.catalogue, SLOTS),
+        contents: node.contents.clone(),
         clients: Arc::new(clients),
     };
     for path in [
@@ -54,6 +55,7 @@ async fn a_clients_request_is_no_call_between_nodes() {
         "/append?slot=0&ms=100",
         "/versions",
         "/bench?bytes=5",
+        "/content/fetch?shard=0",
         "/other",
     ] {
         let mut of_client = Call::new(path, Bytes::new());

@@ -6,7 +6,9 @@
     reason = "a test that panics has failed"
 )]
 
+mod adoption;
 mod calls;
+mod contents;
 mod nodes;
 mod upgrades;
 mod versions;

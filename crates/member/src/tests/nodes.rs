@@ -1,7 +1,7 @@
 //! Nodes of a cluster in one process: real stores, a log in memory, and a network of calls.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use peers::Body;
 use storage::{ShardEdit, ShardPurge};
 use tokio::time::Instant;
 
+use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH};
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{CopySender, Source};
@@ -36,12 +37,13 @@ pub struct Node {
     pub catalogue: Arc<Catalogue>,
     pub replicas: Arc<Replicas>,
     pub gateway: Arc<Gateway>,
+    pub contents: Arc<ContentExchange>,
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
     pub versions: RecordVersions,
 }
 
 /// The parts of a node that others reach.
-type Reached = (Arc<Replicas>, Arc<CopySender>);
+type Reached = (Arc<Replicas>, Arc<CopySender>, Arc<ContentExchange>);
 
 /// The network between nodes.
 #[derive(Default)]
@@ -54,6 +56,9 @@ pub struct Net {
     pub refused_copies: AtomicU32,
     /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
+    /// Nodes to which no contents are sent, and nodes that get none at their own request.
+    pub not_staged: Mutex<BTreeSet<NodeId>>,
+    pub not_fetched: Mutex<BTreeSet<NodeId>>,
 }
 
 struct NetOf {
@@ -98,6 +103,39 @@ impl Source for NetOf {
                 pieces.extend(body.next().await);
             }
             Ok(Body::stream(futures_util::stream::iter(pieces)))
+        })
+    }
+}
+
+impl ContentPeers for NetOf {
+    fn others(&self) -> Vec<NodeId> {
+        let nodes = self.net.nodes.lock();
+        nodes
+            .keys()
+            .copied()
+            .filter(|node| *node != self.me)
+            .collect()
+    }
+
+    fn call(
+        &self,
+        node: NodeId,
+        path: String,
+        body: Body,
+        _: Duration,
+    ) -> BoxFuture<'static, Result<Body, ContentError>> {
+        let (net, me) = (self.net.clone(), self.me);
+        Box::pin(async move {
+            let (path, query) = path.split_once('?').unwrap();
+            let is_refused = match path {
+                FETCH => net.not_fetched.lock().contains(&me),
+                _ => net.not_staged.lock().contains(&node),
+            };
+            let contents = net.nodes.lock().get(&node).map(|node| node.2.clone());
+            match contents.filter(|_| !is_refused) {
+                Some(contents) => contents.answer((path, query), body).await.unwrap(),
+                None => Err(ContentError::Failed("it is down".into())),
+            }
         })
     }
 }
@@ -176,7 +214,7 @@ fn admin() -> database::Caller {
     }
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     let mut options = Options {
         auto_compact: false,
         ..Options::default()
@@ -272,6 +310,12 @@ impl Nodes {
         let replicas = Arc::new(Replicas::new(me, SLOTS));
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
+        let of_store = (&databases, &catalogue);
+        // The replicas refer to it.
+        let of_node = Arc::downgrade(&replicas);
+        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
+        let contents = ContentExchange::new(me, of_store, Box::new(nodes_of), between.clone());
+        contents.load_pins().await.unwrap();
         let parts = SlotStarter {
             node: me,
             cluster: &self.cluster,
@@ -281,22 +325,39 @@ impl Nodes {
             log: Arc::new(self.log.clone()),
             network: between.clone(),
             source: between,
+            contents: contents.clone(),
         };
         parts.start_slots(&replicas, on_setting).unwrap();
-        let gateway = Gateway::new(&databases, &catalogue, &members, &replicas).unwrap();
+        let gateway = Gateway::new(&databases, &catalogue, &members, &replicas, &contents).unwrap();
         databases.set_sequencer(Arc::new(WeakSequencer(Arc::downgrade(&gateway))));
         let sender = Arc::new(CopySender::new(&databases, &catalogue, SLOTS));
-        let reached = (replicas.clone(), sender);
+        let reached = (replicas.clone(), sender, contents.clone());
         self.net.nodes.lock().insert(me, reached);
         let node = Node {
             databases,
             catalogue,
             replicas,
             gateway,
+            contents,
             settings,
             versions,
         };
         self.running.insert(me, node);
+    }
+
+    /// Returns an unused folder.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Gives a node that has not started yet a store.
+    pub fn place(&self, node: NodeId, dir: &Path) {
+        self.dirs.lock().insert(node, dir.to_owned());
+    }
+
+    /// Returns the folder of a node's store.
+    pub fn dir(&self, node: NodeId) -> PathBuf {
+        self.dirs.lock()[&node].clone()
     }
 
     pub fn node(&self, node: NodeId) -> &Node {

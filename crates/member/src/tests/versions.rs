@@ -188,12 +188,11 @@ fn entries_of_versions_have_one_form() {
     assert_eq!(state.version, 2);
 }
 
-/// Starts three nodes of the latest program, which are members and have announced nothing.
+/// Starts three nodes of a program of version 2, which are members and have announced nothing.
 async fn three() -> Nodes {
     let mut nodes = Nodes::none();
     for node in 1..=3 {
-        let versions = RecordVersions::new(RecordVersion::LATEST);
-        nodes.start_program(node, versions).await;
+        nodes.start_program(node, RecordVersions::new(V2)).await;
     }
     nodes.replicate_on(2).await;
     nodes.replicate_on(3).await;
@@ -340,6 +339,6 @@ async fn a_program_that_does_not_know_the_version_in_force_ends() {
     assert!(matches!(check(&stored, V1), Err(Error::OldProgram { .. })));
     assert!(check(&stored, V2).is_ok());
     nodes.stop(3).await;
-    nodes.start(3).await;
+    nodes.start_program(3, RecordVersions::new(V2)).await;
     go_on(&nodes).await;
 }

@@ -259,6 +259,8 @@ async fn next_piece(mut parts: BodyParts) -> Option<(Result<Bytes, database::Err
                 };
                 match piece {
                     Ok(None) => {}
+                    // Others get the thread, and the replication may end.
+                    Ok(Some(bytes)) if bytes.is_empty() => parts.push(BodyPart::Content(reader)),
                     Ok(Some(bytes)) => {
                         parts.push(BodyPart::Content(reader));
                         return Some((Ok(bytes), parts));

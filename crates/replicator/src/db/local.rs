@@ -357,10 +357,12 @@ fn parse_revs(revs: &[String]) -> Vec<Rev> {
 }
 
 /// Whether attachments are sent with their document, in Base64. The length of a content
-/// that a client compressed is its claim: it may inflate to anything.
+/// that a client compressed is its claim: it may inflate to anything. Its stored bytes may be more
+/// than the decoded ones, and all of them are read.
 fn are_small<'a>(mut attachments: impl Iterator<Item = &'a Attachment>) -> bool {
     let length = attachments.try_fold(0_u64, |sum, attachment| {
-        (!attachment.length_unsure).then(|| sum.saturating_add(attachment.length))
+        let bytes = attachment.length.max(attachment.stored_length);
+        (!attachment.length_unsure).then(|| sum.saturating_add(bytes))
     });
     length.is_some_and(|length| length <= SMALL_ATTACHMENTS_BYTES)
 }

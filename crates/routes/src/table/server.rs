@@ -4,7 +4,7 @@ use super::place::node;
 use crate::class::Class;
 use crate::operation::{ANY, delete, get, post, put};
 use crate::parameters::{
-    ALL, ANALYZE, FEED, IDS, NAMES, NEXT, PAGE, PERSIST, PROFILE, SESSION, SIZE,
+    ALL, ANALYZE, FEED, IDS, NAMES, NEXT, PAGE, PERSIST, PROFILE, SESSION, SIZE, SLOT,
 };
 use crate::route::{NodeRoute, ReshardRoute, Route, SchedulerRoute, ServerRoute};
 use crate::row::{BodyClass, Cluster, Row};
@@ -172,7 +172,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("POST", "/_settee/cluster/reseed", Class::Server, |_| Route::Server(ServerRoute::ClusterReseed))
         .cluster(Cluster::Node)
         .operations(&[
-            post("Continues after the log was lost, in the background.", "Ok").status(202),
+            post("Continues after the log was lost, in the background.", "Ok").query(&[&SLOT]).status(202),
         ]),
     Row::server("POST", "/_settee/cluster/bench-network", Class::Server, |_| Route::Server(ServerRoute::ClusterBenchNetwork))
         .cluster(Cluster::Node)

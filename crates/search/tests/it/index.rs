@@ -1,5 +1,7 @@
 //! Index operations on one index.
 
+use std::cell::Cell;
+use std::ops::Bound;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -470,6 +472,79 @@ fn filters_counts_ranges_and_distances_end_when_their_time_does() {
         ..all()
     };
     is_stopped(&request, "distances");
+}
+
+/// An index of four documents, each with 5,000 numbers and as many strings.
+fn with_many_values(dir: &Path) -> Index {
+    let index = opened(dir);
+    let mut update = index.update(1, 0).unwrap();
+    for id in ["a", "b", "c", "d"] {
+        let mut fields = Fields::new();
+        for n in 0..5_000 {
+            let text = json!(n.to_string());
+            fields
+                .add(0, "double", "n", json!(n), &Value::Null)
+                .unwrap();
+            fields.add(0, "string", "s", text, &Value::Null).unwrap();
+        }
+        update.put(id, None, fields, &Words).unwrap();
+    }
+    update.commit(1, 0).unwrap();
+    drop(update);
+    index
+}
+
+#[test]
+fn values_of_a_document_are_steps_of_a_search() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = with_many_values(dir.path());
+    let reader = index.reader();
+    let counted = || {
+        let pauses = Rc::new(Cell::new(0));
+        let noted = pauses.clone();
+        let effort = Effort::default().with_pauses(move || {
+            noted.set(noted.get() + 1);
+            Duration::ZERO
+        });
+        (effort, pauses)
+    };
+    let sorted = |by| Request {
+        sort: vec![SortKey {
+            by,
+            reversed: false,
+        }],
+        limit: 2,
+        ..by_score(Query::All)
+    };
+    let filtered = |filter| Request {
+        filters: vec![filter],
+        ..by_score(Query::All)
+    };
+    let requests = [
+        sorted(SortBy::Field("n".into())),
+        sorted(SortBy::Numbers("n".into())),
+        sorted(SortBy::Field("s".into())),
+        filtered(Query::Numbers {
+            field: "n".into(),
+            low: Bound::Included(5_000.0),
+            high: Bound::Unbounded,
+        }),
+        filtered(Query::Value {
+            field: "s".into(),
+            value: Some("7".into()),
+        }),
+    ];
+    // Others run after each document at the latest.
+    for request in requests {
+        let (effort, pauses) = counted();
+        asked(&reader, &request, effort).unwrap();
+        assert!(pauses.get() >= 4, "{request:?}: {}", pauses.get());
+    }
+    let (effort, pauses) = counted();
+    let request = grouped(Query::All, "s", SortBy::Id, 2);
+    let groups = reader.groups(&request, reader.types(), &Rc::new(effort));
+    assert_eq!(groups.unwrap().1, 4);
+    assert!(pauses.get() >= 4, "groups: {}", pauses.get());
 }
 
 #[test]

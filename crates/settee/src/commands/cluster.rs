@@ -1,14 +1,20 @@
 //! `settee cluster`: creating, joining, showing and leaving a cluster.
 
+mod offline;
+mod request;
+mod reseed;
+mod setup;
+
 use std::path::Path;
 
 use config::{Config, Layers};
-use member::MemberInfo;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use self::request::ask;
+use self::setup::{check_cluster_name, facts, is_there, next_steps};
 use crate::Failure;
-use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
+use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
 use crate::owner::work_as_owner_of;
 use crate::record_version;
 
@@ -20,7 +26,8 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match command {
         ClusterCommand::Init(ClusterInit { data, .. })
-        | ClusterCommand::Join(ClusterJoin { data, .. }) => work_as_owner_of(data)?,
+        | ClusterCommand::Join(ClusterJoin { data, .. })
+        | ClusterCommand::Recover(ClusterRecover { data, .. }) => work_as_owner_of(data)?,
         _ => {}
     }
     let runtime = super::runtime()?;
@@ -62,45 +69,17 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             say!("{node} is no longer a member; stop it once `settee cluster status` does not list it in any slot");
             Ok(())
         }),
-        ClusterCommand::Reseed { url } => runtime.block_on(async {
-            ask(url, Method::POST, "/_settee/cluster/reseed", None).await?;
-            say!("a new generation begins; `settee cluster status` shows how far it is");
-            Ok(())
-        }),
+        ClusterCommand::Recover(options) => offline::recover(options),
+        ClusterCommand::Reseed(options) => runtime.block_on(reseed::run(options)),
     }
-}
-
-fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
-    let parts = address.rsplit_once(':');
-    let Some((host, port)) = parts
-        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
-    else {
-        return Err(Failure::usage(format!(
-            "--address must be HOST:PORT, where other nodes reach this one, not {address}"
-        )));
-    };
-    let name = match name {
-        Some(name) if name.contains('@') => name.clone(),
-        Some(name) => format!("{name}@{host}"),
-        None => format!("settee{port}@{host}"),
-    };
-    Ok(MemberInfo {
-        name,
-        address: address.to_owned(),
-    })
 }
 
 fn init(options: &ClusterInit) -> Result<(), Failure> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if options.cluster.is_empty()
-        || options.cluster.len() > 64
-        || !options.cluster.chars().all(is_plain)
-    {
-        return Err(Failure::usage(
-            "--cluster must consist of at most 64 letters, digits, - and _: it is part of the names of topics",
-        ));
-    }
+    check_cluster_name(&options.cluster)?;
     let facts = facts(options.name.as_ref(), &options.address)?;
+    if options.adopt {
+        return offline::adopt(options, facts);
+    }
     if options.if_absent && is_there(&options.data) {
         return Ok(());
     }
@@ -109,13 +88,12 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
     let home = home.map_err(Failure::new)?;
     let (data, member) = (options.data.display(), &home.member);
     say!(
-        "{data} is the first node of the cluster {}: {}, number {:x}, {} slots.\n\
-         Start it:         settee serve --data {data} --set cluster/log=kafka://HOST:PORT\n\
-         Let others join:  settee cluster token http://ADMIN:PASSWORD@127.0.0.1:5984",
+        "{data} is the first node of the cluster {}: {}, number {:x}, {} slots.\n{}",
         home.cluster.name,
         member.name,
         home.node,
-        home.cluster.slots
+        home.cluster.slots,
+        next_steps(&options.data)
     );
     Ok(())
 }
@@ -155,15 +133,6 @@ async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-/// Whether the directory belongs to a node already; prints that.
-fn is_there(data: &Path) -> bool {
-    let is_member = member::is_member(data);
-    if is_member {
-        say!("{} is a node of a cluster already", data.display());
-    }
-    is_member
-}
-
 /// Keeps the settings that all nodes have alike in the new node's `local.ini`.
 fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(), Failure> {
     let config = Config::load(Layers::new(data.join("local.ini"))).map_err(Failure::new)?;
@@ -179,32 +148,6 @@ fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(),
 fn make(data: &Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(data);
     made.map_err(|e| Failure::new(format!("{}: {e}", data.display())))
-}
-
-async fn ask(url: &str, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
-    let url = with_credentials(url);
-    let mut url = reqwest::Url::parse(&url).map_err(|e| Failure::usage(format!("{url}: {e}")))?;
-    let (name, password) = super::take_credentials(&mut url);
-    url.set_path(path);
-    let mut request = reqwest::Client::new()
-        .request(method, url.clone())
-        .basic_auth(name, password);
-    if let Some(body) = body {
-        request = request.json(&body);
-    }
-    let response = request.send().await;
-    let response = response.map_err(|e| Failure::new(format!("{url}: {e}")))?;
-    let status = response.status();
-    let body: Value = response.json().await.unwrap_or_default();
-    match status.is_success() {
-        true => Ok(body),
-        false => {
-            let reason = body["reason"].as_str().unwrap_or("no reason was given");
-            Err(Failure::new(format!(
-                "the server refused ({status}): {reason}"
-            )))
-        }
-    }
 }
 
 /// For people.

@@ -200,6 +200,7 @@ fn read(
         }
         meta::DROPPED => drop(owners.dropped.insert(number()?)),
         meta::UPLOAD if rest.len() == 12 && (value.is_empty() || value.len() == 32) => {}
+        meta::PINNED if rest.len() == 36 => {}
         meta::SLOT => {
             let (slot, rest) = rest.split_first_chunk()?;
             let slot = u16::from_be_bytes(*slot);

@@ -108,6 +108,21 @@ pub(crate) fn reference(
     )
 }
 
+/// Returns the catalogue key of a content that is kept without a reference.
+pub fn pinned(home: ShardNumber, id: &ContentId) -> [u8; 37] {
+    let mut key = [crate::keys::meta::PINNED; 37];
+    key[1..5].copy_from_slice(&home.to_be_bytes());
+    key[5..].copy_from_slice(id);
+    key
+}
+
+/// Returns shard and content id of such a key; `None` for another key.
+pub fn split_pinned(key: &[u8]) -> Option<(ShardNumber, ContentId)> {
+    let rest = key.strip_prefix(&[crate::keys::meta::PINNED])?;
+    let (home, id) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*home), id.try_into().ok()?))
+}
+
 /// Returns the catalogue key of an upload without a reference.
 pub(crate) fn upload(home: ShardNumber, number: u64) -> [u8; 13] {
     let mut key = [crate::keys::meta::UPLOAD; 13];

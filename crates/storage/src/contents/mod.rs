@@ -14,6 +14,7 @@
 //! in their batches. **A content is removed when it has no reference and no holder**: a thread that
 //! reads a content, or is about to commit a document with it, holds a [`Content`]. Uploads without
 //! a reference are listed in the catalogue (`u`), so that the next start finds what a crash left. A
+//! pinned content is kept without a reference, also by the next start ([`Contents::pin`]). A
 //! content that lost its last reference right before a crash is found by the next compaction
 //! ([`Contents::sweep_all`]).
 
@@ -30,8 +31,8 @@ use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
 pub(crate) use keys::{reference, upload as upload_key};
-pub use recovery::Numbers;
-pub(crate) use recovery::{count_bytes, discard_unfinished};
+pub use recovery::{Numbers, PinnedContent};
+pub(crate) use recovery::{count_bytes, discard_unfinished, pinned_contents};
 pub use upload::Upload;
 
 use crate::Error;
@@ -278,13 +279,26 @@ impl Contents {
         if self.is_referred_to(id)? {
             return Ok(());
         }
+        if self.is_pinned(id)? {
+            return Ok(());
+        }
         let Some(place) = self.place(id)? else {
             return Ok(());
         };
         let mut wb = WriteBatch::default();
+        self.put_removal((id, place), upload, &mut wb)?;
+        self.write(wb)
+    }
+
+    fn put_removal(
+        &self,
+        (id, place): (&ContentId, Place),
+        upload: Option<u64>,
+        wb: &mut WriteBatch,
+    ) -> Result<(), Error> {
         let cf = self.engine.cf(Keyspace::Attachments);
         wb.delete_cf(cf, keys::place(self.home(), id));
-        remove_chunks(&self.engine, self.home(), place, &mut wb);
+        remove_chunks(&self.engine, self.home(), place, wb);
         if let Some(number) = upload {
             let listed = keys::upload(self.home(), number);
             wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
@@ -294,10 +308,59 @@ impl Contents {
             wb.delete_cf(cf, keys::bytes(self.home()));
         } else {
             let bytes = self.stored_bytes()?.saturating_sub(place.length);
-            put_bytes(&self.engine, self.home(), bytes, &mut wb);
-            reclaim::list(&self.engine, self.home(), place, &mut wb);
+            put_bytes(&self.engine, self.home(), bytes, wb);
+            reclaim::list(&self.engine, self.home(), place, wb);
+        }
+        Ok(())
+    }
+
+    /// Keeps a content until [`Contents::unpin`] is called, also across restarts; `tag` names it for
+    /// the caller. Returns whether there is one; it is on disk then. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn pin(&self, id: &ContentId, tag: &[u8]) -> Result<bool, Error> {
+        // So that it is not removed meanwhile.
+        let held = self.held.lock();
+        if self.is_dropped() || self.place(id)?.is_none() {
+            return Ok(false);
+        }
+        let mut wb = WriteBatch::default();
+        let cf = self.engine.cf(Keyspace::Meta);
+        wb.put_cf(cf, keys::pinned(self.home(), id), tag);
+        self.write(wb)?;
+        drop(held);
+        // With everything that was written before.
+        self.engine.sync_log()?;
+        Ok(true)
+    }
+
+    /// Ends that: a content without references and holders is removed. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn unpin(&self, id: &ContentId) -> Result<(), Error> {
+        let mut held = self.held.lock();
+        let mut wb = WriteBatch::default();
+        let cf = self.engine.cf(Keyspace::Meta);
+        wb.delete_cf(cf, keys::pinned(self.home(), id));
+        match held.get_mut(id) {
+            Some(holders) => holders.look = true,
+            None => {
+                if let Some(place) = self.place(id)?
+                    && !self.is_referred_to(id)?
+                {
+                    self.put_removal((id, place), Some(place.number), &mut wb)?;
+                }
+            }
         }
         self.write(wb)
+    }
+
+    /// Returns whether a content is pinned.
+    fn is_pinned(&self, id: &ContentId) -> Result<bool, Error> {
+        let key = keys::pinned(self.home(), id);
+        Ok(self.engine.get(Keyspace::Meta, &key)?.is_some())
     }
 
     /// Calls [`reclaim_contents`] for these alone.

@@ -1,4 +1,5 @@
-//! Numbers of contents, and cleanup of uploads after a crash.
+//! Numbers of contents, cleanup of uploads after a crash, and the contents that are kept without a
+//! reference.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,6 +164,10 @@ fn discard(
                 return Ok(None);
             }
             it.status()?;
+            let pinned = keys::pinned(home, &id);
+            if engine.get(Keyspace::Meta, &pinned)?.is_some() {
+                return Ok(None);
+            }
             wb.delete_cf(engine.cf(Keyspace::Attachments), key);
         }
     }
@@ -190,4 +195,32 @@ fn unfinished(snapshot: &Snapshot, home: ShardNumber, number: u64) -> Result<Pla
         number,
         length: chunks_there * CHUNK_BYTES as u64,
     })
+}
+
+/// A content that is kept without a reference.
+#[derive(Clone, Debug)]
+pub struct PinnedContent {
+    /// The shard under which it is.
+    pub home: ShardNumber,
+    /// Its id.
+    pub id: ContentId,
+    /// The caller's name for it.
+    pub tag: Vec<u8>,
+}
+
+/// Returns all pinned contents.
+pub(crate) fn pinned_contents(engine: &Arc<Engine>) -> Result<Vec<PinnedContent>, Error> {
+    let snapshot = engine.snapshot();
+    let mut it = snapshot.iter_all(Keyspace::Meta);
+    it.seek([meta::PINNED]);
+    let mut all = vec![];
+    while let (Some(key), Some(tag)) = (it.key(), it.value())
+        && let Some((home, id)) = keys::split_pinned(key)
+    {
+        let tag = tag.to_vec();
+        all.push(PinnedContent { home, id, tag });
+        it.next();
+    }
+    it.status()?;
+    Ok(all)
 }

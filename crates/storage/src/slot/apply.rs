@@ -9,9 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::pending::{Changes, Draft, Pending};
 use super::rows::{self, HEAD, Head, STATE};
 use super::sessions::{SessionVerdict, Sessions};
-use super::{Session, SlotOutcome, SlotRequest, SlotWork, SlotWrite, WorkOutcome};
+use super::{Session, SlotNumber, SlotOutcome, SlotRequest, SlotWork, SlotWrite, WorkOutcome};
 use crate::Error;
 use crate::batch::Batch;
+use crate::commit::ShardEdit;
 use crate::keys::ShardNumber;
 use crate::shard::Shard;
 
@@ -55,7 +56,9 @@ impl Pending {
         let fates: Vec<SessionVerdict> = fates.collect::<Result<_, _>>()?;
         let applied = write.requests.iter().zip(&fates);
         let applied = applied.filter(|(_, fate)| matches!(fate, SessionVerdict::Apply));
-        let new_shards = check(batch, applied.map(|(request, _)| request), written)?;
+        let applied: Vec<&SlotRequest> = applied.map(|(request, _)| request).collect();
+        let new_shards = check(batch, applied.iter().copied(), written)?;
+        refuse_missing(batch, slot, &applied)?;
         let (mut head, mut changes, kept) = sessions.finish();
         // A position that goes back would apply records twice.
         debug_assert!(
@@ -168,4 +171,35 @@ fn check<'w>(
         }
     }
     Ok(new_shards)
+}
+
+/// Refuses edits that would reference contents which are not here. Edits without effect may name
+/// such contents: other replicas may have removed them since.
+fn refuse_missing(
+    batch: &Batch<'_>,
+    slot: SlotNumber,
+    requests: &[&SlotRequest],
+) -> Result<(), Error> {
+    let edits = || {
+        let work = requests.iter().flat_map(|request| &request.work);
+        work.flat_map(|work| match work {
+            SlotWork::Edits { edits, .. } => &edits[..],
+            SlotWork::Purges { .. } | SlotWork::Refused(_) => &[],
+        })
+    };
+    for edit in edits() {
+        let missing = edit.edit.files.iter().find(|file| file.content.is_none());
+        let Some(missing) = missing else {
+            continue;
+        };
+        let is_same = |other: &&ShardEdit| {
+            other.shard.number == edit.shard.number && other.edit.id == edit.edit.id
+        };
+        // Another edit of the document in the same write may be what it continues.
+        if edits().filter(is_same).count() > 1 || batch.may_add(&edit.shard, &edit.edit) {
+            let content = missing.attachment.content;
+            return Err(Error::MissingContent { slot, content });
+        }
+    }
+    Ok(())
 }

@@ -10,8 +10,11 @@
 //! refused and the slot keeps its position.
 //!
 //! **A shard belongs to a slot for its whole life.** The first write of a slot to it starts its
-//! digest ([`crate::Shard::digest`]), and it must have been empty then ([`Error::NotOfSlot`]).
+//! digest ([`crate::Shard::digest`]), and it must have been empty then ([`Error::NotOfSlot`]). When
+//! a single server becomes a cluster's first node, all its shards get their digests
+//! ([`crate::Store::adopt`]).
 
+mod adopt;
 mod apply;
 mod copy;
 mod pending;
@@ -19,6 +22,7 @@ mod read;
 pub(crate) mod rows;
 mod sessions;
 
+pub use adopt::Adoption;
 pub use copy::{Install, SlotCopy, SlotImport};
 pub(crate) use copy::{Installation, decode_any as decode_any_frame};
 pub(crate) use pending::Pending;

@@ -349,6 +349,52 @@ fn what_a_crash_leaves_is_removed_at_the_next_start() {
 }
 
 #[test]
+fn a_pinned_content_stays_without_a_reference_also_across_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = {
+        let world = open(dir.path());
+        assert!(!world.contents.pin(&[9; 32], b"none").unwrap());
+        let content = world.upload(&bytes(1, 300_000));
+        let id = content.id;
+        assert!(world.contents.pin(&id, b"tag").unwrap());
+        drop(content);
+        world.contents.sweep_all().unwrap();
+        assert!(world.contents.hold(&id).unwrap().is_some());
+        id
+    };
+    let world = open(&copy_of(dir.path()));
+    let pinned = world.store.pinned_contents().unwrap();
+    assert_eq!(pinned.len(), 1);
+    assert_eq!((pinned[0].home, pinned[0].id), (7, id));
+    assert_eq!(pinned[0].tag, b"tag");
+    let held = world.contents.hold(&id).unwrap();
+    world.contents.unpin(&id).unwrap();
+    assert!(world.store.pinned_contents().unwrap().is_empty());
+    assert!(world.contents.hold(&id).unwrap().is_some(), "it is held");
+    drop(held);
+    assert_eq!(world.keys(), (0, 0));
+}
+
+#[test]
+fn the_end_of_a_pin_removes_no_content_that_a_document_references() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let contents = [1, 2].map(|seed| world.upload(&bytes(seed, 300_000)));
+    let ids = contents.each_ref().map(|content| content.id);
+    for id in &ids {
+        assert!(world.contents.pin(id, b"").unwrap());
+    }
+    world.written("a", None, &[&contents[0]]);
+    drop(contents);
+    for id in &ids {
+        world.contents.unpin(id).unwrap();
+    }
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [true, false]);
+    assert_eq!(world.contents.stored_bytes().unwrap(), 300_000);
+}
+
+#[test]
 fn what_was_held_when_a_crash_came_is_removed_by_the_next_compaction() {
     let dir = tempfile::tempdir().unwrap();
     let ids = {

@@ -344,14 +344,17 @@ impl<'a> Parser<'a> {
         slop: u32,
     ) -> Result<Option<Query>, Error> {
         field::query(
-            self.options.analyzers.of(field),
+            self.options,
             field,
             text,
             is_quoted,
             slop,
             &mut self.words_left,
         )
-        .map_err(|_| self.error(TOO_MANY_CLAUSES))
+        .map_err(|error| match error {
+            Error::Stopped => error,
+            _ => self.error(TOO_MANY_CLAUSES),
+        })
     }
 
     fn wildcard(&self, field: &str, image: &str) -> Result<Query, Error> {

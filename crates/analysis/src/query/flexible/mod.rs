@@ -191,15 +191,13 @@ impl Builder<'_> {
         is_quoted: bool,
         slop: u32,
     ) -> Result<Option<Query>, Error> {
-        let analyzer = self.options.analyzers.of(field);
-        let words_left = &mut self.words_left;
         field::query(
-            analyzer,
+            self.options,
             field,
             &text.characters,
             is_quoted,
             slop,
-            words_left,
+            &mut self.words_left,
         )
     }
 
@@ -299,8 +297,8 @@ impl Builder<'_> {
     fn interval(&mut self, field: &str, spoken: Spoken) -> Result<Interval, Error> {
         Ok(match spoken {
             Spoken::Text(text) => {
-                let analyzer = self.options.analyzers.of(field);
-                let mut words: Vec<_> = field::words(analyzer, &text, &mut self.words_left)?
+                let tokens = field::words(self.options, field, &text, &mut self.words_left)?;
+                let mut words: Vec<_> = tokens
                     .into_iter()
                     .map(|token| Interval::Term(token.text))
                     .collect();

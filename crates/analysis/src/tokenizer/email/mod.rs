@@ -4,11 +4,12 @@ mod address;
 mod host;
 mod url;
 
-use super::scanner::Match;
+use super::scanner::{DeadEnds, Match};
 use super::standard::{KINDS, LONGEST, scanner};
 use super::{Kind, Raw};
 use crate::analyzer::Flavour;
 use crate::characters::java_len;
+use crate::checkpoints::Checkpoints;
 use host::Hosts;
 
 /// A text being parsed, with its known hosts.
@@ -43,54 +44,51 @@ impl Reader<'_> {
     }
 }
 
-/// Calls `sink` with each word of `text`.
-pub(super) fn each<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
+impl<'a> Reader<'a> {
+    fn new(flavour: Flavour, text: &'a str) -> Self {
+        Self {
+            flavour,
+            text,
+            end: text.len(),
+            hosts: Hosts::default(),
+            address: address::Seen::default(),
+        }
+    }
+}
+
+/// Calls `sink` with each word of `text`, until one of the `checkpoints` ends it.
+pub(super) fn each<'a>(
+    flavour: Flavour,
+    text: &'a str,
+    checkpoints: &mut Checkpoints<'_>,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
     let scanner = scanner(flavour);
-    let mut reader = Reader {
-        flavour,
-        text,
-        end: text.len(),
-        hosts: Hosts::default(),
-        address: address::Seen::default(),
-    };
-    let mut dead_ends = std::collections::HashSet::new();
+    let mut reader = Reader::new(flavour, text);
+    let mut dead_ends = DeadEnds::new();
     let mut increment = 1;
     let mut at = 0;
     while at < text.len() {
-        reader.end = window_end(flavour, text, at);
-        let word = scanner.longest(text, at, &mut dead_ends);
-        let word_len = word.map_or(0, |(end, _)| end - at);
-        let end = match reader.special(at, word_len) {
-            Some(end) => end,
-            None => match word {
-                Some((end, rule)) => {
-                    let found = Match {
-                        start: at,
-                        end,
-                        rule,
-                    };
-                    emit(text, found, KINDS[rule], &mut increment, sink);
-                    at = end;
-                    continue;
-                }
-                None => {
-                    at += text[at..].chars().next().map_or(1, char::len_utf8);
-                    continue;
-                }
-            },
+        let start = at;
+        reader.end = window_end(flavour, text, start);
+        let word = scanner.longest(text, start, &mut dead_ends);
+        let word_len = word.map_or(0, |(end, _)| end - start);
+        let special = reader.special(start, word_len);
+        let found = match special {
+            Some(end) => Some((end, 0, Kind::Word)),
+            None => word.map(|(end, rule)| (end, rule, KINDS[rule])),
         };
-        emit(
-            text,
-            Match {
-                start: at,
-                end,
-                rule: 0,
-            },
-            Kind::Word,
-            &mut increment,
-            sink,
-        );
-        at = end;
+        match found {
+            Some((end, rule, kind)) => {
+                let found = Match { start, end, rule };
+                emit(text, found, kind, &mut increment, sink);
+                at = end;
+            }
+            None => at += text[start..].chars().next().map_or(1, char::len_utf8),
+        }
+        if !checkpoints.pass(at - start) {
+            return;
+        }
     }
 }
 

@@ -160,10 +160,12 @@ impl<S: SlotStore> Task<S> {
             return self.fail(&error);
         }
         self.generation = cursor.position.generation;
+        self.begin_stable(cursor.position.next_offset);
         self.proposals.renew();
         self.lag.restart();
         self.error = None;
         self.store_error = None;
+        self.lacking_ticks = None;
         self.give(Input::Copied(Some(cursor)));
     }
 }

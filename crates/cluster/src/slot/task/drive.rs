@@ -32,8 +32,12 @@ impl<S: SlotStore> Task<S> {
         self.proposals.renew();
         let (mut replica, mut out) = Replica::new(self.options.me, start, saved);
         out.extend(replica.handle(Input::Known(self.known.clone())));
+        if let Some(ticks) = self.lacking_ticks {
+            out.extend(replica.handle(Input::Lacking(ticks)));
+        }
         out.extend(self.readers.renew(&mut replica));
         self.replica = Some(replica);
+        self.begin_stable(self.next);
         self.queue(out, &mut None, 0);
         self.carry_out();
     }
@@ -48,6 +52,15 @@ impl<S: SlotStore> Task<S> {
             return;
         }
         self.store_error = Some(error.clone());
+        // Without such reports, another node may have the content and only be slow, or out of reach.
+        let is_lacking = matches!(
+            error,
+            StoreError::Lacking {
+                by_majority: true,
+                ..
+            }
+        );
+        self.lacking_ticks = is_lacking.then(|| self.lacking_ticks.unwrap_or(0));
         let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
         self.again_ticks = (pause, pause);
         self.complain(format!("the store failed: {error}"));
@@ -137,6 +150,17 @@ impl<S: SlotStore> Task<S> {
                 Output::Copy { from } => self.copy(from),
                 Output::Halted(reason) => self.halted(reason),
             }
+        }
+    }
+
+    /// A slot may start with data and without a record: its state before the first record is the base
+    /// of its generation, which is stable. Records only become stable when a majority has them.
+    pub(super) fn begin_stable(&self, next_offset: u64) {
+        if next_offset == 0 {
+            self.stable(StableOffset {
+                generation: self.generation,
+                next_offset,
+            });
         }
     }
 
@@ -284,6 +308,7 @@ impl<S: SlotStore> Task<S> {
         self.error = None;
         self.store_error = None;
         self.again_ticks = (0, 0);
+        self.lacking_ticks = None;
         self.told_halt = None;
         for (key, outcome) in outcomes {
             self.proposals.outcome(key, outcome, of.next_offset);

@@ -164,6 +164,8 @@ pub(super) struct Task<S: SlotStore> {
     store_error: Option<StoreError>,
     /// Ticks until the next retry, and the length of the last interval.
     again_ticks: (u32, u32),
+    /// Ticks for which a majority has reported that it lacks contents of the next record.
+    lacking_ticks: Option<u32>,
     error: Option<String>,
     /// The last message in the program's log, so that it is logged once.
     told: Option<String>,
@@ -213,6 +215,7 @@ impl<S: SlotStore> Task<S> {
             known: vec![],
             store_error: None,
             again_ticks: (0, 0),
+            lacking_ticks: None,
             error: None,
             told: None,
             told_halt: None,
@@ -334,6 +337,7 @@ impl<S: SlotStore> Task<S> {
 
     fn tick(&mut self) {
         self.nudge();
+        self.lacking_ticks = self.lacking_ticks.map(|ticks| ticks + 1);
         self.proposals.tick();
         self.mark_delay();
         if self.again_ticks.0 > 0 || self.replica.is_none() {

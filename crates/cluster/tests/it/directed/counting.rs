@@ -30,6 +30,17 @@ fn what_was_said_to_be_applied_counts_alone() {
     assert_eq!(one.stable(), 3);
 }
 
+#[test]
+fn a_single_replica_counts_its_own_disk_after_a_restart() {
+    let mut net = Net::new(1);
+    let log = view(&[(0, "r0"), (0, "r1")]);
+    net.all_read(&log, 2);
+    net.stable.clear();
+    net.boot(1);
+    net.tick(&log);
+    assert_eq!(net.stable.get(&1), Some(&2));
+}
+
 /// Returns the record that changes the replicas, as node 1 would write it.
 fn change(net: &Net, members: &[u64]) -> Option<Header> {
     net.replicas[&1].change_replicas(members.to_vec())

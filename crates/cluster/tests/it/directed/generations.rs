@@ -1,9 +1,12 @@
 //! Tests of when a generation starts, and from which state.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use cluster::position::Generation;
-use cluster::replica::{Fence, GenerationStartRecord, Header, Input, Kind, Message, Reason};
+use cluster::position::{Generation, Position};
+use cluster::replica::{
+    Cursor, Fence, GenerationStart, GenerationStartRecord, Header, Input, Kind, Message, Reason,
+};
 
 use super::net::{Net, View, view};
 
@@ -346,6 +349,94 @@ fn nothing_is_given_out_while_a_beginning_waits() {
     assert!(!given(
         &one.handle(Input::Record(log.record(2).expect("it is there")))
     ));
+}
+
+#[test]
+fn a_record_whose_contents_nobody_has_is_left_out() {
+    let mut net = Net::new(3);
+    let mut log = view(&[(0, "r0"), (0, "r1")]);
+    net.all_read(&log, 1);
+    // They cannot apply r1, and none is ahead of the others.
+    for id in 1..=3 {
+        net.give(id, Input::Lacking(95));
+        assert_eq!(net.replicas[&id].halted(), Some(Reason::Lacking));
+    }
+    net.tick(&log);
+    for _ in 0..10 {
+        net.tick(&log);
+        for id in 1..=3 {
+            net.give(id, Input::Lacking(100));
+        }
+        if !net.appends.is_empty() {
+            break;
+        }
+    }
+    net.deliver();
+    append(&mut net, &mut log);
+    net.all_read(&log, 3);
+    for id in 1..=3 {
+        assert_eq!(net.stores[&id], ["r0"]);
+    }
+}
+
+#[test]
+fn a_replica_that_lacks_contents_is_copied_from_one_that_went_on() {
+    let mut net = Net::new(3);
+    let log = view(&[(0, "r0"), (0, "r1"), (0, "r2")]);
+    net.all_read(&log, 1);
+    net.read_to(1, &log, 3);
+    net.read_to(2, &log, 3);
+    // Not while the content may still arrive.
+    net.give(3, Input::Lacking(0));
+    net.tick(&log);
+    net.deliver();
+    assert!(!net.copies.contains_key(&3));
+    net.boot(3);
+    net.give(3, Input::Lacking(21));
+    net.tick(&log);
+    net.deliver();
+    let from = net.copies[&3];
+    assert!(net.copy(3, from));
+    assert_eq!(net.next_offset(3), 3);
+}
+
+/// The first node of a cluster may start with data: with a generation that no record started.
+#[test]
+fn a_node_that_starts_empty_copies_what_the_first_one_brought() {
+    let mut net = Net::with(&[1, 2], &[1]);
+    let generation = Generation { number: 1, by: 1 };
+    let base = Position {
+        chain: [7; 16],
+        ..Position::start()
+    };
+    let begun = GenerationStartRecord {
+        begin: GenerationStart {
+            generation,
+            base,
+            members: vec![1],
+        },
+        log: 0,
+        offset: 0,
+        epoch: -1,
+        hash: [7; 16],
+    };
+    net.disks.get_mut(&1).expect("a node").cursor = Cursor {
+        position: Position { generation, ..base },
+        begun: Some(Arc::new(begun)),
+        ..Cursor::start(vec![1])
+    };
+    net.boot(1);
+    // A node that lacks the base has written a record, too.
+    let mut log = view(&[(0, "early")]);
+    log.push(0, generation, Kind::Data, "r1");
+    net.read_to(1, &log, 2);
+    assert_eq!(net.stores[&1], ["r1"]);
+    net.read(2, &log);
+    assert_eq!(net.next_offset(2), 0);
+    net.tick(&log);
+    assert_eq!(net.copies.get(&2), Some(&1));
+    assert!(net.copy(2, 1));
+    assert_eq!(net.next_offset(2), 2);
 }
 
 #[test]

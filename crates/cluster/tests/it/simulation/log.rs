@@ -11,6 +11,8 @@ pub struct Write {
     pub request: (u64, u64),
     pub key: u8,
     pub value: u64,
+    /// The content that it names, which is not part of the record.
+    pub content: Option<u64>,
 }
 
 #[derive(Clone, Debug)]

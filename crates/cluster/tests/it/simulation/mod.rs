@@ -15,6 +15,7 @@ fn try_seed(seed: u64, rules: Rules) -> Result<World, Violation> {
     let mut world = World::new(Plan {
         seed,
         rules,
+        lacks_contents: false,
         verbose: false,
     });
     world.run().map(|()| world)
@@ -25,6 +26,7 @@ fn replay(seed: u64, rules: Rules) -> String {
     let mut world = World::new(Plan {
         seed,
         rules,
+        lacks_contents: false,
         verbose: true,
     });
     let result = world.run();
@@ -76,6 +78,23 @@ fn nothing_acknowledged_is_lost() {
         sum(0) > seeds * 20 && sum(1) > seeds * 20,
         "the clients hardly got to work"
     );
+}
+
+#[test]
+fn counting_without_contents_is_noticed() {
+    let is_caught = |seed: &u64| {
+        let mut world = World::new(Plan {
+            seed: *seed,
+            rules: Rules::default(),
+            lacks_contents: true,
+            verbose: false,
+        });
+        let run = world.run();
+        run.is_err_and(|Violation(what)| what.contains("content"))
+    };
+    let seed = (0..10_000).find(is_caught);
+    println!("counted without contents: caught by seed {seed:?}");
+    assert!(seed.is_some(), "it is not noticed");
 }
 
 /// Returns the number of seeds until a protocol without one of its rules breaks its promise.

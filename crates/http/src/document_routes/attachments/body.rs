@@ -8,6 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::errors::ApiError;
 use crate::reply::answers::{Answers, Held};
+use crate::reply::late::read_content;
 use crate::reply::stream::{CHUNK_BYTES, LONG_BYTES, Piece, PieceMaker};
 use crate::reply::{Body, Reply, StreamError};
 
@@ -22,6 +23,8 @@ pub struct Parts {
     length: Length,
     /// Bytes of the texts.
     text_bytes: usize,
+    /// Stored bytes of the contents that are in the texts.
+    decoded_bytes: usize,
 }
 
 /// The maker of an answer in parts, which appends some at a time.
@@ -100,6 +103,16 @@ impl Parts {
     /// Bytes of the texts.
     pub fn text_bytes(&self) -> usize {
         self.text_bytes
+    }
+
+    /// Notes that a content of this number of stored bytes is in the texts.
+    pub fn note_decoded(&mut self, stored_bytes: usize) {
+        self.decoded_bytes += stored_bytes;
+    }
+
+    /// Bytes that were read or written to make the texts: gzip of empty members decodes to nothing.
+    pub fn work_bytes(&self) -> usize {
+        self.text_bytes.max(self.decoded_bytes)
     }
 
     /// How many parts there are: texts, and attachments between them.
@@ -306,7 +319,7 @@ impl<M: PartsMaker> Under<M> {
                 if !matches!(part, Part::Text(_)) {
                     self.answers.admit().await?;
                 }
-                match next_piece(part).await? {
+                match next_piece(part, &self.answers).await? {
                     Some(piece) => self.piece.set(piece),
                     None => drop(self.parts.next()),
                 }
@@ -324,21 +337,28 @@ impl<M: PartsMaker> Under<M> {
     }
 }
 
-async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {
+/// Returns the next piece of a part, which is empty if much of a content decodes to nothing; `None`
+/// at its end.
+async fn next_piece(part: &mut Part, answers: &Answers) -> Result<Option<Bytes>, ApiError> {
     if let Part::Text(text) = part {
         let text = std::mem::take(text);
         return Ok((!text.is_empty()).then(|| text.into()));
     }
+    let is_slow = match part {
+        Part::Text(_) => false,
+        Part::Raw(reader) => reader.is_slow(),
+        Part::Base64(reader) => reader.is_slow(),
+    };
     let mut taken = std::mem::replace(part, Part::Text(Vec::new()));
-    let read = tokio::task::spawn_blocking(move || {
+    let read = move || {
         let piece = match &mut taken {
             Part::Text(_) => Ok(None),
             Part::Raw(reader) => reader.next_piece(),
             Part::Base64(reader) => reader.next_piece(),
         };
         (piece, taken)
-    });
-    let (piece, taken) = read.await.map_err(ApiError::worker_failed)?;
+    };
+    let (piece, taken) = read_content(answers, is_slow, read).await?;
     *part = taken;
     Ok(piece?)
 }

@@ -13,10 +13,16 @@ use super::{DEFAULT_TYPE, decode_md5, named};
 use crate::errors::ApiError;
 use crate::request::Request;
 
+/// Other requests of the thread get a turn after this number of parts: thousands of small ones may
+/// be in memory already.
+const PARTS_BETWEEN_PAUSES: usize = 16;
+
 /// The parts of a request's multipart body, as its bytes arrive.
 pub struct Events {
     parser: Parser,
     ended: bool,
+    /// Parts that began since the last pause.
+    parts: usize,
 }
 
 impl Events {
@@ -31,6 +37,7 @@ impl Events {
         Ok(Events {
             parser: Parser::new(boundary, Limits::default())?,
             ended: false,
+            parts: 0,
         })
     }
 
@@ -42,6 +49,11 @@ impl Events {
         while !self.ended {
             if let Some(event) = self.parser.next_event()? {
                 self.ended = event == Event::End;
+                self.parts += usize::from(matches!(event, Event::Part(_)));
+                if self.parts == PARTS_BETWEEN_PAUSES {
+                    self.parts = 0;
+                    tokio::task::yield_now().await;
+                }
                 return Ok(Some(event));
             }
             match req.next_bytes().await? {

@@ -77,10 +77,12 @@ pub fn push_doc_json(
         parts.push_text(&text[..at]);
         let attachment = &read.attachment;
         let reader = db.base64_reader(&doc.id, attachment)?;
-        let is_short = attachment.length <= read_bytes_max && !attachment.length_unsure;
-        match is_short && parts.text_bytes() < CHUNK_BYTES {
+        match attachment.is_short(read_bytes_max) && parts.work_bytes() < CHUNK_BYTES {
             true => match reader.read_whole(read_bytes_max * 2)? {
-                Some(content) => parts.push_text(content.as_bytes()),
+                Some(content) => {
+                    parts.push_text(content.as_bytes());
+                    parts.note_decoded(attachment.stored_length as usize);
+                }
                 None => parts.push_base64(db.base64_reader(&doc.id, attachment)?),
             },
             false => parts.push_base64(reader),

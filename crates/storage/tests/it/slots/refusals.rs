@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use document::{Attachment, Encoding};
 use storage::{
-    Error, Keyspace, Limits, Session, SlotOutcome, SlotRequest, SlotWork, StoreOptions, WorkOutcome,
+    Error, File, Keyspace, Limits, Outcome, Session, ShardEdit, SlotOutcome, SlotRequest, SlotWork,
+    StoreOptions, WorkOutcome,
 };
 
 use crate::slots::dump;
@@ -74,6 +76,49 @@ fn a_write_that_does_not_go_on_from_where_the_slot_is_says_both_positions() {
     assert_eq!(world.shard(0).meta().update_seq, 1);
     world.apply(write(4, 2, 1, one(2))).unwrap();
     dump::check(world.shard(0), &dump::shard(world.shard(0)));
+}
+
+/// Returns an edit of a new document that names a content which is not here.
+fn naming_missing(world: &World, id: &str) -> ShardEdit {
+    let mut edit = new_doc(world.shard(0), id);
+    let attachment = Attachment {
+        name: "a".into(),
+        content_type: "text/plain".into(),
+        md5: [1; 16],
+        content: [2; 32],
+        length: 3,
+        stored_length: 3,
+        encoding: Encoding::Identity,
+        length_unsure: false,
+        revpos: None,
+    };
+    edit.edit.files.push(File {
+        attachment,
+        content: None,
+    });
+    edit
+}
+
+#[test]
+fn an_edit_that_names_a_missing_content_is_refused_unless_it_has_no_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path(), 0, 1);
+    let first = request(1, 1, vec![new_doc(world.shard(0), "there")]);
+    world.apply_next(4, first).unwrap();
+    let naming = |counter, id| request(1, counter, vec![naming_missing(&world, id)]);
+    let refused = world.apply_next(4, naming(2, "new"));
+    assert!(matches!(
+        refused,
+        Err(Error::MissingContent { slot: 4, content }) if content == [2; 32]
+    ));
+    assert_eq!(world.store().slot(4).unwrap(), position(4, 1));
+    // A conflict, and a repeat.
+    let conflict = world.apply_next(4, naming(2, "there")).unwrap();
+    let outcomes = WorkOutcome::Edits(vec![Outcome::Conflict]);
+    assert_eq!(conflict, SlotOutcome::Done(vec![outcomes]));
+    let repeat = world.apply_next(4, naming(1, "new")).unwrap();
+    assert!(matches!(repeat, SlotOutcome::Done(_)));
+    assert!(world.shard(0).record("new").unwrap().is_none());
 }
 
 #[test]

@@ -54,21 +54,22 @@ impl World {
             return;
         }
         let Some(value) = value else {
-            if self.rng.bool() {
-                self.give_up_reads(node, number);
-            }
-            let Some(it) = self.nodes.get_mut(&node) else {
-                return;
-            };
-            self.next_read += 1;
-            let read = self.next_read;
-            it.reads.insert(read, (number, None));
-            return self.give(node, Input::Read(read));
+            return self.begin_read(node, number);
         };
         let Some(generation) = replica.proposes_in() else {
             return;
         };
+        let has_content = self.rng_percent(self.profile.contents);
+        let content = has_content.then_some(number);
+        if let Some(content) = content
+            && !self.stage(node, content)
+        {
+            return;
+        }
         let request = (client, number);
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
         it.waiting.insert(request, number);
         *self.counters.entry(client).or_default() += 1;
         let header = Header {
@@ -82,8 +83,23 @@ impl World {
                 request,
                 key,
                 value,
+                content,
             }],
         );
+    }
+
+    /// Lets a node read for an operation, which may have requested that here before.
+    fn begin_read(&mut self, node: NodeId, number: u64) {
+        if self.rng.bool() {
+            self.give_up_reads(node, number);
+        }
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        self.next_read += 1;
+        let read = self.next_read;
+        it.reads.insert(read, (number, None));
+        self.give(node, Input::Read(read));
     }
 
     /// Forgets what an operation requested here before.
@@ -118,6 +134,10 @@ impl World {
             place: last.map_or(0, |at| at + 1),
             value: last.map(|at| lineage[at].value),
         };
+        let content = last.and_then(|at| lineage[at].content);
+        if content.is_some_and(|content| !it.disk.contents.contains_key(&content)) {
+            return self.violate(format!("a read of key {key} at {node} misses its content"));
+        }
         it.reads.insert(read, (number, Some(seen)));
         let position = it.disk.saved.cursor.position;
         self.give(
@@ -189,6 +209,7 @@ impl World {
             self.agreed = shown;
         }
         self.is_on_a_majority(node, generation, next_offset);
+        self.contents_are_on_a_majority(node, generation, next_offset);
         self.is_at_all_later(node, generation, next_offset);
         self.acknowledge(node);
     }

@@ -1,6 +1,7 @@
 //! Nodes, a network, a log and clients under one seed.
 
 mod clients;
+mod contents;
 mod faults;
 mod invariants;
 mod profile;
@@ -32,6 +33,8 @@ const KEYS: u8 = 4;
 pub struct Plan {
     pub seed: u64,
     pub rules: Rules,
+    /// Replicas apply records without the contents that these name.
+    pub lacks_contents: bool,
     pub verbose: bool,
 }
 
@@ -72,6 +75,23 @@ impl Store {
 struct Disk {
     saved: DurableState,
     store: Store,
+    /// Contents, and when they were last copied here for a record.
+    contents: BTreeMap<u64, u64>,
+}
+
+impl Disk {
+    /// Returns the disk of a new replica of a slot.
+    fn new(members: &[NodeId]) -> Disk {
+        let saved = DurableState {
+            cursor: Cursor::start(members.to_vec()),
+            promises: Promises::default(),
+        };
+        Disk {
+            saved,
+            store: Store::default(),
+            contents: BTreeMap::new(),
+        }
+    }
 }
 
 /// The result of a read.
@@ -106,6 +126,8 @@ struct Node {
     ever: HashSet<(Generation, u64, Chain)>,
     /// The last record given to the replica.
     given: Vec<Write>,
+    /// When contents of the next record began to be missing at a majority.
+    lacking: Option<u64>,
 }
 
 /// A log's number and the epoch of the leader that has this branch of it.
@@ -276,15 +298,7 @@ impl World {
             trace: vec![],
         };
         for id in members.clone() {
-            let saved = DurableState {
-                cursor: Cursor::start(members.clone()),
-                promises: Promises::default(),
-            };
-            let disk = Disk {
-                saved,
-                store: Store::default(),
-            };
-            world.nodes.insert(id, Node::off(disk));
+            world.nodes.insert(id, Node::off(Disk::new(&members)));
             world.at(0, Event::Start { node: id });
         }
         world.fill_log();
@@ -403,6 +417,7 @@ impl World {
                 let boot = self.nodes[&node].boot;
                 let wait = TICK_MS + self.rng.u64(..20);
                 self.at(wait, Event::Tick { node, boot });
+                self.reclaim(node);
                 self.give(node, Input::Tick);
             }
             _ => {}
@@ -426,8 +441,13 @@ impl World {
         let (replica, out) =
             Replica::with_rules(node, start, it.disk.saved.clone(), self.plan.rules);
         it.replica = Some(replica);
+        let lacking = it.lacking;
         self.note(|| format!("{node} starts"));
         self.carry_out(node, out);
+        if let Some(since) = lacking {
+            let ticks = (self.now - since) / TICK_MS;
+            self.give(node, Input::Lacking(ticks as u32));
+        }
         self.at(TICK_MS, Event::Tick { node, boot });
     }
 
@@ -648,6 +668,9 @@ impl World {
             self.note(|| format!("the store of {node} fails"));
             return self.fail(node);
         }
+        if !self.obtain(node, writes) {
+            return self.fail(node);
+        }
         self.is_one_way(node, cursor);
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
@@ -726,7 +749,9 @@ impl World {
             it.ever.extend(
                 passed.map(|((generation, next), (_, chain))| (*generation, *next, *chain)),
             );
+            it.disk.contents = disk.store.needed(&disk.contents);
             it.disk.store = disk.store;
+            it.lacking = None;
             it.disk.saved.cursor = disk.saved.cursor;
         }
         self.give(node, Input::Copied(Some(cursor)));
@@ -809,6 +834,7 @@ impl Node {
             applying: 0,
             ever: HashSet::new(),
             given: vec![],
+            lacking: None,
         }
     }
 }

@@ -29,11 +29,17 @@ pub struct Profile {
     /// Number of records at the start.
     pub records_at_start: u64,
     pub records_per_poll: u64,
+    /// Of 100 writes, the number that name a content.
+    pub contents: u32,
 }
 
 impl Profile {
     pub fn of(seed: u64) -> Profile {
-        let profile = Profile::by_kind(seed % 6);
+        let contents = if seed / 6 % 3 == 1 { 40 } else { 0 };
+        let profile = Profile {
+            contents,
+            ..Profile::by_kind(seed % 6)
+        };
         match seed % 250 {
             // More than are always kept.
             50..54 => Profile {
@@ -61,6 +67,7 @@ impl Profile {
             loses_all: false,
             records_at_start: 0,
             records_per_poll: 8,
+            contents: 0,
         }
     }
 

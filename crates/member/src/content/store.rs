@@ -1,0 +1,187 @@
+//! Contents that this node keeps for records that may name them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use database::DatabaseUuid;
+use document::ContentId;
+use peers::Body;
+use storage::{Contents, ShardNumber};
+use tokio::time::Instant;
+
+use super::{
+    ContentError, ContentExchange, ContentName, FETCH, KEPT, KEPT_TIME, PIN, Pin, RECLAIMED_EVERY,
+    STORE, blocking, stream,
+};
+
+/// The length of the tag of a content that is kept: the database, and the shard's index.
+const TAG_BYTES: usize = DatabaseUuid::LEN + 4;
+
+impl ContentExchange {
+    /// Answers a request of another node; `None` for a path of another kind.
+    ///
+    /// # Errors
+    /// The reason why it was not done.
+    pub async fn answer(
+        self: &Arc<Self>,
+        (path, query): (&str, &str),
+        body: Body,
+    ) -> Option<Result<Body, ContentError>> {
+        if !matches!(path, PIN | STORE | FETCH) {
+            return None;
+        }
+        let Some(name) = ContentName::from_query(query) else {
+            let why = "the name of a content was expected".to_owned();
+            return Some(Err(ContentError::Failed(why)));
+        };
+        Some(match path {
+            PIN => self.keep_if_here(&name).await.map(|is_here| match is_here {
+                true => Body::from(bytes::Bytes::from_static(KEPT)),
+                false => Body::empty(),
+            }),
+            STORE => self.take_in(&name, body).await.map(|()| Body::empty()),
+            _ => self.give_out(&name).await,
+        })
+    }
+
+    async fn keep_if_here(&self, name: &ContentName) -> Result<bool, ContentError> {
+        let (_db, contents) = self.place(name).await?;
+        let _turn = self.turn(contents.home(), &name.id).await;
+        self.pin(&contents, name).await
+    }
+
+    /// Keeps a content that the caller has the turn of. Returns whether it is here.
+    async fn pin(
+        &self,
+        contents: &Arc<Contents>,
+        name: &ContentName,
+    ) -> Result<bool, ContentError> {
+        let index = u32::try_from(name.shard).unwrap_or(u32::MAX).to_be_bytes();
+        let tag = [&name.database[..], &index].concat();
+        let (of, id) = (contents.clone(), name.id);
+        let is_here = blocking(move || of.pin(&id, &tag)).await?;
+        if is_here {
+            let pin = Pin {
+                database: name.database,
+                shard: name.shard,
+                named: Instant::now(),
+            };
+            self.pins.lock().insert((contents.home(), name.id), pin);
+        }
+        Ok(is_here)
+    }
+
+    /// Keeps a content that this node holds.
+    pub(super) async fn keep_own(&self, name: &ContentName) -> Result<(), ContentError> {
+        match self.keep_if_here(name).await? {
+            true => Ok(()),
+            false => Err(ContentError::Missing),
+        }
+    }
+
+    async fn take_in(&self, name: &ContentName, body: Body) -> Result<(), ContentError> {
+        let (_db, contents) = self.place(name).await?;
+        let _turn = self.turn(contents.home(), &name.id).await;
+        if self.pin(&contents, name).await? {
+            return Ok(());
+        }
+        let closed = |_| ContentError::Failed("the server is shutting down".into());
+        let _room = self.receiving.acquire().await.map_err(closed)?;
+        let _content = stream::receive(contents.clone(), name, body).await?;
+        match self.pin(&contents, name).await? {
+            true => Ok(()),
+            false => Err(ContentError::Failed("the database was deleted".into())),
+        }
+    }
+
+    async fn give_out(&self, name: &ContentName) -> Result<Body, ContentError> {
+        let (_db, contents) = self.place(name).await?;
+        let id = name.id;
+        let held = blocking(move || contents.hold(&id)).await?;
+        let content = held.ok_or(ContentError::Missing)?;
+        let closed = |_| ContentError::Failed("the server is shutting down".into());
+        let room = self.giving.clone().acquire_owned().await.map_err(closed)?;
+        Ok(stream::send(content, room))
+    }
+
+    /// Removes contents that no document references, and that were not named for some time, until
+    /// the future is dropped.
+    pub async fn reclaim_at_times(self: Arc<Self>) {
+        if let Err(e) = self.load_pins().await {
+            tracing::error!(error = ?e, "attachments that no document references are not removed");
+        }
+        loop {
+            tokio::time::sleep(RECLAIMED_EVERY).await;
+            self.reclaim(KEPT_TIME).await;
+        }
+    }
+
+    /// Loads what the last start kept: the time begins again.
+    pub(crate) async fn load_pins(&self) -> Result<(), ContentError> {
+        let store = self.databases.store().clone();
+        let stored = blocking(move || store.pinned_contents()).await?;
+        let mut pins = self.pins.lock();
+        for pinned in stored {
+            let tag = pinned.tag.split_first_chunk::<{ DatabaseUuid::LEN }>();
+            let tag = tag.filter(|_| pinned.tag.len() == TAG_BYTES);
+            let (database, index) = tag.map_or(([0; 16], &[][..]), |(uuid, i)| (*uuid, i));
+            let index = index.try_into().map_or(u32::MAX, u32::from_be_bytes);
+            pins.entry((pinned.home, pinned.id)).or_insert(Pin {
+                database,
+                shard: index as usize,
+                named: Instant::now(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Removes contents that no document references, and that were not named for this time.
+    pub(crate) async fn reclaim(&self, after: Duration) {
+        let old = |pin: &Pin| pin.named.elapsed() >= after;
+        let all: Vec<_> = {
+            let pins = self.pins.lock();
+            let all = pins.iter().filter(|(_, pin)| old(pin));
+            all.map(|(key, pin)| (*key, pin.database, pin.shard))
+                .collect()
+        };
+        for ((home, id), database, shard) in all {
+            let _turn = self.turn(home, &id).await;
+            let is_old = self.pins.lock().get(&(home, id)).is_some_and(old);
+            if !is_old {
+                continue;
+            }
+            match self.unpin(home, id, (database, shard)).await {
+                Ok(()) => drop(self.pins.lock().remove(&(home, id))),
+                Err(e) => tracing::warn!(error = ?e, "an attachment was not reclaimed"),
+            }
+        }
+    }
+
+    async fn unpin(
+        &self,
+        home: ShardNumber,
+        id: ContentId,
+        (database, shard): ([u8; 16], usize),
+    ) -> Result<(), ContentError> {
+        let databases = self.databases.clone();
+        let failed = |e: database::Error| ContentError::Failed(e.to_string());
+        let uuid = DatabaseUuid::new(database);
+        let db = self.catalogue.database(&databases, uuid);
+        let db = db.map_err(failed)?;
+        blocking(move || {
+            let contents = db.as_ref().and_then(|db| db.contents_of_shard(shard));
+            match contents.filter(|contents| contents.home() == home) {
+                Some(contents) => contents.unpin(&id),
+                // The database was deleted, or the slot was copied.
+                None => databases.store().forget_pin(home, &id),
+            }
+        })
+        .await
+    }
+
+    /// Returns the number of contents that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.pins.lock().len()
+    }
+}

@@ -1,0 +1,101 @@
+//! `settee cluster reseed`.
+
+use reqwest::Method;
+use serde_json::Value;
+
+use super::request::ask;
+use crate::Failure;
+use crate::cli::ClusterReseed;
+
+/// The path of the request.
+const PATH: &str = "/_settee/cluster/reseed";
+
+pub async fn run(options: &ClusterReseed) -> Result<(), Failure> {
+    if options.dry_run {
+        let status = ask(&options.url, Method::GET, "/_settee/cluster", None).await?;
+        for line in plan(&status, options.slot.as_deref())? {
+            say!("{line}");
+        }
+        return Ok(());
+    }
+    let slot = options.slot.as_ref();
+    let path = slot.map_or(PATH.to_owned(), |slot| format!("{PATH}?slot={slot}"));
+    ask(&options.url, Method::POST, &path, None).await?;
+    say!("a new generation begins; `settee cluster status` shows how far it is");
+    Ok(())
+}
+
+/// Describes what a new generation would change, for people.
+fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
+    let all = status["slots"].as_array().into_iter().flatten();
+    let slots: Vec<&Value> = all
+        .filter(|slot| only.is_none_or(|only| slot["slot"] == only))
+        .collect();
+    if slots.is_empty() {
+        return Err(Failure::usage(format!(
+            "--slot {}: the cluster has no such slot",
+            only.unwrap_or_default()
+        )));
+    }
+    let nodes: Vec<&Value> = status["nodes"].as_array().into_iter().flatten().collect();
+    let live = nodes
+        .iter()
+        .filter(|node| node["is_live"] == true || node["is_me"] == true)
+        .count();
+    let mut lines = vec![format!(
+        "{live} of {} nodes answer; more than half have to.",
+        nodes.len()
+    )];
+    for slot in slots {
+        let reason = slot["reason"].as_str();
+        lines.push(format!(
+            "slot {}: generation {} follows {}; this node has everything before offset {}, a majority before {}: {}",
+            slot["slot"].as_str().unwrap_or_default(),
+            slot["generation"].as_u64().unwrap_or_default() + 1,
+            slot["generation"],
+            slot["next_offset"],
+            slot["stable"],
+            reason.unwrap_or("it works, and needs no new generation")
+        ));
+    }
+    lines.extend([
+        "KEPT: all writes that were answered with 201. Each slot continues from the most advanced node that answers.".to_owned(),
+        "LOST: records that only Kafka has. Writes that were answered with 202 or 503, or not at all, may be among them.".to_owned(),
+        "Writes wait, or get a 503, for about 20 s. Nothing was changed.".to_owned(),
+    ]);
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status() -> Value {
+        let slot = |name: &str, reason: Option<&str>| json!({"slot": name, "generation": 1, "next_offset": 7, "stable": 6, "reason": reason});
+        json!({
+            "nodes": [{"is_live": false, "is_me": true}, {"is_live": true}, {"is_live": false}],
+            "slots": [slot("0", None), slot("1", Some("it is lost")), slot("control", None)],
+        })
+    }
+
+    #[test]
+    fn a_plan_names_the_slots_and_what_is_lost() {
+        let lines = plan(&status(), None).unwrap();
+        assert!(lines[0].starts_with("2 of 3 nodes"), "{lines:?}");
+        assert_eq!(lines.iter().filter(|l| l.starts_with("slot ")).count(), 3);
+        assert!(
+            lines[2].starts_with("slot 1: generation 2 follows 1")
+                && lines[2].ends_with("it is lost")
+        );
+        assert!(lines.iter().any(|line| line.starts_with("LOST: ")));
+    }
+
+    #[test]
+    fn a_plan_for_one_slot_has_no_other() {
+        let lines = plan(&status(), Some("control")).unwrap();
+        assert_eq!(lines.iter().filter(|l| l.starts_with("slot ")).count(), 1);
+        assert!(plan(&status(), Some("2")).is_err());
+    }
+}
