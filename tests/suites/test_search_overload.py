@@ -192,6 +192,29 @@ def test_beginnings_of_long_letters(ctx):
         ctx.report.note(f"beginnings: {count} documents, {grown:.0f} MB more at the peak")
 
 
+# 5,000 words with a name of 60,000 bytes each would be 300 MB of one document.
+LONG_NAME = "function (doc) { index('f'.repeat(60000), doc.text); index('default', doc.text); }"
+LONG_NAME_MB_MAX = 200
+
+
+def test_many_words_of_a_long_name(ctx):
+    """The index keeps each word with the name of its field: a document with too much of that is left out, and others are found."""
+    with ctx.server("names") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/names?q=1")
+        api.expect(201, "PUT", "/names/_design/d", {"indexes": {"i": {"index": LONG_NAME}}, "autoupdate": False})
+        texts = {"few": "here w1 w2", "many": "here " + " ".join(f"w{n}" for n in range(5_000)), "last": "here"}
+        for doc_id, text in texts.items():
+            api.expect(201, "PUT", f"/names/{doc_id}", {"text": text})
+        before = server.rss_mb()
+        found = api.expect(200, "GET", "/names/_design/d/_search/i?q=here")
+        grown = server.peak_rss_mb() - before
+        ctx.report.equal("names: others are found", sorted(row["id"] for row in found["rows"]), ["few", "last"])
+        info = api.expect(200, "GET", "/names/_design/d/_search_info/i")["search_index"]
+        ctx.report.equal("names: it is left out", (info["doc_count"], info.get("doc_left_out_count")), (2, 1))
+        ctx.report.check(f"names: memory grows by less than {LONG_NAME_MB_MAX} MB", grown < LONG_NAME_MB_MAX, f"{grown:.0f} MB")
+
+
 @pytest.mark.slow
 def test_beginnings_that_wait_are_bounded(ctx):
     """The functions are faster than the index; only many large documents take more memory than may wait."""

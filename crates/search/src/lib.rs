@@ -66,5 +66,5 @@ pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
 pub use statistics::{STATISTICS_BYTES_MAX, Statistics};
-pub use update::Update;
+pub use update::{PreparedDocument, Update};
 pub use verify::find_damage;

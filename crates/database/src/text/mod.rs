@@ -3,6 +3,7 @@
 mod answer;
 pub(crate) mod bookmark;
 mod bytes;
+mod calls;
 mod copy;
 mod query;
 mod shard;
