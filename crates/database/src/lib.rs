@@ -118,8 +118,8 @@ pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_
 pub use text::{
     AnswerThreads, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance,
     TextExplanation, TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions,
-    TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
-    TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, text_index_folder,
+    TextHit, TextIndex, TextInfo, TextMemory, TextOrder, TextQuery, TextRange, TextSortBy,
+    TextSortKey, TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, text_index_folder,
 };
 pub use time_seq::TimeBin;
 pub use ttl::Ttl;

@@ -53,7 +53,7 @@ mod weigh;
 pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use copy::copy_index;
-pub use effort::{Effort, SharedMemory};
+pub use effort::{AnswerMemory, Effort, SharedMemory};
 pub use error::Error;
 pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields, flag_of};

@@ -8,6 +8,7 @@ mod copy;
 mod query;
 mod shard;
 mod spec;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -35,6 +36,7 @@ pub(crate) use copy::copy_store;
 pub use copy::text_index_folder;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
+pub use search::AnswerMemory as TextMemory;
 pub use search::Explanation as TextExplanation;
 pub use search::SortValue as TextSortValue;
 pub use search::flag_of as text_flag;
