@@ -193,7 +193,7 @@ def test_beginnings_of_long_letters(ctx):
         ctx.report.note(f"beginnings: {count} documents, {grown:.0f} MB more at the peak")
 
 
-# A search may have 17 MiB of this: a third for its own memory of all searches, and half of the rest.
+# A search may have 17 MiB of this: half is shared by those that need more, and one gets half of that.
 LITTLE_MEMORY = 64 * MIB
 HIT_BYTES = 4 * MIB
 
