@@ -85,8 +85,8 @@ pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
 pub use examine::{
-    DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
-    ViewFacts,
+    DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, TextFacts, ViewFacts,
+    VisitedDocuments,
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
