@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Url;
+use reqwest::redirect::Policy;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -69,6 +70,8 @@ impl Client {
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIME_MAX)
             .timeout(ANSWER_TIME_MAX)
+            // Another server is not the one to check.
+            .redirect(Policy::none())
             .build()
             .map_err(|error| Error::Url(error.to_string()))?;
         Ok(Client {

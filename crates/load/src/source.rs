@@ -32,6 +32,10 @@ const EXTENSIONS: [&str; 6] = [
 const DATABASE_INFO_BYTES_MAX: usize = 16 * 1024;
 /// Documents a page of another database: pages come with attachments, so they are small.
 const PAGE_DOCS: usize = 500;
+/// A page with more bytes is read in smaller ones. A document with more cannot be loaded.
+const PAGE_BYTES_MAX: usize = 256 << 20;
+/// The beginning of a response that is reported.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Pieces of a download that wait for the reading thread.
 const PIECES_WAITING: usize = 16;
 
@@ -211,6 +215,7 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
             client: client.clone(),
             database: url,
             sender,
+            page_bytes_max: PAGE_BYTES_MAX,
         };
         tokio::spawn(pager.run());
     } else {
@@ -244,8 +249,41 @@ async fn get(client: &Client, url: Url, name: &str) -> Result<Response, LoadCaus
     Err(LoadCause::Refused {
         what: what(),
         status: status.as_u16(),
-        body: response.text().await.unwrap_or_default(),
+        body: String::from_utf8_lossy(&start_of(response).await).into_owned(),
     })
+}
+
+/// Returns the beginning of a body.
+async fn start_of(mut response: Response) -> Vec<u8> {
+    let mut start = vec![];
+    while start.len() < REFUSAL_BYTES_MAX
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        start.extend_from_slice(&piece);
+    }
+    start
+}
+
+/// Returns the whole body, or `None` if it has more than `bytes_max` bytes.
+async fn whole(
+    mut response: Response,
+    what: &str,
+    bytes_max: usize,
+) -> Result<Option<Bytes>, LoadCause> {
+    let mut whole = vec![];
+    loop {
+        let piece = response.chunk().await.map_err(|source| LoadCause::Http {
+            what: format!("GET {what}"),
+            source,
+        })?;
+        let Some(piece) = piece else {
+            return Ok(Some(whole.into()));
+        };
+        if whole.len() + piece.len() > bytes_max {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&piece);
+    }
 }
 
 /// Returns the first pieces of the body, and whether they are all of it.
@@ -318,6 +356,7 @@ struct Pager {
     client: Client,
     database: Url,
     sender: mpsc::Sender<Piece>,
+    page_bytes_max: usize,
 }
 
 #[derive(Deserialize)]
@@ -343,21 +382,27 @@ impl Pager {
 
     async fn pages(&self) -> Result<(), LoadCause> {
         let mut after: Option<String> = None;
+        let mut docs_max = PAGE_DOCS;
         loop {
-            let url = self.page_url(after.as_deref())?;
+            let url = self.page_url(after.as_deref(), docs_max)?;
             let what = without_credentials(&url);
             let response = get(&self.client, url, &what).await?;
-            let body = response.bytes().await.map_err(|source| LoadCause::Http {
-                what: format!("GET {what}"),
-                source,
-            })?;
+            let Some(body) = whole(response, &what, self.page_bytes_max).await? else {
+                if docs_max == 1 {
+                    let most = self.page_bytes_max;
+                    let text = format!("{what}: the document has more than {most} bytes");
+                    return Err(LoadCause::Options(text));
+                }
+                docs_max = (docs_max / 8).max(1);
+                continue;
+            };
             let page: Page = serde_json::from_slice(&body)
                 .map_err(|error| LoadCause::Options(format!("{what}: {error}")))?;
             let Some(last) = page.rows.last() else {
                 return Ok(());
             };
             after = Some(last.id.clone());
-            let ended = page.rows.len() < PAGE_DOCS;
+            let ended = page.rows.len() < docs_max;
             if self.sender.send(Ok(body)).await.is_err() || ended {
                 return Ok(());
             }
@@ -367,7 +412,7 @@ impl Pager {
     /// A page starts at the last id itself, which is then skipped. Should that document be deleted
     /// in between, its successor is skipped: a load of a changing database guarantees no more than
     /// that.
-    fn page_url(&self, after: Option<&str>) -> Result<Url, LoadCause> {
+    fn page_url(&self, after: Option<&str>, docs_max: usize) -> Result<Url, LoadCause> {
         let mut url = self.database.clone();
         url.path_segments_mut()
             .map_err(|()| LoadCause::Options("the source is not the URL of a database".to_owned()))?
@@ -377,7 +422,7 @@ impl Pager {
             .clear()
             .append_pair("include_docs", "true")
             .append_pair("attachments", "true")
-            .append_pair("limit", &PAGE_DOCS.to_string());
+            .append_pair("limit", &docs_max.to_string());
         if let Some(id) = after {
             let key = serde_json::Value::from(id).to_string();
             url.query_pairs_mut()
@@ -390,6 +435,9 @@ impl Pager {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -400,8 +448,9 @@ mod tests {
             client: Client::new(),
             database: Url::parse("http://a:b@127.0.0.1:5984/db/").unwrap(),
             sender,
+            page_bytes_max: PAGE_BYTES_MAX,
         };
-        let url = pager.page_url(Some("a\"ü")).unwrap();
+        let url = pager.page_url(Some("a\"ü"), PAGE_DOCS).unwrap();
         assert_eq!(url.path(), "/db/_all_docs");
         let key = url
             .query_pairs()
@@ -409,6 +458,66 @@ mod tests {
             .unwrap()
             .1;
         assert_eq!(key, r#""a\"ü""#);
+    }
+
+    /// A server that answers each request with these bytes, and then with endless pieces;
+    /// returns its URL, and the targets of the requests.
+    fn endless(start: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        let (sender, targets) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                if BufReader::new(&stream).read_line(&mut line).is_ok() {
+                    sender.send(line).ok();
+                }
+                stream.write_all(start.as_bytes()).ok();
+                while stream.write_all(&[b' '; 4096]).is_ok() {}
+            }
+        });
+        (url, targets)
+    }
+
+    #[tokio::test]
+    async fn endless_pages_are_not_read() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, targets) = endless("HTTP/1.1 200 OK\r\n\r\n");
+        let (sender, _pieces) = mpsc::channel(1);
+        let pager = Pager {
+            client: Client::new(),
+            database: Url::parse(&url).unwrap(),
+            sender,
+            page_bytes_max: 1 << 20,
+        };
+        let refused = pager.pages().await.unwrap_err().to_string();
+        assert!(refused.contains("more than 1048576 bytes"), "{refused}");
+        let limits: Vec<String> = targets
+            .try_iter()
+            .map(|line| {
+                let (_, limit) = line.split_once("limit=").unwrap();
+                limit.split(['&', ' ']).next().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(limits, ["500", "62", "7", "1"]);
+    }
+
+    #[tokio::test]
+    async fn endless_refusals_are_not_read() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, _targets) = endless("HTTP/1.1 500 No\r\n\r\n");
+        match fetch(&Client::new(), &url).await.err() {
+            Some(LoadCause::Refused { status, body, .. }) => {
+                assert_eq!(status, 500);
+                assert!(
+                    body.len() < 2 * REFUSAL_BYTES_MAX + (1 << 20),
+                    "{}",
+                    body.len()
+                );
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -38,6 +38,16 @@ pub enum Error {
         /// Method and path.
         request: String,
     },
+    /// A response that is longer than any of CouchDB's.
+    #[error("{server}: {request}: the response has more than {bytes_max} bytes")]
+    TooLong {
+        /// URL of the server.
+        server: String,
+        /// Path.
+        request: String,
+        /// The maximum.
+        bytes_max: usize,
+    },
     /// The request cannot be carried out, for the reason in the text.
     #[error("{0}")]
     Cannot(String),

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::redirect::Policy;
 use reqwest::{Method, Response, Url};
 use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// Maximum time until a response starts, except for replications.
+/// Maximum time until a response starts, and between two of its pieces, except for replications.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
+/// The largest response that is read as a whole. None has the contents of attachments.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// The largest response of a request that failed.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 /// How often a read-only request is retried, and the first delay.
 const TRIES_MAX: u32 = 6;
@@ -30,6 +35,7 @@ pub struct Server {
     /// Without credentials and without a slash at the end.
     base: String,
     credentials: Option<(String, String)>,
+    answer_bytes_max: usize,
 }
 
 /// Names and values of a query.
@@ -62,12 +68,15 @@ impl Server {
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIME_MAX)
             .tcp_keepalive(Duration::from_secs(30))
+            // CouchDB redirects none of these requests, and another server is not the source.
+            .redirect(Policy::none())
             .build()
             .map_err(|e| bad(&e.to_string()))?;
         Ok(Server {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
             credentials,
+            answer_bytes_max: ANSWER_BYTES_MAX,
         })
     }
 
@@ -143,7 +152,15 @@ impl Server {
         if status < 300 {
             return Ok(response);
         }
-        let body: Value = response.json().await.unwrap_or_default();
+        let body = self
+            .whole(
+                response,
+                &described,
+                REFUSAL_BYTES_MAX,
+                Some(ANSWER_TIME_MAX),
+            )
+            .await;
+        let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
         let text = |member: &str| body[member].as_str().unwrap_or("no reason").to_owned();
         Err(Error::Refused {
             server: self.base.clone(),
@@ -161,14 +178,59 @@ impl Server {
         }
     }
 
-    async fn json_of(&self, response: Response, path: &[&str]) -> Result<Value, Error> {
-        let text = response
-            .bytes()
-            .await
-            .map_err(|e| self.unreachable(&path.join("/"), &root_cause(&e)))?;
+    /// Reads a response of at most `bytes_max` bytes, each piece within `time_max`.
+    async fn whole(
+        &self,
+        mut response: Response,
+        request: &str,
+        bytes_max: usize,
+        time_max: Option<Duration>,
+    ) -> Result<Vec<u8>, Error> {
+        let mut whole = vec![];
+        while let Some(piece) = self.next(&mut response, request, time_max).await? {
+            if whole.len() + piece.len() > bytes_max {
+                return Err(Error::TooLong {
+                    server: self.base.clone(),
+                    request: request.to_owned(),
+                    bytes_max,
+                });
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    }
+
+    async fn next(
+        &self,
+        response: &mut Response,
+        request: &str,
+        time_max: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let piece = response.chunk();
+        let piece = match time_max {
+            None => piece.await,
+            Some(time_max) => match tokio::time::timeout(time_max, piece).await {
+                Ok(piece) => piece,
+                Err(_) => return Err(self.unreachable(request, "nothing more came")),
+            },
+        };
+        let piece = piece.map_err(|e| self.unreachable(request, &root_cause(&e)))?;
+        Ok(piece.map(|bytes| bytes.to_vec()))
+    }
+
+    async fn json_of(
+        &self,
+        response: Response,
+        path: &[&str],
+        time_max: Option<Duration>,
+    ) -> Result<Value, Error> {
+        let request = format!("/{}", path.join("/"));
+        let text = self
+            .whole(response, &request, self.answer_bytes_max, time_max)
+            .await?;
         serde_json::from_slice(&text).map_err(|_| Error::Strange {
             server: self.base.clone(),
-            request: format!("/{}", path.join("/")),
+            request,
         })
     }
 
@@ -194,7 +256,7 @@ impl Server {
         let response = self
             .send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
             .await?;
-        self.json_of(response, path).await
+        self.json_of(response, path, Some(ANSWER_TIME_MAX)).await
     }
 
     /// Starts reading a long response.
@@ -211,12 +273,7 @@ impl Server {
     /// # Errors
     /// [`Error::Unreachable`] when it ends early.
     pub async fn piece(&self, response: &mut Response) -> Result<Option<Vec<u8>>, Error> {
-        let read = tokio::time::timeout(ANSWER_TIME_MAX, response.chunk()).await;
-        match read {
-            Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
-            Ok(Err(e)) => Err(self.unreachable("reading", &root_cause(&e))),
-            Err(_) => Err(self.unreachable("reading", "nothing more came")),
-        }
+        self.next(response, "reading", Some(ANSWER_TIME_MAX)).await
     }
 
     /// # Errors
@@ -225,7 +282,7 @@ impl Server {
         let response = self
             .send(Method::PUT, path, query, Some(body), Some(ANSWER_TIME_MAX))
             .await?;
-        self.json_of(response, path).await
+        self.json_of(response, path, Some(ANSWER_TIME_MAX)).await
     }
 
     /// # Errors
@@ -234,7 +291,7 @@ impl Server {
         let response = self
             .send(Method::POST, path, &[], Some(body), Some(ANSWER_TIME_MAX))
             .await?;
-        self.json_of(response, path).await
+        self.json_of(response, path, Some(ANSWER_TIME_MAX)).await
     }
 
     /// Sends a request without a time limit.
@@ -243,7 +300,7 @@ impl Server {
     /// Errors of [`Server::get`], without retries.
     pub async fn post_and_wait(&self, path: &[&str], body: &Value) -> Result<Value, Error> {
         let response = self.send(Method::POST, path, &[], Some(body), None).await?;
-        self.json_of(response, path).await
+        self.json_of(response, path, None).await
     }
 }
 
@@ -258,6 +315,9 @@ fn root_cause(e: &reqwest::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -285,6 +345,47 @@ mod tests {
         let server = Server::new("http://h").unwrap();
         assert_eq!(server.url(&["d", "_local/a/b"]), "http://h/d/_local/a%2Fb");
         assert_eq!(server.url(&["d", "x/y"]), "http://h/d/x%2Fy");
+    }
+
+    /// A server that sends this head to each client, and then endless pieces.
+    fn endless(head: &'static str) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                if stream.read(&mut [0; 4096]).unwrap_or(0) > 0 {
+                    let _ = stream.write_all(head.as_bytes());
+                }
+                while stream.write_all(&[b' '; 4096]).is_ok() {}
+            }
+        });
+        Server {
+            answer_bytes_max: 1 << 20,
+            ..Server::new(&format!("http://{address}")).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn endless_answers_are_not_read() {
+        let server = endless("HTTP/1.1 200 OK\r\n\r\n");
+        for answer in [
+            server.get(&["db"], &[]).await,
+            server.put(&["db"], &[], &Value::Null).await,
+            server.post_and_wait(&["_replicate"], &Value::Null).await,
+        ] {
+            assert!(matches!(answer, Err(Error::TooLong { .. })), "{answer:?}");
+        }
+        let server = endless("HTTP/1.1 400 Bad Request\r\n\r\n");
+        let answer = server.get(&["db"], &[]).await;
+        assert!(answer.unwrap_err().is_status(400));
+    }
+
+    #[tokio::test]
+    async fn another_server_is_not_asked_instead() {
+        let head = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n";
+        let answer = endless(head).get(&["db"], &[]).await;
+        assert!(answer.unwrap_err().is_status(302));
     }
 
     #[test]
