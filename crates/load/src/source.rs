@@ -270,7 +270,7 @@ async fn whole(
     what: &str,
     bytes_max: usize,
 ) -> Result<Option<Bytes>, LoadCause> {
-    let mut whole = vec![];
+    let mut whole: Vec<u8> = vec![];
     loop {
         let piece = response.chunk().await.map_err(|source| LoadCause::Http {
             what: format!("GET {what}"),
