@@ -10,12 +10,12 @@ use database::{
     DatabaseAs, Design, Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextCounts, TextExplanation,
     TextFlavour, TextHit, TextIndex, TextMemory, TextTurn,
 };
-use document::DocId;
+use document::{DocId, write_json_string};
 use fair_queue::Busy;
 use serde::Serialize;
 use serde::ser::{Error as _, SerializeMap, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -364,12 +364,23 @@ pub async fn cleanup(
 
 /// The words that an analyzer finds in a text, which may be long.
 pub async fn tokens(req: &Request, analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
-    let answer = move || {
-        let tokens = analyzer.tokens(&text).into_iter();
-        let tokens: Vec<String> = tokens.map(|token| token.text).collect();
-        Reply::json(200, &json!({ "tokens": tokens }))
-    };
+    let answer = move || Reply::json_bytes(200, tokens_json(&analyzer, &text));
     req.answers.apart(answer).await
+}
+
+/// Writes words one by one: short ones would take many times the memory of their text.
+fn tokens_json(analyzer: &Analyzer, text: &str) -> Vec<u8> {
+    let mut json = b"{\"tokens\":[".to_vec();
+    let mut is_first = true;
+    analyzer.visit(text, &mut |token| {
+        if !is_first {
+            json.push(b',');
+        }
+        is_first = false;
+        write_json_string(&token.text, &mut json);
+    });
+    json.extend_from_slice(b"]}\n");
+    json
 }
 
 /// Hits in the response.
@@ -418,4 +429,22 @@ struct ShownHit<'a> {
     highlights: Option<ShownHighlights<'a>>,
     id: &'a str,
     order: Vec<Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_written_as_they_are_found() {
+        let analyzer = Analyzer::named(TextFlavour::Nouveau, "whitespace").unwrap();
+        assert_eq!(tokens_json(&analyzer, " "), b"{\"tokens\":[]}\n");
+        let json = tokens_json(&analyzer, "a \"b\" \u{e9}");
+        assert_eq!(
+            String::from_utf8(json).unwrap(),
+            "{\"tokens\":[\"a\",\"\\\"b\\\"\",\"\u{e9}\"]}\n"
+        );
+        let text = "a ".repeat(100_000);
+        assert!(tokens_json(&analyzer, &text).capacity() <= 4 * text.len());
+    }
 }
