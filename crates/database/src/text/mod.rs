@@ -5,6 +5,7 @@ pub(crate) mod bookmark;
 mod bytes;
 mod calls;
 mod copy;
+mod members;
 mod query;
 mod shard;
 mod spec;

@@ -4,8 +4,10 @@
 use std::fmt;
 
 use search::Error;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::members::each_member;
 
 fn damaged(e: serde_json::Error) -> Error {
     Error::Engine(format!("stored fields: {e}"))
@@ -17,7 +19,7 @@ pub(super) fn shown(stored: String, wanted: Option<&[String]>) -> Result<Box<Raw
         return RawValue::from_string(stored).map_err(damaged);
     };
     let mut text = String::from("{");
-    each_field(&stored, &mut |name, value| {
+    each_member(&stored, &mut |name, value| {
         if !wanted.contains(&name) {
             return Ok(());
         }
@@ -28,7 +30,8 @@ pub(super) fn shown(stored: String, wanted: Option<&[String]>) -> Result<Box<Raw
         text.push(':');
         text.push_str(value.get());
         Ok(())
-    })?;
+    })
+    .map_err(damaged)?;
     text.push('}');
     RawValue::from_string(text).map_err(damaged)
 }
@@ -39,14 +42,15 @@ pub(super) fn values_of<'a>(
     names: &[String],
 ) -> Result<Vec<Option<&'a RawValue>>, Error> {
     let mut values = vec![None; names.len()];
-    each_field(stored, &mut |found, value| {
+    each_member(stored, &mut |found, value| {
         for (name, slot) in names.iter().zip(&mut values) {
             if *name == found {
                 *slot = Some(value);
             }
         }
         Ok(())
-    })?;
+    })
+    .map_err(damaged)?;
     Ok(values)
 }
 
@@ -67,31 +71,6 @@ pub(super) fn each_text<E: From<Error>>(
     match (failure, read) {
         (Some(failure), _) => Err(failure),
         (None, read) => read.map_err(|e| damaged(e).into()),
-    }
-}
-
-/// Receives a field's name and value.
-type EachField<'f, 'de> = &'f mut dyn FnMut(String, &'de RawValue) -> Result<(), serde_json::Error>;
-
-fn each_field<'de>(stored: &'de str, each: EachField<'_, 'de>) -> Result<(), Error> {
-    let mut json = serde_json::Deserializer::from_str(stored);
-    json.deserialize_map(StoredFields(each)).map_err(damaged)
-}
-
-struct StoredFields<'f, 'de>(EachField<'f, 'de>);
-
-impl<'de> Visitor<'de> for StoredFields<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("stored fields")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
-            (self.0)(name, value).map_err(A::Error::custom)?;
-        }
-        Ok(())
     }
 }
 
