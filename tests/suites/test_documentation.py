@@ -167,6 +167,16 @@ def test_settings_say_when_they_count(ctx):
     ctx.report.equal("settings that do not count when they say", wrong, [])
 
 
+def test_examples_of_code_are_run(ctx):
+    """Crates without examples are left out of `cargo test --doc`, which takes about a second for each."""
+    for manifest in sorted(ctx.checkout.glob("crates/*/Cargo.toml")):
+        library = tomllib.loads(manifest.read_text(encoding="utf-8")).get("lib", {})
+        sources = "".join(path.read_text(encoding="utf-8") for path in manifest.parent.glob("src/**/*.rs"))
+        has_examples = re.search(r"^\s*//[/!] ?(```|~~~|    +\S.*;$)", sources, re.MULTILINE) is not None
+        is_run = library.get("doctest", True)
+        ctx.report.check(f"{manifest.parent.name}: `doctest = false` only without examples", is_run or not has_examples, quiet=True)
+
+
 def test_generated_pages_are_current(ctx):
     for script in ("configuration.py", "figures.py"):
         done = subprocess.run([sys.executable, ctx.checkout / "docs" / script, "--check"], capture_output=True, text=True, check=False)
