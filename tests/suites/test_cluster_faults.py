@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness.faulty_cluster import ADMIN, FaultyCluster
-from harness.histories import History, look_again, lost, start_clients, stop_clients
+from harness.histories import PAUSE_S, History, look_again, lost, start_clients, stop_clients
 from harness.packages import go_program
 
 pytestmark = pytest.mark.on_disk
@@ -197,7 +197,7 @@ def one_round(ctx, cluster, checker, number, totals):
     history = History(f"faults-{number}")
     cluster.api(1).expect(201, "PUT", f"/{history.db}")
     urls = {at: node.url for at, node in cluster.nodes.items()}
-    clients, of_node = start_clients(history, urls, ADMIN, random.Random(f"{ctx.seed}-{number}-clients"))
+    clients, of_node = start_clients(history, urls, ADMIN, random.Random(f"{ctx.seed}-{number}-clients"), ctx.size(3, 1) * PAUSE_S)
     try:
         wait_for_writes(ctx, history, label)
         carry_out(cluster, faults, history, of_node, totals)

@@ -134,7 +134,7 @@ def test_a_fuzzer_finds_no_fault(ctx):
         path = ctx.root / "narrowed.json"
         path.write_text(json.dumps(narrowed(described(ctx, server))), encoding="utf-8")
         phases = ctx.size("fuzzing", "coverage,fuzzing")
-        options = ["--phases", phases, "--max-examples", ctx.size(3, 100), "--seed", ctx.random.randrange(1 << 31), "--warnings", "off"]
+        options = ["--phases", phases, "--max-examples", ctx.size(2, 100), "--seed", ctx.random.randrange(1 << 31), "--warnings", "off"]
         hooks = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks"}
         fuzzer = run(
             ctx,
