@@ -103,14 +103,15 @@ def read_results(folder):
 def publish(runs, flaky):
     """Puts the results of a run, and of its retried tests, where the next run and people look for them."""
     PUBLISHED.mkdir(parents=True, exist_ok=True)
-    durations = PUBLISHED / "durations.json"
-    known = json.loads(durations.read_text(encoding="utf-8")) if durations.exists() else {}
-    for folder in runs:
-        known.update(json.loads((folder / "durations.json").read_text(encoding="utf-8")))
     files = {name: (runs[0] / name).read_text(encoding="utf-8") for name in ("results.json", "suites.json", "checks.txt")}
     for folder in runs[1:]:
         files["checks.txt"] += "run again:\n" + (folder / "checks.txt").read_text(encoding="utf-8")
-    files["durations.json"] = json.dumps(known, indent=0, sort_keys=True)
+    for name in ("durations.json", "cpu.json"):
+        figures = PUBLISHED / name
+        known = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+        for folder in runs:
+            known.update(json.loads((folder / name).read_text(encoding="utf-8")))
+        files[name] = json.dumps(known, indent=0, sort_keys=True)
     files["flaky.txt"] = "".join(f"{test}\n" for test in flaky)
     for name, text in files.items():
         # Other runs may read at the same time.
