@@ -78,11 +78,12 @@ class Run:
             return False
         return not os.statvfs(SHARED_MEMORY).f_flag & os.ST_NOEXEC
 
-    def context(self, name, on_disk):
+    def context(self, name, on_disk, has_cheap_hashes):
         """`name` is of a test or a suite: it decides the directory and the random choices."""
         safe = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in name)
         root = (self.disk if on_disk else self.root) / safe
-        return Context(self.binary, root, report, self.soak, self.seed, zlib.crc32(f"{self.seed} {name}".encode()), CHECKOUT, cache_folder())
+        random_seed = zlib.crc32(f"{self.seed} {name}".encode())
+        return Context(self.binary, root, report, self.soak, self.seed, random_seed, CHECKOUT, cache_folder(), has_cheap_hashes)
 
     def remove(self):
         for root in {self.root, self.disk}:
@@ -319,7 +320,8 @@ def suite(request):
 def in_context(request, name):
     run = request.config.settee
     living = servers.living()
-    ctx = run.context(name, on_disk=request.node.get_closest_marker("on_disk") is not None)
+    is_marked = lambda mark: request.node.get_closest_marker(mark) is not None
+    ctx = run.context(name, on_disk=is_marked("on_disk"), has_cheap_hashes=not run.soak and not is_marked("costly_hashes"))
     yield ctx
     servers.end_all(living)
     # A full disk would fail the tests after this one.

@@ -19,7 +19,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.prometheus import metrics
 from harness.server import Server, track, wait_until
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.costly_hashes]
 
 SLOTS = 4
 NODES = (1, 2, 3)

@@ -19,7 +19,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
-pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
 # Faults that would need another disk, another kernel, an address that others reach, or a network that lets one direction pass: planted as

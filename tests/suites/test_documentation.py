@@ -12,7 +12,7 @@ import pytest
 
 from harness import endpoints, markdown
 
-pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 # Where a server looks for words; `matrix` is a database with a design document `d`.
 PLACES_OF_WORDS = [

@@ -15,7 +15,7 @@ from harness.files import files_below
 from harness.prometheus import Metrics, Prometheus, metrics, tool
 from harness.server import wait_until
 
-pytestmark = pytest.mark.may_be_retried
+pytestmark = [pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 DOCUMENTS = 3000
 SECRET = "value-that-nobody-sees"

@@ -9,7 +9,7 @@ import pytest
 
 from harness import endpoints
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 PATH = "/_settee/openapi.json"
 # Values that lead somewhere.

@@ -22,7 +22,7 @@ from harness import server as servers
 from harness.api import Api
 from ports import free_port
 
-pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 OLDER = "0.0.9"
 EPOCH = 1_700_000_000
