@@ -224,7 +224,7 @@ def test_waiting_validations_hold_no_document(ctx):
 
 def test_edits_of_stored_documents_are_counted(ctx):
     """Copies, removals of attachments and documents of update functions have memory until they are written, or are refused."""
-    # Each takes the memory of several documents: without a budget, all of them would take more than twice this one.
+    # Each request takes the memory of several documents, so that the budget is for fewer requests than come.
     count, budget = ctx.size((14, 56 * MIB), (SOAK_REQUESTS, 96 * MIB))
     with serve(ctx, **{"memory/answers": budget}) as server:
         api = server.api()
