@@ -113,7 +113,7 @@ docs: setup-docs
 
 # Tests wait for syncs more than they compute: their files are in memory, and more tests run at once than there are processors.
 in_memory = $$([ -d /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
-nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
+nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 5 / 2))
 stage = bash scripts/stage.sh
 
 # FILTER is nextest's: make unit FILTER='package(mango)'

@@ -14,7 +14,7 @@ import pytest
 from harness.api import exchange
 from harness.server import wait_until
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 ORIGIN = "http://app.example"
 CORS = ["--set", "chttpd/enable_cors=true"]

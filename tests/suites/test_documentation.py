@@ -12,7 +12,7 @@ import pytest
 
 from harness import endpoints, markdown
 
-pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 # Where a server looks for words; `matrix` is a database with a design document `d`.
 PLACES_OF_WORDS = [
@@ -165,6 +165,16 @@ def test_settings_say_when_they_count(ctx):
         if not fits:
             wrong.append(f"{name}: restart is {setting['restart']}")
     ctx.report.equal("settings that do not count when they say", wrong, [])
+
+
+def test_examples_of_code_are_run(ctx):
+    """Crates without examples are left out of `cargo test --doc`, which takes about a second for each."""
+    for manifest in sorted(ctx.checkout.glob("crates/*/Cargo.toml")):
+        library = tomllib.loads(manifest.read_text(encoding="utf-8")).get("lib", {})
+        sources = "".join(path.read_text(encoding="utf-8") for path in manifest.parent.glob("src/**/*.rs"))
+        has_examples = re.search(r"^\s*//[/!] ?(```|~~~|    +\S.*;$)", sources, re.MULTILINE) is not None
+        is_run = library.get("doctest", True)
+        ctx.report.check(f"{manifest.parent.name}: `doctest = false` only without examples", is_run or not has_examples, quiet=True)
 
 
 def test_generated_pages_are_current(ctx):

@@ -12,8 +12,12 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 from harness.api import Api, basic, exchange, quote
 from harness.server import wait_until
+
+pytestmark = pytest.mark.costly_hashes
 
 OTHER = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"

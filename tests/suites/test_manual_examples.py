@@ -11,7 +11,7 @@ import pytest
 from harness import examples
 from harness.packages import node_modules, virtual_environment
 
-pytestmark = pytest.mark.may_be_retried
+pytestmark = [pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 SHOWN = 1500
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent

@@ -15,7 +15,7 @@ from harness.files import files_below
 from harness.prometheus import Metrics, Prometheus, metrics, tool
 from harness.server import wait_until
 
-pytestmark = pytest.mark.may_be_retried
+pytestmark = [pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 DOCUMENTS = 3000
 SECRET = "value-that-nobody-sees"
@@ -92,7 +92,7 @@ def test_a_known_load(ctx):
 def test_text_indexes(ctx):
     """What text indexes do is counted: documents, commits, searches by either interface and by Mango, merges."""
     report = ctx.report
-    with ctx.server("texts", options=["--set", "functions/time_limit_ms=1000"]) as server:
+    with ctx.server("texts", options=["--set", f"functions/time_limit_ms={ctx.size(250, 1000)}"]) as server:
         api = server.api()
         api.expect(201, "PUT", "/db?q=1")
         settle(api)

@@ -7,11 +7,15 @@ import os
 import signal
 import subprocess
 
+import pytest
+
 from harness.api import quote
 from harness.files import files_below
 from harness.ports import closed_port
 from harness.proxy import Proxy
 from harness.server import end, track, wait_until
+
+pytestmark = pytest.mark.costly_hashes
 
 TIMEOUT_S = 300
 SECRET = "very-secret-9"

@@ -109,7 +109,7 @@ def server_text(server):
 
 def test_bad_documents(ctx):
     """A function that throws costs its document; one that never ends costs documents, and the update when it ends for none."""
-    with ctx.server("bad", options=["--set", "functions/time_limit_ms=500"]) as server:
+    with ctx.server("bad", options=["--set", f"functions/time_limit_ms={ctx.size(200, 500)}"]) as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=1")
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "a", "s": "x"}, {"_id": "b"}, {"_id": "c", "s": "y"}]})
