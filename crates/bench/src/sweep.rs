@@ -299,9 +299,11 @@ impl SweepLine {
         let (Some(Some(first)), Some(again)) = (self.points.first(), &self.again) else {
             return;
         };
-        self.drift = Some(again.rate.value / first.rate.value).filter(|drift| drift.is_finite());
         let drift = compare::rounds("", &again.rounds, &first.rounds, PairingMode::InTurns);
         self.drift_interval = drift.first().map(|drift| drift.ratio);
+        let whole = again.rate.value / first.rate.value;
+        self.drift =
+            Some(stats::value(self.drift_interval, whole)).filter(|drift| drift.is_finite());
         let mut both = first.rounds.clone();
         for (rounds, more) in both.0.iter_mut().zip(&again.rounds.0) {
             rounds.extend_from_slice(more);
