@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{declarations, words};
 
@@ -28,9 +29,17 @@ pub(crate) enum Shape {
 pub(crate) enum Order {
     /// 32 hexadecimal digits that only grow, like CouchDB's `sequential` uuids.
     Sequential,
+    /// 32 hexadecimal digits of UUIDs of version 7: the time, then random bits. They only grow.
+    Time,
     /// 32 random hexadecimal digits.
     Random,
 }
+
+/// Parts of a millisecond that an id sorted by time has: 12 bits.
+const PARTS_OF_MS: u128 = 1 << 12;
+/// Version 7, and the variant, at their places in the halves of a UUID.
+const VERSION_7: u64 = 7 << 12;
+const VARIANT: u64 = 1 << 63;
 
 /// A source of ids that all clients of a loop share.
 #[derive(Debug, Clone)]
@@ -38,6 +47,8 @@ pub(crate) struct Ids {
     order: Order,
     prefix: u64,
     next: Rc<Cell<u64>>,
+    /// The time of the last id that was sorted by time, in parts of a millisecond since 1970.
+    last: Rc<Cell<u64>>,
 }
 
 impl Ids {
@@ -46,6 +57,7 @@ impl Ids {
             order,
             prefix: fastrand::u64(..),
             next: Rc::new(Cell::new(0)),
+            last: Rc::new(Cell::new(0)),
         }
     }
 
@@ -59,12 +71,28 @@ impl Ids {
         let number = self.next.replace(self.next.get() + 1);
         match self.order {
             Order::Sequential => self.push_nth(out, number),
+            Order::Time => {
+                let at = self.later_time();
+                let (ms, part) = (at / PARTS_OF_MS as u64, at % PARTS_OF_MS as u64);
+                push_hex(out, (ms << 16) | VERSION_7 | part);
+                push_hex(out, VARIANT | (fastrand::u64(..) >> 2));
+            }
             Order::Random => {
                 push_hex(out, fastrand::u64(..));
                 push_hex(out, fastrand::u64(..));
             }
         }
         number
+    }
+
+    /// Returns the time, or the next possible one after that of the last id.
+    fn later_time(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ns = since_1970.unwrap_or_default().as_nanos();
+        let now = u64::try_from(ns * PARTS_OF_MS / 1_000_000).unwrap_or(u64::MAX);
+        let at = now.max(self.last.get() + 1);
+        self.last.set(at);
+        at
     }
 
     /// Appends the id of that number of a sequential source.
@@ -173,6 +201,29 @@ mod tests {
         assert!(ids.iter().all(|id| id.len() == 32));
         assert!(ids.is_sorted() && ids.len() == 300);
         assert_eq!(docs[0]["foo"], "bar");
+    }
+
+    #[test]
+    fn ids_sorted_by_time_have_the_time_and_only_grow() {
+        let ms = || {
+            let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+            since_1970.unwrap().as_millis() as u64
+        };
+        let before = ms();
+        let docs = bulk(Shape::Foo, Order::Time, 3_000);
+        let ids: Vec<&str> = docs
+            .iter()
+            .map(|doc| doc["_id"].as_str().unwrap())
+            .collect();
+        assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
+        let first = u64::from_str_radix(&ids[0][..12], 16).unwrap();
+        assert!((before..=ms()).contains(&first), "{first}");
+        for id in &ids {
+            assert_eq!((id.len(), &id[12..13]), (32, "7"), "{id}");
+            assert!("89ab".contains(&id[16..17]), "{id}");
+        }
+        let random: std::collections::BTreeSet<&str> = ids.iter().map(|id| &id[16..]).collect();
+        assert_eq!(random.len(), ids.len());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod client;
 mod compare;
 mod competitor;
 mod couchdb;
+mod data_folders;
 mod declarations;
 mod documents;
 mod error;

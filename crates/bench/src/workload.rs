@@ -139,7 +139,9 @@ impl Bench {
         match name {
             "ids" => {
                 let documents = self.scaled(1_000_000);
-                self.measure(name, ids::IdOrders { documents }).await
+                let repeat = self.repeat;
+                self.measure(name, ids::IdOrders { documents, repeat })
+                    .await
             }
             "skip" => {
                 let (small, large) = (self.scaled(10_000), self.scaled(1_000_000));

@@ -52,6 +52,10 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
     }
     for part in [
         "ids_random",
+        "ids_by_time",
+        "ids_sequential_compaction",
+        "ids_by_time_compaction",
+        "ids_random_compaction",
         "skip_of_1000000",
         "config_saturated",
         "many_dbs_fill",
@@ -77,9 +81,10 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
     let figure = report
         .figures
         .iter()
-        .find(|figure| figure.name == "ids_random bytes on disk after compaction")
+        .find(|figure| figure.name == "ids_random sizes.file after compaction")
         .unwrap();
     assert_eq!(figure.sides, [Some(50_000.0)]);
+    assert!(!table.contains("bytes on disk"), "{table}");
     let keys_and_values = "rows_build: keys and values a row";
     assert!(
         report

@@ -115,6 +115,29 @@ async fn fixed_amounts_of_work_are_repeated_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ids_in_each_order_are_compacted_under_the_clock() {
+    const COMPACTION: Duration = Duration::from_millis(60);
+    let fake = Fake::start().await;
+    fake.contents.lock().unwrap().compaction = COMPACTION;
+    let (report, _) = measured(options(&[&fake], "ids")).await;
+    for order in ["ids_sequential", "ids_by_time", "ids_random"] {
+        let side = |name: &str| {
+            let line = report.lines.iter().find(|line| line.name == name);
+            line.unwrap().sides[0].clone().unwrap()
+        };
+        let compacted = side(&format!("{order}_compaction"));
+        assert_eq!((side(order).count, compacted.count), (500, 500), "{order}");
+        assert!(compacted.seconds >= COMPACTION.as_secs_f64(), "{order}");
+        // The server says what it has, and nobody measured its disk.
+        let figures = report.figures.iter().map(|figure| &*figure.name);
+        let of_order: Vec<&str> = figures.filter(|name| name.starts_with(order)).collect();
+        let sizes = ["", " after compaction"]
+            .map(|when| ["file", "active"].map(|size| format!("{order} sizes.{size}{when}")));
+        assert_eq!(of_order, sizes.concat());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn few_repeats_say_that_they_are_few() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake], "get");

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -35,6 +36,9 @@ pub struct Contents {
     pub settings: BTreeMap<String, String>,
     /// Every value that a setting was given, and none when it was deleted.
     pub settings_set: Vec<Option<String>>,
+    /// How long a compaction takes.
+    pub compaction: Duration,
+    compacting_until: Option<Instant>,
     puts: u64,
 }
 
@@ -201,7 +205,8 @@ fn database_reply(method: &Method, name: &str, contents: &mut Contents) -> Reply
         }
         ("PUT", Some(_)) => error(412, "file_exists", "The database could not be created."),
         ("GET", Some(count)) => ok(json!({
-            "db_name": name, "doc_count": count, "compact_running": false,
+            "db_name": name, "doc_count": count,
+            "compact_running": contents.compacting_until.is_some_and(|end| Instant::now() < end),
             "sizes": {"file": count * 100, "active": count * 50},
         })),
         ("DELETE", Some(_)) => {
@@ -229,7 +234,11 @@ fn inside(
         ("POST", ["_find"]) => find(&contents.databases[database], body),
         ("POST", ["_all_docs"]) => by_keys(&contents.databases[database], body),
         ("POST", ["_bulk_docs"]) => bulk(database, body, contents),
-        ("POST", ["_ensure_full_commit"] | ["_compact"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("POST", ["_ensure_full_commit"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("POST", ["_compact"]) => {
+            contents.compacting_until = Some(Instant::now() + contents.compaction);
+            (202, b"{\"ok\":true}".to_vec())
+        }
         ("GET", ["_all_docs"]) => all_docs(&contents.databases[database], query),
         ("GET", ["_changes"]) => {
             let rows: Vec<Value> = contents.databases[database]
