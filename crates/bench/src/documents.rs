@@ -22,7 +22,15 @@ pub(crate) enum Shape {
     Tiny,
     /// About 16 KB of nested objects and arrays.
     Declaration,
+    /// This number of bytes with the id: the numbers and names of [`Shape::Bytes300`], which views
+    /// and queries read, and a text of many different words.
+    Sized(usize),
 }
+
+/// Bytes of a document in a bulk besides its members: `{"_id":"…",…}` with an id of 32 digits.
+const FRAME_BYTES: usize = 43;
+/// Bytes of a bulk of documents of any size.
+const BULK_BYTES: usize = 2 << 20;
 
 /// How ids follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,6 +128,7 @@ impl Shape {
     pub(crate) fn bulk_docs(self) -> u64 {
         match self {
             Self::Declaration => 100,
+            Self::Sized(bytes) => (BULK_BYTES / bytes.max(1)).clamp(1, 1_000) as u64,
             _ => 1_000,
         }
     }
@@ -141,19 +150,20 @@ impl Shape {
             Self::Tiny => push(out, format_args!(r#""n":{number}"#)),
             Self::Declaration => declarations::push_members(out, number),
             Self::Bytes75 => push(out, format_args!(r#""n":{number},"name":"document""#)),
-            Self::Bytes300 => push(
-                out,
-                format_args!(
-                    r#""type":"order","number":{number},"customer":"customer-{}","amount":{}.25,"#,
-                    number % 1_000,
-                    number % 997
-                ),
-            ),
-        }
-        if self == Self::Bytes300 {
-            out.extend_from_slice(
+            Self::Bytes300 => {
+                push_order(out, number);
+                out.extend_from_slice(
                 br#""tags":["red","green","blue"],"address":{"street":"1 Sofa Lane","city":"Upholstery","zip":"12345"},"text":"Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod.""#,
-            );
+                );
+            }
+            Self::Sized(bytes) => {
+                let end = (out.len() + bytes).saturating_sub(FRAME_BYTES);
+                push_order(out, number);
+                out.extend_from_slice(br#""text":""#);
+                let letters = end.saturating_sub(out.len() + 1);
+                words::push_letters(out, number, letters);
+                out.push(b'"');
+            }
         }
     }
 
@@ -172,6 +182,17 @@ impl Shape {
         }
         out.extend_from_slice(b"]}");
     }
+}
+
+/// The members of an order that views and queries read.
+fn push_order(out: &mut Vec<u8>, number: u64) {
+    let (customer, amount) = (number % 1_000, number % 997);
+    push(
+        out,
+        format_args!(
+            r#""type":"order","number":{number},"customer":"customer-{customer}","amount":{amount}.25,"#
+        ),
+    );
 }
 
 fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -247,6 +268,14 @@ mod tests {
             let docs = bulk(shape, Order::Sequential, 123_457);
             let size = serde_json::to_vec(&docs[123_456]).unwrap().len();
             assert!(size.abs_diff(bytes) <= bytes / 10, "{shape:?}: {size}");
+        }
+        for bytes in [150, 300, 1_000, 100_000] {
+            let docs = bulk(Shape::Sized(bytes), Order::Sequential, 12);
+            for doc in &docs {
+                assert_eq!(serde_json::to_vec(doc).unwrap().len(), bytes);
+                assert!(doc["number"].is_u64() && doc["amount"].is_f64());
+            }
+            assert_ne!(docs[1]["text"], docs[2]["text"]);
         }
     }
 }

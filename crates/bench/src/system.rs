@@ -1,6 +1,6 @@
 //! One server of a run, or a cluster: its databases, its populated data sets and its processes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::rc::Rc;
@@ -17,6 +17,7 @@ use crate::progress;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
 use crate::target::Target;
 use crate::timeline::Events;
+use crate::variation::Variation;
 
 /// Documents in one `_bulk_docs` request, unless a workload has another number.
 pub(crate) const BULK_DOCS: u64 = 1_000;
@@ -99,6 +100,7 @@ pub(crate) struct System {
     run: String,
     databases: RefCell<BTreeSet<String>>,
     populated: RefCell<HashMap<(Shape, u64), FilledDatabase>>,
+    variation: Cell<Variation>,
 }
 
 impl System {
@@ -114,7 +116,18 @@ impl System {
             run: format!("{:08x}", fastrand::u32(..)),
             databases: RefCell::default(),
             populated: RefCell::default(),
+            variation: Cell::default(),
         }
+    }
+
+    /// The variation of databases and documents by a sweep.
+    pub(crate) fn variation(&self) -> Variation {
+        self.variation.get()
+    }
+
+    /// Varies the databases and documents that are made from now on.
+    pub(crate) fn vary(&self, variation: Variation) {
+        self.variation.set(variation);
     }
 
     /// Another node of the cluster, and its process.
@@ -211,14 +224,40 @@ impl System {
     pub(crate) async fn create(&self, workload: &str) -> Result<String, BenchError> {
         let name = self.claim(workload);
         let path = format!("/{name}");
-        if self.call("PUT", &path, None).await?.0 == 412 {
-            self.require("DELETE", &path, None).await?;
-            self.require("PUT", &path, None).await?;
-        } else {
-            // The first status may have been an error; a second request shows which.
-            self.require("GET", &path, None).await?;
+        let creation = format!("{path}{}", self.variation().create_query());
+        match self.call("PUT", &creation, None).await? {
+            (412, _) => {
+                self.require("DELETE", &path, None).await?;
+                self.require("PUT", &creation, None).await?;
+            }
+            (200..300, _) => {}
+            (status, body) => {
+                return Err(BenchError::Refused {
+                    what: format!("PUT {creation}"),
+                    status,
+                    body: String::from_utf8_lossy(&body).into_owned(),
+                });
+            }
         }
+        self.check_shards(&path).await?;
         Ok(name)
+    }
+
+    /// Refuses a database without the number of shards that a sweep requires: all its values would be
+    /// the same.
+    async fn check_shards(&self, path: &str) -> Result<(), BenchError> {
+        let Some(q) = self.variation().q else {
+            return Ok(());
+        };
+        let info = self.json("GET", path).await?;
+        match info["cluster"]["q"].as_u64() {
+            Some(found) if found == q => Ok(()),
+            found => Err(BenchError::Options(format!(
+                "{} was to create a database with q={q}, and reports {}",
+                self.target.label,
+                found.map_or_else(|| "no q".to_owned(), |found| format!("q={found}"))
+            ))),
+        }
     }
 
     /// A database of that many documents with sequential ids, filled on the first call.
@@ -227,11 +266,13 @@ impl System {
         shape: Shape,
         documents: u64,
     ) -> Result<FilledDatabase, BenchError> {
+        let shape = self.variation().shape(shape);
         let known = self.populated.borrow().get(&(shape, documents)).cloned();
         if let Some(populated) = known {
             return Ok(populated);
         }
         let name = format!("{shape:?}-{documents}").to_lowercase();
+        let name = name.replace(['(', ')'], "");
         let database = self.create(&name).await?;
         let ids = Ids::new(Order::Sequential);
         let fill = Fill {
@@ -256,6 +297,11 @@ impl System {
     /// Removes a database whose content was changed, so that the next workload that requires one fills a new one.
     pub(crate) fn forget(&self, shape: Shape, documents: u64) {
         self.populated.borrow_mut().remove(&(shape, documents));
+    }
+
+    /// Removes all of them, so that they are deleted and filled again.
+    pub(crate) fn forget_all(&self) {
+        self.populated.borrow_mut().clear();
     }
 
     /// Lets later workloads read a database that is full already.
