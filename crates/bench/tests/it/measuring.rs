@@ -138,6 +138,44 @@ async fn ids_in_each_order_are_compacted_under_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn query_servers_are_counted_by_language() {
+    let sleep = || {
+        std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap()
+    };
+    // The fake server is in this process: its children are the server's.
+    let mut children = [sleep(), sleep(), sleep()];
+    let ids = children.each_ref().map(std::process::Child::id);
+    let fake = Fake::start().await;
+    for is_reported in [true, false] {
+        fake.contents.lock().unwrap().top = is_reported.then(|| {
+            serde_json::json!({"languages": [
+                {"language": "javascript", "process_ids": ids[..1]},
+                {"language": "nodejs", "process_ids": ids[1..]},
+            ]})
+        });
+        let (report, table) = measured(options(&[&fake], "views_first_build")).await;
+        let processes = |part: &str| {
+            let name = format!("{part}: query servers");
+            let figure = report.figures.iter().find(|figure| figure.name == name);
+            figure.map(|figure| figure.sides[0].unwrap())
+        };
+        let found = ["first_build javascript", "first_build nodejs"].map(processes);
+        // Of a server that does not report them those count that work, and these sleep.
+        let expected = [Some(1.0), Some(2.0)];
+        assert_eq!(found == expected, is_reported, "{found:?}");
+        let is_noted = table.contains("does not report them by language");
+        assert_eq!(is_noted, !is_reported, "{table}");
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn few_repeats_say_that_they_are_few() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake], "get");

@@ -36,6 +36,8 @@ pub struct Contents {
     pub settings: BTreeMap<String, String>,
     /// Every value that a setting was given, and none when it was deleted.
     pub settings_set: Vec<Option<String>>,
+    /// The answer of `_settee/top`, where the server has one.
+    pub top: Option<Value>,
     /// The table of `_settee/settings`, where the server has one.
     pub setting_table: Option<Value>,
     /// Whether `?q=` has no effect.
@@ -158,6 +160,7 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
             ok(json!(contents.setting_table))
         }
         ("GET", ["_node", ..]) | ("GET", ["_dbs_info"]) => ok(json!({})),
+        ("GET", ["_settee", "top"]) if contents.top.is_some() => ok(json!(contents.top)),
         ("GET", ["_settee", "constant"]) => (200, vec![b'x'; 300]),
         ("GET", ["files", "lines.jsonl"]) => (200, b"{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n".to_vec()),
         ("POST", ["_replicate"]) => replicate(body, contents),
