@@ -289,6 +289,8 @@ def test_data(ctx):
         of = lambda check: {finding["subject"]: finding["says"] for finding in answer["findings"] if finding["id"] == check}
         ctx.report.equal("databases with random ids", set(of("random-ids")), {"random", "prefixed"})
         ctx.report.check("the prefix of random ids is named", " behind the prefix status/ " in of("random-ids").get("prefixed", ""), of("random-ids"))
+        why = {finding["why"] for finding in answer["findings"] if finding["id"] == "random-ids"}
+        ctx.report.check("random ids cost time too", all("1.7 times the processor time" in text for text in why), why)
         ctx.report.equal("databases with long ids", set(of("long-ids")), {"long"})
 
 

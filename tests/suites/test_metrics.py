@@ -1,7 +1,9 @@
 """Numbers of a server against a load that is known; the slow log; phases of requests. Prometheus itself reads them."""
 
 import json
+import os
 import re
+import signal
 import statistics
 import subprocess
 import threading
@@ -305,6 +307,68 @@ def test_threads_have_states(ctx):
             ctx.report.check(f"some of it was {state}", of(state) > 0, of(state))
         cpu = last("settee_thread_cpu_seconds_total") - first("settee_thread_cpu_seconds_total")
         ctx.report.check("threads' CPU time is told", 0 < cpu <= passed * 4, cpu)
+
+
+QUERY_SERVER = """
+import json, sys
+room = bytearray(int(sys.argv[1]) << 20)
+room[::4096] = b"x" * len(room[::4096])
+for line in sys.stdin:
+    command = json.loads(line)
+    if command[0] == "map_doc":
+        for n in range(int(sys.argv[2])):
+            n * n
+        print(json.dumps([[[None, None]]]))
+    else:
+        print("true")
+    sys.stdout.flush()
+"""
+
+
+def test_processes_by_language(ctx):
+    """A query server that takes memory and one that takes time: each language has its own, in metrics and in top."""
+    report = ctx.report
+    program = ctx.folder("languages") / "server.py"
+    program.write_text(QUERY_SERVER, encoding="utf-8")
+    # The busy one is started by a shell, which waits for it.
+    shell = f"sh -c 'python3 {program} 1 100000; true'"
+    commands = {"large": f"python3 {program} 64 0", "busy": shell}
+    options = [word for name, command in commands.items() for word in ("--set", f"query_servers/{name}={command}")]
+    with ctx.server("by-language", options=options) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n} for n in range(200)]})
+        for name in commands:
+            api.expect(201, "PUT", f"/db/_design/{name}", {"language": name, "autoupdate": False, "views": {"v": {"map": name}}})
+            api.expect(200, "GET", f"/db/_design/{name}/_view/v?limit=1")
+        told = metrics(api)
+        of = lambda name, language: told(f"settee_function_{name}", language=language)
+        report.check("both run", all(of("processes", name) >= 1 for name in commands), told.by("settee_function_processes", "language"))
+        room = {name: of("private_bytes", name) / of("processes", name) for name in commands}
+        report.check("each process of the large one has its 64 MiB, and none of the other", room["large"] > 64 << 20 > room["busy"], room)
+        cpu = {name: of("cpu_seconds_total", name) for name in commands}
+        report.check("the time is that of the busy one, which a shell has started", cpu["busy"] > cpu["large"], cpu)
+        top = api.expect(200, "GET", "/_settee/top")
+        languages = {each["language"]: each for each in top["languages"]}
+        report.check("top has the same languages", set(commands) <= set(languages), languages)
+        for name in commands:
+            report.equal(f"top has the processes of {name}", len(languages[name]["process_ids"]), of("processes", name))
+        text = subprocess.run(
+            [ctx.binary, "top", server.url.replace("http://", f"http://{server.admin}@"), "--once"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        report.check("and so has the screen", all(f"(functions in {name})" in text for name in commands), text)
+        for process in languages["busy"]["process_ids"]:
+            os.killpg(process, signal.SIGKILL)
+        api.expect(201, "PUT", "/db/_design/again", {"language": "busy", "autoupdate": False, "views": {"v": {"map": "again"}}})
+        api.expect(200, "GET", "/db/_design/again/_view/v?limit=1")
+        told = metrics(api)
+        report.check(
+            "the time of processes that have ended stays", of("cpu_seconds_total", "busy") >= cpu["busy"], (cpu, of("cpu_seconds_total", "busy"))
+        )
 
 
 def test_slow_log(ctx):

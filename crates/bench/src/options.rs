@@ -31,9 +31,11 @@ pub struct BenchOptions {
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
-    /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is reset
-    /// at the end.
+    /// `connections=1,16,64`, `q=2,8`, `document_bytes=300,16000`, `bulk_docs=100,1000` or `SECTION/KEY=a,b`: measure at each of
+    /// the values. A setting needs an admin's rights, and is reset at the end.
     pub sweep: Option<String>,
+    /// How a sweep starts a server for each value of a setting that takes effect at the start. Without it, such a sweep is refused.
+    pub restart: Option<Launch>,
     /// Save all measurements in this file.
     pub save: Option<PathBuf>,
     /// Compare the first server with that of a run that was saved.
@@ -82,6 +84,7 @@ impl Default for BenchOptions {
             rate: None,
             requests: None,
             sweep: None,
+            restart: None,
             save: None,
             compare: None,
             report: None,
