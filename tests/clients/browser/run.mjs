@@ -29,7 +29,7 @@ const { values: options } = parseArgs({
   },
 });
 const SECONDS = 120;
-const HEIGHTS = { 360: 740, 1280: 800 };
+const HEIGHTS = { 360: 740, 390: 844, 768: 1024, 1280: 800 };
 
 const counts = { done: 0, failed: 0 };
 const server = serverOf(options.server);
