@@ -102,7 +102,9 @@ async function logOut({ page, context, base, check, login, width }) {
 
   page.on('dialog', (dialog) => dialog.accept());
   await page.evaluate(() => localStorage.setItem('settee-draft admin query x', '{"text":"menu-secret-words"}'));
-  // The menu may be open still: it was asked for unsaved text there.
+  // The document is a step of the history before this one.
+  await page.evaluate(() => (location.hash += '?part=revisions'));
+  await page.getByRole('list', { name: /Revisions/ }).waitFor();
   if (!(await navOf(page).isVisible())) await openMenu(page, width);
   await navOf(page).getByRole('button', { name: 'Log out' }).click();
   await page.getByRole('heading', { name: 'Log in' }).waitFor();
@@ -114,7 +116,7 @@ async function logOut({ page, context, base, check, login, width }) {
   check('one with unsaved text asks for the password in place', await writer.getByRole('dialog', { name: 'Your session has ended' }).waitFor().then(() => true, () => false));
   check('and keeps the text', (await editorOf(writer).innerText()).includes('kept'));
   await page.goBack();
-  await drawn(page);
+  await page.getByText('You need to log in.').waitFor();
   check('a step back shows nothing of the document', !(await page.evaluate((id) => document.documentElement.innerText.includes(id), ID)), page.url());
   for (const tab of [other, writer]) await tab.close();
   await login();

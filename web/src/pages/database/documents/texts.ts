@@ -49,7 +49,9 @@ export const t = texts(
       `${n} could not be deleted. ${id}: ${reason}`,
     deleteTitle: 'Delete documents?',
     deleteText: (n: string) =>
-      `This deletes ${n} documents. You cannot undo a deletion of this size here.`,
+      n === '1' ? 'This deletes 1 document. ' : `This deletes ${n} documents. `,
+    canUndo: 'You can undo it for one minute.',
+    cannotUndo: 'You cannot undo a deletion of this size here.',
     deleting: (n: string, all: string) => `${n} of ${all} deleted…`,
     before: 'Previous',
     after: 'Next',
@@ -103,7 +105,9 @@ export const t = texts(
       `${n} konnten nicht gelöscht werden. ${id}: ${reason}`,
     deleteTitle: 'Dokumente löschen?',
     deleteText: (n: string) =>
-      `Das löscht ${n} Dokumente. Eine Löschung dieser Größe lässt sich hier nicht rückgängig machen.`,
+      n === '1' ? 'Das löscht 1 Dokument. ' : `Das löscht ${n} Dokumente. `,
+    canUndo: 'Sie können es eine Minute lang rückgängig machen.',
+    cannotUndo: 'Eine Löschung dieser Größe lässt sich hier nicht rückgängig machen.',
     deleting: (n: string, all: string) => `${n} von ${all} gelöscht…`,
     before: 'Vorherige',
     after: 'Nächste',
