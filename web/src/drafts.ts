@@ -22,8 +22,12 @@ export function keepDraft(name: string, value: unknown): void {
   try {
     localStorage.setItem(keyOf(name), JSON.stringify(value));
   } catch {
-    localStorage.removeItem(keyOf(name));
+    forgetDraft(name);
   }
+}
+
+export function forgetDraft(name: string): void {
+  localStorage.removeItem(keyOf(name));
 }
 
 export function forgetDrafts(): void {
