@@ -82,6 +82,7 @@ export function Shell(): JSX.Element {
   }, [language.value]);
   const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
   const [wantsLogin, setWantsLogin] = useState(false);
+  const mayNot = ENTRIES.find((entry) => entry.area === found?.area)?.may?.() === false;
   const isLogin = now.parts[0] === 'login' || wantsLogin;
   if (needsLogin && isLogin)
     return (
@@ -129,7 +130,11 @@ export function Shell(): JSX.Element {
         )}
         <main id="content" tabIndex={-1}>
           <Boundary key={now.parts.join('/')}>
-            {found ? (
+            {found && mayNot ? (
+              <Empty icon="users" title={t.noRight}>
+                {needsLogin ? <a href="#/login">{t.logIn}</a> : <p>{t.noRightDo}</p>}
+              </Empty>
+            ) : found ? (
               <found.page place={now} />
             ) : (
               <Empty icon="search" title={t.nowhere}>

@@ -34,7 +34,7 @@ export async function run({ page, open, check }) {
   await joined(page, 1);
   check('what is measured in a row is one line', (await drawn(page)).every(({ parts }) => parts === 1), await drawn(page));
   await page.evaluate(() => (location.hash = '#/activetasks'));
-  await page.getByRole('heading', { level: 1, name: 'Active tasks' }).waitFor();
+  await page.getByRole('heading', { level: 1, name: 'Tasks' }).waitFor();
   await page.clock.fastForward(GAP_MS);
   await page.evaluate(() => (location.hash = '#/performance'));
   await joined(page, 2);
