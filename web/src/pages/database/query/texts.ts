@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const say = texts(
   {
@@ -27,7 +27,8 @@ export const say = texts(
     nothingDo: 'Names and values in a selector must match exactly, including case and type.',
     press: 'Write a query and run it.',
     pressDo: 'Ctrl+Enter runs it too.',
-    examined: (keys: string, docs: string) => `examined: ${keys} keys, ${docs} documents`,
+    examined: (keys: string, docs: string) =>
+      `examined: ${counted(keys, 'key', 'keys')}, ${counted(docs, 'document', 'documents')}`,
     took: (time: string) => `took ${time}`,
     scans: 'Full scan',
     scanText: 'No index fits this selector, so the server reads every document.',
@@ -168,7 +169,8 @@ export const say = texts(
       'Namen und Werte in einem Selektor müssen genau übereinstimmen, auch in Groß- und Kleinschreibung und Typ.',
     press: 'Geben Sie eine Abfrage ein, und führen Sie sie aus.',
     pressDo: 'Auch Strg+Eingabe führt sie aus.',
-    examined: (keys: string, docs: string) => `untersucht: ${keys} Schlüssel, ${docs} Dokumente`,
+    examined: (keys: string, docs: string) =>
+      `untersucht: ${keys} Schlüssel, ${counted(docs, 'Dokument', 'Dokumente')}`,
     took: (time: string) => `Dauer ${time}`,
     scans: 'Alle Dokumente werden durchsucht',
     scanText: 'Kein Index passt zu diesem Selektor, daher liest der Server jedes Dokument.',

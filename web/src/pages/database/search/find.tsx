@@ -285,7 +285,11 @@ function Form({
               error={wrong.limit}
             />
             {isPartitioned && (
-              <TextField label="partition" value={now.partition ?? ''} onInput={set('partition')} />
+              <TextField
+                label={v.names.partition ?? ''}
+                value={now.partition ?? ''}
+                onInput={set('partition')}
+              />
             )}
           </div>
           <Check
