@@ -205,19 +205,19 @@ export class Draft {
       // The server gives a document without an id another one each time.
       if (error instanceof LostError && (this.id ?? id) !== undefined) this.waiting = sent;
       await this.refused(error, doc);
-      return isAgain ? this.settle(doc) : undefined;
+      return isAgain ? await this.settle(doc) : undefined;
     }
   }
 
   /** Of a clash with what an earlier try has stored: it was saved. */
-  private settle(mine: Obj): string | undefined {
+  private async settle(mine: Obj): Promise<string | undefined> {
     const theirs = this.clash.value?.theirs;
     if (!theirs || !isSame(theirs, mine)) return undefined;
     this.clash.value = undefined;
     if (this.id === undefined) {
       this.base = this.text;
       this.isDirty.value = false;
-    } else this.take(theirs);
+    } else await this.load();
     return textOf(theirs.get('_id'));
   }
 
