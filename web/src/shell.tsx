@@ -82,7 +82,9 @@ export function Shell(): JSX.Element {
   }, [language.value]);
   const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
   const [wantsLogin, setWantsLogin] = useState(false);
-  const mayNot = ENTRIES.find((entry) => entry.area === found?.area)?.may?.() === false;
+  // Who is asking is not known before the server could be reached.
+  const mayNot =
+    !isLost.value && ENTRIES.find((entry) => entry.area === found?.area)?.may?.() === false;
   const isLogin = now.parts[0] === 'login' || wantsLogin;
   if (needsLogin && isLogin)
     return (
@@ -169,7 +171,7 @@ function Side({
   const { name } = session.value ?? { name: null };
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
-    if (isOpen) nav.current?.querySelector<HTMLElement>('[aria-current], a.nav')?.focus();
+    if (isOpen) nav.current?.querySelector<HTMLElement>('a.nav')?.focus();
   }, [isOpen]);
   const press = (event: KeyboardEvent) => {
     if (event.key !== 'Escape' || !isOpen) return;

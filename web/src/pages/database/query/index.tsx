@@ -122,7 +122,7 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
     setBusy(false);
   };
   const run = () => {
-    remember('ran', now);
+    if (!wrong) remember('ran', now);
     return work(async () => ({ found: await find(db, partition, now), query: now }));
   };
   // A step back leads to what was found.
