@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use command_line::counted;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -182,11 +183,9 @@ fn with_placeholder(url: &str) -> String {
 }
 
 fn summary(told: &DoctorReport) -> String {
-    let count = |severity| {
-        told.findings
-            .iter()
-            .filter(|f| f.severity == severity)
-            .count()
+    let count = |severity: &str, things: &str| {
+        let found = told.findings.iter().filter(|f| f.severity == severity);
+        counted(found.count(), things)
     };
     let skipped = told
         .checks
@@ -194,15 +193,42 @@ fn summary(told: &DoctorReport) -> String {
         .filter(|check| check.outcome == "skipped")
         .count();
     format!(
-        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases examined, in {} ms",
+        "{} {}: {}, {}, {}. {}, {skipped} skipped; {} of {} examined, in {} ms",
         told.node,
         told.version,
-        count("error"),
-        count("warning"),
-        count("note"),
-        told.checks.len(),
+        count("error", "errors"),
+        count("warning", "warnings"),
+        count("note", "notes"),
+        counted(told.checks.len(), "checks"),
         told.databases.looked_at,
-        told.databases.all,
+        counted(told.databases.all, "databases"),
         told.took_ms
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_one_thing_in_the_singular() {
+        let finding = json!({"id": "scans", "severity": "warning", "subject": "shop", "says": "", "why": "", "do": []});
+        let check = json!({"id": "scans", "outcome": "warning", "why": null, "not_told": null});
+        let report = json!({
+            "node": "n",
+            "version": "1",
+            "findings": [finding],
+            "checks": [check],
+            "databases": {"all": 1, "looked_at": 1, "failed": []},
+            "not_looked_at": [],
+            "took_ms": 3,
+        });
+        let report: DoctorReport = serde_json::from_value(report).expect("a report");
+        assert_eq!(
+            summary(&report),
+            "n 1: 0 errors, 1 warning, 0 notes. 1 check, 0 skipped; 1 of 1 database examined, in 3 ms"
+        );
+    }
 }
