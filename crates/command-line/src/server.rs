@@ -6,7 +6,7 @@ use url::{ParseError, Url};
 
 use crate::{CREDENTIALS, Failure};
 
-/// What the URL of a server looks like.
+/// The form of a server's URL.
 const EXAMPLE: &str = "http://NAME:PASSWORD@HOST:PORT";
 
 /// Parses the URL of a server.
@@ -163,7 +163,7 @@ pub struct RefusedRequest<'a> {
     pub reason: Option<&'a str>,
     /// Whether the request had a name and password.
     pub has_login: bool,
-    /// Who may send the request, like `an admin`.
+    /// The users who may send the request, like `an admin`.
     pub needs: &'a str,
 }
 

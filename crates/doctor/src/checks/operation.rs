@@ -352,7 +352,7 @@ pub const BACKUP: Check = Check {
 fn backup_age(facts: &Facts) -> Vec<Finding> {
     let operation = &facts.operation;
     let max = operation.backup_age_max;
-    let command = "settee backup $S /backups/$(date +%F)";
+    let command = "settee backup $S /backups";
     let days = |s: u64| counted(s / 86_400, "days");
     match operation.backup_age {
         Some(age) if age <= max => vec![],
