@@ -390,9 +390,9 @@ fn listener(target: &Target) -> Option<u32> {
 /// The product of `GET /`. Requests `_all_dbs` too, so that wrong credentials are found before
 /// anything is measured.
 async fn product(system: &System) -> Result<String, BenchError> {
-    let welcome = system.json("GET", "/").await?;
+    let welcome = System::welcome(&system.target).await?;
     for node in &system.nodes {
-        System::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
+        System::first(node, "/_all_dbs?limit=1").await?;
     }
     Ok(product_of(&welcome))
 }

@@ -89,7 +89,7 @@ pub async fn replay(
 async fn replay_all(options: ReplayOptions) -> Result<ReplayReport, BenchError> {
     let mut recording = Recording::open(&options.file)?;
     let target = Target::resolve(&options.server).await?;
-    crate::system::System::require_of(&target, "GET", "/", None).await?;
+    crate::system::System::welcome(&target).await?;
     let shared = Rc::new(Shared {
         target,
         names: Names::default(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// A server, and the user in whose name it is asked.
+/// A server, and the user of its requests.
 pub struct Server {
     client: reqwest::Client,
     /// Without credentials, path and query.

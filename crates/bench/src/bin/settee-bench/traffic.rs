@@ -1,14 +1,15 @@
 //! `settee bench record` and `settee bench replay`.
 
-use command_line::{Failure, RecordOptions, ReplayOptions, take_credentials, with_credentials};
+use command_line::{
+    Failure, RecordOptions, ReplayOptions, server_url, take_credentials, with_credentials,
+};
 
 use crate::runtime;
 
 /// Records until Ctrl-C or SIGTERM.
 pub fn record(options: RecordOptions) -> Result<(), Failure> {
     let file = options.output.display().to_string();
-    let mut server =
-        url::Url::parse(&options.to).map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+    let mut server = server_url(&options.to)?;
     // They are not for the screen.
     take_credentials(&mut server);
     let recording = bench::RecordOptions {

@@ -169,8 +169,10 @@ async fn begin(
     let response = server.send(request).await?;
     let status = response.status();
     let body = response.json::<Value>().await.unwrap_or_default();
+    if status.is_success() {
+        return Ok((status, body));
+    }
     match (status.as_u16(), body["reason"].as_str()) {
-        (200..=299, _) => Ok((status, body)),
         // CouchDB takes the path for a database's.
         (404 | 405, Some(_)) => Err(server.not_settee()),
         // A login that is right: the target is refused.
