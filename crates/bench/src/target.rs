@@ -18,7 +18,7 @@ use crate::pace::Pace;
 pub(crate) struct Target {
     /// The URL without user and password, for people.
     pub(crate) label: String,
-    /// The same URL, with the port that is used.
+    /// The URL without credentials, with the port that is used.
     url: Url,
     pub(crate) address: SocketAddr,
     /// `Host` and, when the URL has credentials, `Authorization` lines.

@@ -30,7 +30,7 @@ pub struct Client {
     client: reqwest::Client,
     /// Without credentials, a database and a slash at the end.
     base: String,
-    /// The same as a URL.
+    /// The URL of the server, without credentials.
     url: Url,
     credentials: Option<(String, String)>,
     database: Option<String>,

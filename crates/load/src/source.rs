@@ -62,7 +62,7 @@ pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCau
             pages: false,
         });
     }
-    if source.starts_with("http://") || source.starts_with("https://") {
+    if source.contains("://") {
         return fetch(client, source).await;
     }
     open_path(Path::new(source)).map_err(|error| {

@@ -30,18 +30,20 @@ pub(crate) async fn prepare(
     let response = request.send().await;
     let response = response.map_err(|source| LoadCause::Http { url: url(), source })?;
     let status = response.status();
-    if status.is_success() {
-        return Ok(create);
+    let body = response.bytes().await;
+    let body = body.map_err(|source| LoadCause::Http { url: url(), source })?;
+    // Any web server may answer, a few of them whatever is requested.
+    let is_couchdb = serde_json::from_slice::<serde_json::Value>(&body).is_ok();
+    match (is_couchdb, status) {
+        (true, status) if status.is_success() => Ok(create),
+        // file_exists
+        (true, StatusCode::PRECONDITION_FAILED) if create => Ok(false),
+        (_, status) => Err(LoadCause::Refused {
+            url: url(),
+            status: status.as_u16(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }),
     }
-    // file_exists
-    if create && status == StatusCode::PRECONDITION_FAILED {
-        return Ok(false);
-    }
-    Err(LoadCause::Refused {
-        url: url(),
-        status: status.as_u16(),
-        body: response.text().await.unwrap_or_default(),
-    })
 }
 
 /// Writes batches as they come.

@@ -169,7 +169,7 @@ async fn begin(
     let response = server.send(request).await?;
     let status = response.status();
     let body = response.json::<Value>().await.unwrap_or_default();
-    if status.is_success() {
+    if status.is_success() && body.is_object() {
         return Ok((status, body));
     }
     match (status.as_u16(), body["reason"].as_str()) {
