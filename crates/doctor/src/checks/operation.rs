@@ -168,7 +168,7 @@ pub const CORS: Check = Check {
             .evidence(json!({"origins": "*", "credentials": true}))
             .act(set("cors", "origins", "https://app.example.com"))
             .act(format!(
-                "{}   # if pages need no login",
+                "{}   # if pages need no login, and none uses PouchDB",
                 set("cors", "credentials", "false")
             )),
         ])
