@@ -55,14 +55,14 @@ pub async fn run(
 ) -> Result<Report, BenchError> {
     check(&options)?;
     let files = Files::open(&options)?;
-    let json = options.json;
+    let (json, width) = (options.json, options.width);
     let mut report = on_own_thread(options, embedded).await?;
     files.compare(&mut report);
     if json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        table::print(&report, out)?;
+        table::print(&report, out, width)?;
     }
     files.write(&report)?;
     Ok(report)
