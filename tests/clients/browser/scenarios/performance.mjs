@@ -125,7 +125,7 @@ async function slow(page, server, open, check) {
   await page.getByText(/requests that take longer than/).waitFor();
   check('it says what the slow log tells', true);
   // Nearly each request is slow now.
-  await server.request('PUT', '/_node/_local/_config/log/slow_time', '1');
+  await server.request('PUT', '/_node/_local/_config/log/slow_time', '"1"');
   await server.request('PUT', '/performance-slow');
   const docs = Array.from({ length: 3000 }, (_, n) => ({ n, text: 'x'.repeat(300) }));
   await server.request('POST', '/performance-slow/_bulk_docs', { docs });
