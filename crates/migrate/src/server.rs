@@ -30,8 +30,8 @@ pub struct Server {
     client: reqwest::Client,
     /// Without credentials and without a slash at the end.
     base: String,
-    /// Without credentials.
-    url: Url,
+    /// The same address, parsed.
+    address: Url,
     credentials: Option<(String, String)>,
 }
 
@@ -66,7 +66,7 @@ impl Server {
         Ok(Server {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
-            url,
+            address: url,
             credentials,
         })
     }
@@ -78,7 +78,7 @@ impl Server {
 
     /// Returns whether the host in the URL is the loopback interface.
     pub fn is_loopback(&self) -> bool {
-        let host = self.url.host_str();
+        let host = self.address.host_str();
         host.is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
     }
 
@@ -154,12 +154,12 @@ impl Server {
         Err(Error::Refused {
             request: described,
             status,
-            reason: reason.description(&self.url),
+            reason: reason.description(&self.address),
         })
     }
 
     fn silence(&self, error: &reqwest::Error) -> String {
-        connection_failure(&self.url, error)
+        connection_failure(&self.address, error)
     }
 
     async fn json_of(&self, response: Response, path: &[&str]) -> Result<Value, Error> {
