@@ -491,7 +491,7 @@ def test_a_restored_backup_becomes_a_cluster(ctx):
             url = server.url.replace("//", f"//{server.admin}@")
             ended_well(ctx, "a backup", settee(ctx, "backup", url, ctx.root / "backups"))
         first.folder.parent.mkdir(parents=True, exist_ok=True)
-        ended_well(ctx, "a restore", settee(ctx, "restore", ctx.root / "backups", "--data", first.folder))
+        ended_well(ctx, "a restore", settee(ctx, "restore", ctx.root / "backups", first.folder))
         node = ("--name", "node1", "--address", first.address, "--slots", SLOTS)
         ended_well(ctx, "the adoption of a backup", settee(ctx, "cluster", "init", "--adopt", "--data", first.folder, *node))
         cluster.start()
