@@ -183,6 +183,8 @@ def test_a_node_that_lacks_a_content_does_not_count_and_fetches_it(suite, cluste
     attached, report = Attached(suite, cluster), suite.report
     writer, other = (n for n in NODES if n != number)
     fetched = counter(cluster, number, "fetched")
+    # A node that was cut before reaches the others again.
+    cluster.wait_until_whole()
     cluster.cut_from_peers(number)
     try:
         statuses = [attached.upload(n, f"cut-{number}-{i}", 500_000) for i, n in enumerate((writer, other, writer))]

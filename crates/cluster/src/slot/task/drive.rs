@@ -63,7 +63,10 @@ impl<S: SlotStore> Task<S> {
         self.lacking_ticks = is_lacking.then(|| self.lacking_ticks.unwrap_or(0));
         let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
         self.again_ticks = (pause, pause);
-        self.complain(format!("the store failed: {error}"));
+        self.complain(match error {
+            StoreError::Lacking { text, .. } => text.clone(),
+            _ => format!("the store failed: {error}"),
+        });
     }
 
     /// Retries at a tick, with a growing interval while the store fails. A full disk can still be
