@@ -193,7 +193,7 @@ def test_private_backup(ctx):
     report = ctx.report
     with Umask(0), ctx.server("source") as server:
         server.api().expect(201, "PUT", "/db")
-        made = command(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), ctx.root / "copy")
+        made = command(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), ctx.root / "copy", "--copy")
         report.check("a backup is made", made.returncode == 0, made)
     report.equal("others have no access to it", open_to_others(ctx.root / "copy"), [])
     for path in (ctx.root / "copy").iterdir():

@@ -384,9 +384,19 @@ def test_slow_log(ctx):
         selector = {"$or": [{"text": SECRET}, {"n": {"$gt": DOCUMENTS - 10}}]}
         api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": 5})
         api.expect(200, "GET", "/db/_all_docs?include_docs=true")
+        asked = lambda: api.expect(200, "GET", "/_settee/slow")
+        listed = lambda: any(line["path"] == "/db/_all_docs" for line in asked()["requests"])
+        ctx.report.check("the listing is among the last lines", wait_until(listed), asked())
+        recent = asked()
+        refused = [server.api(credentials="").get("/_settee/slow").status, api.post("/_settee/slow", {}).status]
         server.stop()
         text = path.read_text()
         lines = [json.loads(line) for line in text.splitlines()]
+        ctx.report.equal("the server names the limit and the file", (recent["slow_time"], recent["slow_file"]), (1, str(path)))
+        told = [line for line in lines if line["id"] in {of["id"] for of in recent["requests"]}]
+        ctx.report.equal("and has the last lines, the latest first", recent["requests"], told[::-1])
+        ctx.report.check("at most 100", 0 < len(recent["requests"]) <= 100, len(recent["requests"]))
+        ctx.report.equal("for admins, who may only read them", refused, [401, 405])
         of = lambda route: [line for line in lines if line["route"] == route]
         report = ctx.report
         report.check("no value of a selector is in it", SECRET not in text)
@@ -411,6 +421,12 @@ def test_slow_log(ctx):
     with ctx.server("not_slow", options=["--set", "log/slow_time=0"]) as server:
         server.api().get("/_all_dbs")
         ctx.report.check("0 tells nothing", "slow" not in server.log())
+        ctx.report.equal("and keeps nothing", server.api().expect(200, "GET", "/_settee/slow"), {"slow_time": 0, "slow_file": "", "requests": []})
+    with ctx.server("in_the_log", options=["--set", "log/slow_time=1"]) as server:
+        fill(server.api())
+        ids = [line["id"] for line in server.api().expect(200, "GET", "/_settee/slow")["requests"]]
+        in_log = lambda: [of for of in ids if re.search(rf'slow.*"id":"{of}"', server.log())]
+        ctx.report.check("without a file the lines are in the log", ids and wait_until(lambda: in_log() == ids), server.log()[-2000:])
 
 
 def test_phases(ctx):

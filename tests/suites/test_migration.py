@@ -426,7 +426,6 @@ def test_refusals(ctx):
             api.expect(201, "PUT", "/both/doc", {"of": api.url})
         there.expect(201, "PUT", "/only-there")
         to = ["--to", url(target)]
-        # The command retries for 15 s, while the other cases run.
         nowhere = f"http://admin:{SECRET}@127.0.0.1:{closed}"
         gone = subprocess.Popen(command(ctx, nowhere, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         track(gone)

@@ -456,8 +456,9 @@ def test_copies(ctx):
         writer.start()
         url = server.url.replace("://", f"://{server.admin}@")
         places = {"one copy": str(ctx.root / "copy-of-store"), "backups": f"file://{ctx.root}/place"}
-        for place in places.values():
-            subprocess.run([ctx.binary, "backup", url, place], check=True, capture_output=True, timeout=120)
+        for what, place in places.items():
+            words = [url, place, *(["--copy"] if what == "one copy" else [])]
+            subprocess.run([ctx.binary, "backup", *words], check=True, capture_output=True, timeout=120)
         said = subprocess.run([ctx.binary, "backup", url, places["backups"]], check=True, capture_output=True, timeout=120, text=True).stdout
         over.set()
         writer.join()

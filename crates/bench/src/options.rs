@@ -22,6 +22,8 @@ pub struct BenchOptions {
     pub seconds: f64,
     /// Print the report as one JSON object instead of tables.
     pub json: bool,
+    /// The longest line of tables; wider ones are divided. `None` for a file, whose lines may have any length.
+    pub width: Option<usize>,
     /// Clients of the concurrent reads.
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
@@ -79,6 +81,7 @@ impl Default for BenchOptions {
             scale: 1.0,
             seconds: 10.0,
             json: false,
+            width: None,
             connections: 64,
             repeats: 1,
             rate: None,

@@ -55,14 +55,14 @@ pub async fn run(
 ) -> Result<Report, BenchError> {
     check(&options)?;
     let files = Files::open(&options)?;
-    let json = options.json;
+    let (json, width) = (options.json, options.width);
     let mut report = on_own_thread(options, embedded).await?;
     files.compare(&mut report);
     if json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        table::print(&report, out)?;
+        table::print(&report, out, width)?;
     }
     files.write(&report)?;
     Ok(report)
@@ -405,9 +405,9 @@ fn listener(target: &Target) -> Option<u32> {
 /// The product of `GET /`. Requests `_all_dbs` too, so that wrong credentials are found before
 /// anything is measured.
 async fn product(system: &System) -> Result<String, BenchError> {
-    let welcome = system.json("GET", "/").await?;
+    let welcome = System::welcome(&system.target).await?;
     for node in &system.nodes {
-        System::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
+        System::first(node, "/_all_dbs?limit=1").await?;
     }
     Ok(product_of(&welcome))
 }

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use command_line::{RefusedRequest, connection_failure, not_couchdb};
 use serde_json::Value;
 
 use crate::client::Connection;
@@ -205,6 +206,42 @@ impl System {
             status,
             body: String::from_utf8_lossy(&reply).into_owned(),
         })
+    }
+
+    /// Sends a first request to a node, and returns its JSON. A mistake in the node's URL or in its credentials is named.
+    ///
+    /// # Errors
+    /// [`BenchError::Connect`], and [`BenchError::Server`].
+    pub(crate) async fn first(node: &Target, path: &str) -> Result<Value, BenchError> {
+        let called = Self::call_node(node, "GET", path, None).await;
+        let (status, reply) = called.map_err(|error| match error {
+            BenchError::Exchange { source, .. } => {
+                BenchError::Server(connection_failure(node.url(), &source))
+            }
+            error => error,
+        })?;
+        match (status, serde_json::from_slice::<Value>(&reply)) {
+            (200..=299, Ok(body)) => Ok(body),
+            (status, body) => {
+                let body = body.unwrap_or_default();
+                let refused = RefusedRequest {
+                    status,
+                    reason: body["reason"].as_str(),
+                    has_login: node.header("authorization").is_some(),
+                    needs: "an admin",
+                };
+                Err(BenchError::Server(refused.description(node.url())))
+            }
+        }
+    }
+
+    /// The welcome of a node, which is one of CouchDB's.
+    pub(crate) async fn welcome(node: &Target) -> Result<Value, BenchError> {
+        let welcome = Self::first(node, "/").await?;
+        match welcome["couchdb"].is_string() {
+            true => Ok(welcome),
+            false => Err(BenchError::Server(not_couchdb(node.url(), 200))),
+        }
     }
 
     /// Like [`System::require`], with the body as JSON; an invalid body is null.

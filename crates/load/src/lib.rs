@@ -99,8 +99,9 @@ async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(),
     check(options)?;
     let client = http_client()?;
     let database = database_url(options)?;
-    report.database_created = writer::prepare(&client, &database, options.create).await?;
+    // First: a source that does not exist creates no database.
     let input = source::open(&client, &options.source).await?;
+    report.database_created = writer::prepare(&client, &database, options.create).await?;
     let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
     let reader = read_on_own_thread(input, options.clone(), sender, bar.clone())?;
@@ -130,15 +131,13 @@ fn check(options: &LoadOptions) -> Result<(), LoadCause> {
 fn http_client() -> Result<Client, LoadCause> {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().build().map_err(|source| LoadCause::Http {
-        what: "setting up HTTP".to_owned(),
-        source,
-    })
+    let client = Client::builder().build();
+    client.map_err(|error| LoadCause::Options(format!("HTTP cannot be set up: {error}")))
 }
 
 fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
-    let mut url = Url::parse(&options.url)
-        .map_err(|error| LoadCause::Options(format!("the server's URL: {error}")))?;
+    let mut url = command_line::server_url(&options.url)
+        .map_err(|failure| LoadCause::Options(failure.message))?;
     let shown = without_credentials(&url);
     url.path_segments_mut()
         .map_err(|()| LoadCause::Options(format!("{shown} is not the URL of a server")))?

@@ -62,7 +62,7 @@ pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCau
             pages: false,
         });
     }
-    if source.starts_with("http://") || source.starts_with("https://") {
+    if source.contains("://") {
         return fetch(client, source).await;
     }
     open_path(Path::new(source)).map_err(|error| {
@@ -199,11 +199,11 @@ fn read_stream(
 
 async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     let url =
-        Url::parse(source).map_err(|error| LoadCause::Options(format!("the source: {error}")))?;
+        command_line::server_url(source).map_err(|failure| LoadCause::Options(failure.message))?;
     let name = without_credentials(&url);
-    let mut response = get(client, url.clone(), &name).await?;
+    let mut response = get(client, &url).await?;
     let bytes = response.content_length();
-    let (beginning, ended) = beginning(&mut response, &name).await?;
+    let (beginning, ended) = beginning(&mut response, &url).await?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let pages = ended && is_database_info(&beginning);
     if pages {
@@ -227,36 +227,43 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     })
 }
 
-async fn get(client: &Client, url: Url, name: &str) -> Result<Response, LoadCause> {
-    let what = || format!("GET {name}");
-    let response = client
-        .get(url)
-        .send()
-        .await
-        .map_err(|source| LoadCause::Http {
-            what: what(),
-            source,
-        })?;
+async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
+    let response = client.get(url.clone()).send().await;
+    let response = response.map_err(|source| silence(url, source))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    Err(LoadCause::Refused {
-        what: what(),
-        status: status.as_u16(),
-        body: response.text().await.unwrap_or_default(),
-    })
+    let body = response.text().await.unwrap_or_default();
+    let is_couchdb = body.starts_with('{');
+    match is_couchdb {
+        true => Err(LoadCause::Refused {
+            url: url.clone(),
+            status: status.as_u16(),
+            body,
+        }),
+        // The URL of a file has any server.
+        false => Err(LoadCause::Reply {
+            what: format!("GET {}", without_credentials(url)),
+            problem: format!("status {}", status.as_u16()),
+        }),
+    }
+}
+
+fn silence(url: &Url, source: reqwest::Error) -> LoadCause {
+    LoadCause::Http {
+        url: url.clone(),
+        source,
+    }
 }
 
 /// Returns the first pieces of the body, and whether they are all of it.
-async fn beginning(response: &mut Response, name: &str) -> Result<(Vec<Bytes>, bool), LoadCause> {
+async fn beginning(response: &mut Response, url: &Url) -> Result<(Vec<Bytes>, bool), LoadCause> {
     let mut pieces = Vec::new();
     let mut bytes = 0;
     while bytes <= DATABASE_INFO_BYTES_MAX {
-        let piece = response.chunk().await.map_err(|source| LoadCause::Http {
-            what: format!("GET {name}"),
-            source,
-        })?;
+        let piece = response.chunk().await;
+        let piece = piece.map_err(|source| silence(url, source))?;
         let Some(piece) = piece else {
             return Ok((pieces, true));
         };
@@ -345,14 +352,13 @@ impl Pager {
         let mut after: Option<String> = None;
         loop {
             let url = self.page_url(after.as_deref())?;
-            let what = without_credentials(&url);
-            let response = get(&self.client, url, &what).await?;
-            let body = response.bytes().await.map_err(|source| LoadCause::Http {
-                what: format!("GET {what}"),
-                source,
+            let response = get(&self.client, &url).await?;
+            let body = response.bytes().await;
+            let body = body.map_err(|source| silence(&url, source))?;
+            let page: Page = serde_json::from_slice(&body).map_err(|error| LoadCause::Reply {
+                what: format!("GET {}", without_credentials(&url)),
+                problem: error.to_string(),
             })?;
-            let page: Page = serde_json::from_slice(&body)
-                .map_err(|error| LoadCause::Options(format!("{what}: {error}")))?;
             let Some(last) = page.rows.last() else {
                 return Ok(());
             };

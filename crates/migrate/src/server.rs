@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use command_line::{RefusedRequest, connection_failure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::{Method, Response, Url};
 use serde_json::{Map, Value};
@@ -29,6 +30,8 @@ pub struct Server {
     client: reqwest::Client,
     /// Without credentials and without a slash at the end.
     base: String,
+    /// The same address, parsed.
+    address: Url,
     credentials: Option<(String, String)>,
 }
 
@@ -39,12 +42,8 @@ impl Server {
     /// # Errors
     /// [`Error::Url`].
     pub fn new(text: &str) -> Result<Server, Error> {
-        let hidden = || text.rsplit('@').next().unwrap_or_default().to_owned();
-        let bad = |reason: &str| Error::Url(hidden(), reason.to_owned());
-        let mut url = Url::parse(text).map_err(|e| bad(&e.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(bad("it has to begin with http:// or https://"));
-        }
+        let mut url =
+            command_line::server_url(text).map_err(|failure| Error::Url(failure.message))?;
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let credentials = (!url.username().is_empty()).then(|| {
             (
@@ -63,10 +62,11 @@ impl Server {
             .connect_timeout(CONNECT_TIME_MAX)
             .tcp_keepalive(Duration::from_secs(30))
             .build()
-            .map_err(|e| bad(&e.to_string()))?;
+            .map_err(|e| Error::Url(e.to_string()))?;
         Ok(Server {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
+            address: url,
             credentials,
         })
     }
@@ -78,10 +78,8 @@ impl Server {
 
     /// Returns whether the host in the URL is the loopback interface.
     pub fn is_loopback(&self) -> bool {
-        let host = Url::parse(&self.base).ok();
-        host.as_ref()
-            .and_then(Url::host_str)
-            .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+        let host = self.address.host_str();
+        host.is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
     }
 
     /// Returns a database, as a replication's source.
@@ -135,37 +133,40 @@ impl Server {
             None => sent.await,
             Some(time_max) => match tokio::time::timeout(time_max, sent).await {
                 Ok(sent) => sent,
-                Err(_) => return Err(self.unreachable(&described, "no answer")),
+                Err(_) => {
+                    let reason = format!("{} did not answer in time", self.base);
+                    return Err(unreachable(described, reason));
+                }
             },
         };
-        let response = sent.map_err(|e| self.unreachable(&described, &root_cause(&e)))?;
+        let response = sent.map_err(|e| unreachable(described.clone(), self.silence(&e)))?;
         let status = response.status().as_u16();
         if status < 300 {
             return Ok(response);
         }
         let body: Value = response.json().await.unwrap_or_default();
-        let text = |member: &str| body[member].as_str().unwrap_or("no reason").to_owned();
+        let reason = RefusedRequest {
+            status,
+            reason: body["reason"].as_str(),
+            has_login: self.credentials.is_some(),
+            needs: "a server admin",
+        };
         Err(Error::Refused {
-            server: self.base.clone(),
             request: described,
             status,
-            error: text("error"),
-            reason: text("reason"),
+            reason: reason.description(&self.address),
         })
     }
 
-    fn unreachable(&self, request: &str, reason: &str) -> Error {
-        Error::Unreachable {
-            server: self.base.clone(),
-            reason: format!("{request}: {reason}"),
-        }
+    fn silence(&self, error: &reqwest::Error) -> String {
+        connection_failure(&self.address, error)
     }
 
     async fn json_of(&self, response: Response, path: &[&str]) -> Result<Value, Error> {
         let text = response
             .bytes()
             .await
-            .map_err(|e| self.unreachable(&path.join("/"), &root_cause(&e)))?;
+            .map_err(|e| unreachable(format!("/{}", path.join("/")), self.silence(&e)))?;
         serde_json::from_slice(&text).map_err(|_| Error::Strange {
             server: self.base.clone(),
             request: format!("/{}", path.join("/")),
@@ -190,7 +191,11 @@ impl Server {
         self.get_once(path, query).await
     }
 
-    async fn get_once(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
+    /// Requests JSON once.
+    ///
+    /// # Errors
+    /// Errors of [`Server::get`].
+    pub async fn get_once(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
         let response = self
             .send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
             .await?;
@@ -214,8 +219,11 @@ impl Server {
         let read = tokio::time::timeout(ANSWER_TIME_MAX, response.chunk()).await;
         match read {
             Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
-            Ok(Err(e)) => Err(self.unreachable("reading", &root_cause(&e))),
-            Err(_) => Err(self.unreachable("reading", "nothing more came")),
+            Ok(Err(e)) => Err(unreachable("reading".to_owned(), self.silence(&e))),
+            Err(_) => {
+                let reason = format!("nothing more came from {}", self.base);
+                Err(unreachable("reading".to_owned(), reason))
+            }
         }
     }
 
@@ -247,13 +255,8 @@ impl Server {
     }
 }
 
-/// reqwest's own message repeats the URL; what went wrong is the innermost cause.
-fn root_cause(e: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = e;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
+fn unreachable(request: String, reason: String) -> Error {
+    Error::Unreachable { request, reason }
 }
 
 #[cfg(test)]

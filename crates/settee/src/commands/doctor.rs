@@ -7,8 +7,9 @@ use command_line::counted;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::server::Server;
 use crate::Failure;
-use crate::cli::{DoctorOptions, with_credentials};
+use crate::cli::DoctorOptions;
 
 /// The server answers within 5 s, unless it is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,32 +37,9 @@ pub fn run(options: &DoctorOptions) -> ExitCode {
 }
 
 fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
-    // reqwest takes the process's provider. Set already is fine too.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let parsed = reqwest::Url::parse(&with_credentials(&options.url));
-    let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
-    let (name, password) = super::take_credentials(&mut url);
-    url.set_path("/_settee/doctor");
-    super::runtime()?.block_on(async {
-        let client = reqwest::Client::builder().timeout(PATIENCE).build();
-        let mut request = client.map_err(Failure::new)?.get(url.clone());
-        if !name.is_empty() {
-            request = request.basic_auth(&name, password.as_ref());
-        }
-        let failed = |e: reqwest::Error| Failure::new(format!("{url}: {e}"));
-        let response = request.send().await.map_err(failed)?;
-        match response.status().as_u16() {
-            200 => response.json().await.map_err(failed),
-            401 | 403 => Err(Failure::new(
-                "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
-            )),
-            404 => Err(Failure::new(format!("{url} is not a Settee server, or an older version"))),
-            503 => Err(Failure::new(format!(
-                "{url}: the server is busy: try again"
-            ))),
-            status => Err(Failure::new(format!("{url}: status {status}"))),
-        }
-    })
+    let client = reqwest::Client::builder().timeout(PATIENCE);
+    let server = Server::new(&options.url, client)?;
+    super::runtime()?.block_on(server.settee_json("/_settee/doctor", "an admin"))
 }
 
 /// The parts of a response that are printed.
@@ -177,7 +155,7 @@ fn with_placeholder(url: &str) -> String {
     let Ok(mut parsed) = reqwest::Url::parse(url) else {
         return url.to_owned();
     };
-    super::take_credentials(&mut parsed);
+    command_line::take_credentials(&mut parsed);
     let text = parsed.as_str().trim_end_matches('/');
     text.replacen("://", "://NAME:PASSWORD@", 1)
 }

@@ -309,6 +309,12 @@ fn protect(config: &Config) {
 
 fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     let data = data_given(options);
+    if data.is_file() {
+        let data = data.display();
+        return Err(Failure::usage(format!(
+            "{data}: this is a file, not a directory"
+        )));
+    }
     let mut layers = Layers::new(data.join("local.ini"));
     layers.local_d = Some(data.join("local.d"));
     layers.files = options.config.clone();
