@@ -113,7 +113,7 @@ fn the_page_and_the_terminal_show_the_same_figures() {
     };
     let html = page(&report, &[]);
     let mut text = Vec::new();
-    crate::table::print(&report, &mut text).unwrap();
+    crate::table::print(&report, &mut text, None).unwrap();
     let text = String::from_utf8(text).unwrap();
     // The geometric means of rate, latency and single value, and the means of all repeats together.
     for usual in ["79,370", "1.26", "1,259,921"] {

@@ -311,10 +311,8 @@ impl Nodes {
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
         let of_store = (&databases, &catalogue);
-        // The replicas refer to it.
-        let of_node = Arc::downgrade(&replicas);
-        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
-        let contents = ContentExchange::new(me, of_store, Box::new(nodes_of), between.clone());
+        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let contents = ContentExchange::new(me, of_store, nodes_of, between.clone());
         contents.load_pins().await.unwrap();
         let parts = SlotStarter {
             node: me,

@@ -307,6 +307,14 @@ fn protect(config: &Config) {
     }
 }
 
+/// Returns whether an environment variable is a setting.
+fn is_setting(variable: &str) -> bool {
+    let of_tests = ["SETTEE_CACHE", "SETTEE_VECTORS", record_version::VARIABLE];
+    let is_secret = [CREDENTIALS, PEER_CREDENTIALS].contains(&variable)
+        || variable.starts_with("SETTEE_MIGRATE_");
+    variable.starts_with("SETTEE_") && !of_tests.contains(&variable) && !is_secret
+}
+
 fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     let data = data_given(options);
     if data.is_file() {
@@ -318,17 +326,7 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     let mut layers = Layers::new(data.join("local.ini"));
     layers.local_d = Some(data.join("local.d"));
     layers.files = options.config.clone();
-    layers.env = std::env::vars()
-        .filter(|(k, _)| k.starts_with("SETTEE_"))
-        // Of the build and the tests, not settings.
-        .filter(|(k, _)| {
-            k != "SETTEE_CACHE" && k != "SETTEE_VECTORS" && k != record_version::VARIABLE
-        })
-        // Of `settee migrate` and other commands, with a password in it.
-        .filter(|(k, _)| {
-            !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != PEER_CREDENTIALS
-        })
-        .collect();
+    layers.env = std::env::vars().filter(|(k, _)| is_setting(k)).collect();
     if options.couchdb_variables {
         let variable = |name: &str| std::env::var(name).ok();
         layers.env.extend(couchdb_image::settings_of(variable)?);
