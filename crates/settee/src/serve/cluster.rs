@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
+use database::Databases;
 use http_api::App;
 use member::{Member, MemberOptions};
 use node::{DescriptorPlan, Node};
@@ -48,6 +49,12 @@ pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
     let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);
     named.map(drop).map_err(Failure::usage)
+}
+
+/// Removes what only a node needs from the store of a server that is alone: it can be that of a
+/// former node.
+pub fn leave(databases: &Databases) -> Result<(), Failure> {
+    databases.store().forget_pins().map_err(Failure::new)
 }
 
 /// Makes the server a member of its cluster.

@@ -111,7 +111,7 @@ pub struct ContentTotals {
     pub contents: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Number of unreferenced contents.
+    /// Number of unreferenced contents that no node keeps.
     pub unreferred: u64,
     /// Their bytes.
     pub unreferred_bytes: u64,
@@ -190,6 +190,7 @@ impl StoreCheck {
             totals.contents += 1;
             totals.bytes = totals.bytes.saturating_add(place.length());
             match by {
+                None if self.is_pinned(home, &id)? => {}
                 None => {
                     totals.unreferred += 1;
                     totals.unreferred_bytes += place.length();
@@ -213,6 +214,12 @@ impl StoreCheck {
         it.status()?;
         self.next_number(highest, findings)?;
         Ok(places)
+    }
+
+    /// Returns whether a node keeps a content without a reference.
+    fn is_pinned(&self, home: ShardNumber, id: &[u8; 32]) -> Result<bool, Error> {
+        let key = keys::pinned(home, id);
+        Ok(self.snapshot.get(Keyspace::Meta, &key)?.is_some())
     }
 
     fn scan(&self, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {

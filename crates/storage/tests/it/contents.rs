@@ -375,6 +375,69 @@ fn a_pinned_content_stays_without_a_reference_also_across_a_crash() {
     assert_eq!(world.keys(), (0, 0));
 }
 
+/// Otherwise every start would examine each content that a node received since the last one.
+#[test]
+fn a_pinned_content_is_no_upload_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = {
+        let world = open(dir.path());
+        let content = world.upload(&bytes(1, 300_000));
+        assert_eq!(world.keys().1, 1);
+        assert!(world.contents.pin(&content.id, b"").unwrap());
+        assert_eq!(world.keys().1, 0);
+        let id = content.id;
+        drop(content);
+        let again = world.contents.hold(&id).unwrap().unwrap();
+        world.written("a", None, &[&again]);
+        drop(again);
+        world.contents.unpin(&id).unwrap();
+        let other = world.upload(&bytes(2, 300_000));
+        assert!(world.contents.pin(&other.id, b"").unwrap());
+        world.contents.unpin(&other.id).unwrap();
+        drop(other);
+        // Three chunks, the content's place, one reference.
+        assert_eq!(world.keys(), (5, 0));
+        id
+    };
+    let world = open(&copy_of(dir.path()));
+    assert!(world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(world.keys(), (5, 0));
+}
+
+/// A backup of a node becomes the store of a single server.
+#[test]
+fn forgotten_pins_keep_no_content_from_the_next_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let contents = [1, 2].map(|seed| world.upload(&bytes(seed, 300_000)));
+    for content in &contents {
+        assert!(world.contents.pin(&content.id, b"tag").unwrap());
+    }
+    world.written("a", None, &[&contents[0]]);
+    let ids = contents.each_ref().map(|content| content.id);
+    drop(contents);
+    world.store.forget_pins().unwrap();
+    assert!(world.store.pinned_contents().unwrap().is_empty());
+    world.compact();
+    world.contents.sweep_all().unwrap();
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [true, false]);
+}
+
+/// Neither does a new cluster end the pins of a former one.
+#[test]
+fn an_adopted_store_has_no_pins() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let content = world.upload(&bytes(1, 300_000));
+    assert!(world.contents.pin(&content.id, b"tag").unwrap());
+    drop(content);
+    world.store.adopt(storage::Adoption::default()).unwrap();
+    assert!(world.store.pinned_contents().unwrap().is_empty());
+    world.contents.sweep_all().unwrap();
+    assert_eq!(world.keys(), (0, 0));
+}
+
 #[test]
 fn the_end_of_a_pin_removes_no_content_that_a_document_references() {
     let dir = tempfile::tempdir().unwrap();
