@@ -51,7 +51,7 @@ fn kept_on_disk(nodes: &Nodes, node: u64) -> usize {
     store.pinned_contents().unwrap().len()
 }
 
-/// Returns a body that gives a byte now and then, until its sender is dropped.
+/// Returns a body that gives a byte every 200 ms, until its sender is dropped.
 fn trickle() -> (mpsc::Sender<()>, Body) {
     let (alive, dead) = mpsc::channel(1);
     let pieces = futures_util::stream::unfold(dead, |mut dead: mpsc::Receiver<()>| async move {
@@ -192,7 +192,7 @@ async fn what_is_kept_for_a_caller_that_is_gone_is_reclaimed() {
     assert_eq!((contents.kept(), kept_on_disk(&nodes, 1)), (0, 0));
 }
 
-/// What a node is asked to keep without having it leaves nothing.
+/// A request to keep a content that the node does not have leaves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_content_that_is_not_here_is_not_noted() {
     let nodes = with_database().await;

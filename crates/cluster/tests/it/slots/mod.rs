@@ -125,7 +125,7 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
     nodes.agree(&acknowledged).await;
 }
 
-/// Others have what the replica lacks, or do not need it any more: they go on meanwhile.
+/// Others have what the replica lacks, or do not need it any more, and continue meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_breaks_off_begins_no_generation() {
     let nodes = Nodes::three();
