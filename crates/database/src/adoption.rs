@@ -85,6 +85,7 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
                 uuid,
                 // At most 256.
                 q: u32::try_from(record.shards.len()).unwrap_or(u32::MAX),
+                // One server has one copy, whatever was requested: the cluster decides anew.
                 n: None,
                 partitioned: record.partitioned,
                 created_unix_s: record.created_unix_s,

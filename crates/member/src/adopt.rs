@@ -232,12 +232,16 @@ impl IdleStore {
             return Ok((all, vec![]));
         };
         let (mut kept, mut deleted) = (vec![], vec![]);
-        for own in all {
-            let listed = state.databases.get(&own.name).map(|known| known.uuid);
-            match own.former.is_none_or(|uuid| listed == Some(uuid)) {
-                true => kept.push(own),
-                false => deleted.push(own.name),
+        for mut own in all {
+            let listed = state.databases.get(&own.name);
+            let is_it = |uuid| listed.is_some_and(|known| known.uuid == uuid);
+            if !own.former.is_none_or(is_it) {
+                deleted.push(own.name);
+                continue;
             }
+            // Its own record does not say what was requested.
+            own.new.n = listed.and_then(|known| known.n);
+            kept.push(own);
         }
         Ok((kept, deleted))
     }

@@ -186,9 +186,13 @@ impl ContentExchange {
         };
         for ((home, id), database, shard) in all {
             let _turn = self.turn(home, &id).await;
-            let is_old = self.pins.lock().get(&(home, id)).is_some_and(old);
-            if !is_old {
-                continue;
+            {
+                let mut pins = self.pins.lock();
+                let Some(pin) = pins.get_mut(&(home, id)).filter(|pin| old(pin)) else {
+                    continue;
+                };
+                // Unknown if this fails.
+                pin.is_on_disk = false;
             }
             match self.unpin(home, id, (database, shard)).await {
                 Ok(()) => drop(self.pins.lock().remove(&(home, id))),

@@ -377,6 +377,28 @@ async fn a_database_whose_deletion_is_on_disk_is_not_recovered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recovered_database_keeps_the_number_of_copies_that_was_requested() {
+    let mut lost = Nodes::three().await;
+    let wanted = database::CreateOptions {
+        n: Some(2),
+        ..database(2)
+    };
+    lost.node(1).databases.create("a", wanted).await.unwrap();
+    lost.agree(&[1, 2, 3]).await;
+    let dir = lost.dir(1);
+    lost.stop(1).await;
+    let root = tempfile::tempdir().unwrap();
+    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
+    let found = idle_at(root.path(), &dir).await;
+    let recovered = found.recover(&new_cluster(), RecordVersion::LATEST);
+    assert_eq!(recovered.unwrap().1.databases, ["a"]);
+    let opened = store(&dir).await;
+    let state = crate::control::state_in(&opened.snapshot()).unwrap();
+    assert_eq!(state.databases["a"].n, Some(2));
+    close(opened).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_of_another_format_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("store");

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::contents::{LONG, with_database, with_file};
 use super::nodes::{Nodes, SLOTS, until};
-use crate::content::{ContentError, ContentName, FETCH, PIN, STORE};
+use crate::content::{ContentError, ContentName, FETCH, KEPT, PIN, STORE};
 use crate::placement::slot_of;
 
 /// More contents than are sent to a node at a time.
@@ -190,6 +190,27 @@ async fn what_is_kept_for_a_caller_that_is_gone_is_reclaimed() {
     assert_eq!(contents.kept(), 1);
     contents.reclaim(Duration::ZERO).await;
     assert_eq!((contents.kept(), kept_on_disk(&nodes, 1)), (0, 0));
+}
+
+/// Otherwise each further request would sync the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_already_is_not_written_again() {
+    let nodes = with_database().await;
+    let bytes = random_bytes();
+    let (_, name) = name_of(&nodes, 1, "doc", &bytes);
+    let db = nodes.node(1).databases.get("a").unwrap();
+    let _content = upload(&db, "doc", &bytes);
+    let (contents, query) = (&nodes.node(1).contents, name.to_query());
+    let pin = || contents.answer(2, (PIN, query.as_str()), Body::empty());
+    pin().await.unwrap().unwrap();
+    assert_eq!(kept_on_disk(&nodes, 1), 1);
+    // Behind its back, to see whether it is written again.
+    let store = nodes.node(1).databases.store();
+    let home = store.pinned_contents().unwrap()[0].home;
+    store.forget_pin(home, &name.id).unwrap();
+    let answer = pin().await.unwrap().unwrap();
+    assert_eq!(answer.read(KEPT.len()).await.unwrap(), KEPT);
+    assert_eq!(kept_on_disk(&nodes, 1), 0);
 }
 
 /// A request to keep a content that the node does not have leaves nothing.
