@@ -234,8 +234,8 @@ impl IdleStore {
         let (mut kept, mut deleted) = (vec![], vec![]);
         for mut own in all {
             let listed = state.databases.get(&own.name);
-            let is_it = |uuid| listed.is_some_and(|known| known.uuid == uuid);
-            if !own.former.is_none_or(is_it) {
+            let is_other = |uuid| listed.is_none_or(|known| known.uuid != uuid);
+            if own.former.is_some_and(is_other) {
                 deleted.push(own.name);
                 continue;
             }
