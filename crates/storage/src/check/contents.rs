@@ -190,11 +190,7 @@ impl StoreCheck {
             totals.contents += 1;
             totals.bytes = totals.bytes.saturating_add(place.length());
             match by {
-                None if self.is_pinned(home, &id)? => {}
-                None => {
-                    totals.unreferred += 1;
-                    totals.unreferred_bytes += place.length();
-                }
+                None => self.count_unreferred((home, &id), place, totals)?,
                 Some(by) if number64(&by[60..]) != place.length() => {
                     let by = (number32(&by[32..]), number64(&by[36..]));
                     let topic = "a content's length differs from its document's";
@@ -216,10 +212,19 @@ impl StoreCheck {
         Ok(places)
     }
 
-    /// Returns whether a node keeps a content without a reference.
-    fn is_pinned(&self, home: ShardNumber, id: &[u8; 32]) -> Result<bool, Error> {
-        let key = keys::pinned(home, id);
-        Ok(self.snapshot.get(Keyspace::Meta, &key)?.is_some())
+    /// Counts a content that no document names, unless a node keeps it nevertheless.
+    fn count_unreferred(
+        &self,
+        (home, id): (ShardNumber, &[u8; 32]),
+        place: Place,
+        totals: &mut ContentTotals,
+    ) -> Result<(), Error> {
+        let pinned = keys::pinned(home, id);
+        if self.snapshot.get(Keyspace::Meta, &pinned)?.is_none() {
+            totals.unreferred += 1;
+            totals.unreferred_bytes += place.length();
+        }
+        Ok(())
     }
 
     fn scan(&self, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {

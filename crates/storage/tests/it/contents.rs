@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use document::{Attachment, DocId, Encoding, Rev, StoredBody, body_term, revision_id};
+use storage::check::{Findings, References, StoreCheck};
 use storage::{
     CHUNK_BYTES, Change, Content, Contents, Edit, File, Keyspace, Limits, Outcome, Shard,
     ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions, compact, hashed, reclaim_contents,
@@ -424,7 +425,30 @@ fn forgotten_pins_keep_no_content_from_the_next_compaction() {
     assert_eq!(there, [true, false]);
 }
 
-/// Neither does a new cluster end the pins of a former one.
+/// A check says of the others that the next compaction removes them.
+#[test]
+fn a_check_counts_no_pinned_content_as_unreferenced() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let world = open(dir.path());
+        let contents = [1, 2].map(|seed| world.upload(&bytes(seed, 300_000)));
+        for content in &contents {
+            assert!(world.contents.pin(&content.id, b"tag").unwrap());
+        }
+        let ids = contents.each_ref().map(|content| content.id);
+        drop(contents);
+        world.store.forget_pin(7, &ids[0]).unwrap();
+        world.store.close();
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let mut findings = Findings::default();
+    let check = StoreCheck::open(dir.path(), temporary.path(), &mut findings).unwrap();
+    let none = References::new(temporary.path());
+    let totals = check.contents(7, none, &mut findings).unwrap();
+    assert_eq!((totals.contents, totals.unreferred), (2, 1));
+}
+
+/// The log of a new cluster names none of the contents that a former one did.
 #[test]
 fn an_adopted_store_has_no_pins() {
     let dir = tempfile::tempdir().unwrap();
