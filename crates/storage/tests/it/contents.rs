@@ -425,7 +425,7 @@ fn forgotten_pins_keep_no_content_from_the_next_compaction() {
     assert_eq!(there, [true, false]);
 }
 
-/// A check says of the others that the next compaction removes them.
+/// The next compaction does not remove them.
 #[test]
 fn a_check_counts_no_pinned_content_as_unreferenced() {
     let dir = tempfile::tempdir().unwrap();
