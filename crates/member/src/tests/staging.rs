@@ -8,7 +8,7 @@ use cluster::SlotNumber;
 use cluster::slot::StoreError;
 use database::Database;
 use futures_util::FutureExt as _;
-use peers::Body;
+use peers::{Body, BodyError};
 use storage::Content;
 use tokio::sync::mpsc;
 
@@ -58,7 +58,7 @@ fn trickle() -> (mpsc::Sender<()>, Body) {
         let waited = tokio::time::timeout(Duration::from_millis(200), dead.recv()).await;
         waited
             .is_err()
-            .then(|| (Ok(Bytes::from_static(b"x")), dead))
+            .then(|| (Ok::<_, BodyError>(Bytes::from_static(b"x")), dead))
     });
     (alive, Body::stream(pieces))
 }
