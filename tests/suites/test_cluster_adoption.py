@@ -389,11 +389,13 @@ def test_recovery(suite, adopted):
         cluster.nodes[at].is_wanted = False
         if at == 1:
             refused(suite, "a recovery while a majority runs", settee(suite, *recover, "again", "--accept-loss"), "node2@", "node3@", "stop them")
+            refused(suite, "a dry run of it", settee(suite, *recover, "again", "--dry-run"), "LOST", "node2@", "node3@", "stop them")
             report.check("and changes nothing", adopted.first.is_member() and not (data / "cluster.lost").exists())
     for at in NODES[1:]:
         shutil.rmtree(cluster.nodes[at].folder)
     refused(suite, "a recovery without consent", settee(suite, *recover, "again"), "--accept-loss", "--dry-run")
-    refused(suite, "a recovery under the same name", settee(suite, *recover, "main", "--accept-loss"), "another name")
+    for consent in ("--accept-loss", "--dry-run"):
+        refused(suite, f"a recovery under the same name, {consent}", settee(suite, *recover, "main", consent), "another name")
     refused(
         suite,
         "one of a directory without a node",

@@ -64,9 +64,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let (runtime, replication) = (runtime()?, replication_runtime()?);
-    if brokers.is_some() {
-        cluster::take_name(&config, &data)?;
-    }
+    cluster::prepare(brokers.is_some(), &config, &data, &databases)?;
     let traces = Traces::start(&config, runtime.handle())?;
     let app = app_of(&databases, &config, auth, memory, dev)?;
     logging.tell_slow(&app);
