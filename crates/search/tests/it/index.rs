@@ -386,7 +386,7 @@ fn terms_of_fuzzy_queries_are_charged_with_the_names_of_their_fields() {
     let long = "f".repeat(4_000);
     let words: String = (0..100).map(|n| format!("aa{n:02} ")).collect();
     let mut fields = Fields::new();
-    for field in ["t", &long] {
+    for field in ["t", long.as_str()] {
         fields
             .add(0, "text", field, json!(words), &Value::Null)
             .unwrap();
