@@ -185,7 +185,7 @@ fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
 /// before its size is checked.
 const REGEX_BYTES_MAX: usize = 4 << 10;
 
-/// What is before a character of a regular expression, outside of classes.
+/// The context of a character of a regular expression, outside of classes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// The beginning of an alternative: nothing can be repeated, separated or closed.
