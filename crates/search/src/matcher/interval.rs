@@ -141,7 +141,8 @@ impl IntervalMatcher {
     fn settle(&mut self, mut doc: Doc) -> Doc {
         loop {
             let next = self.terms.seek(doc);
-            if next == END || next >= self.docs || !self.effort.go_on() {
+            let steps = self.terms.by_term.len();
+            if next == END || next >= self.docs || !self.effort.spend(steps) {
                 self.doc = END;
                 return END;
             }
