@@ -368,6 +368,14 @@ def test_hostile(ctx):
             ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400, 413), answer)
         words = " ".join(f"w{n}" for n in range(2000))
         ctx.report.equal("a function of too many words is refused", api.post(path, {"q": f"default:fn:or({words})"}).status, 400)
+        classes = {"Unicode classes": r"\w" * 50_000, "caseless classes": "(?i)" + "[ -\U0001e943]" * 10_000, "alternatives": "aaaa|" * 20_000}
+        for name, expression in classes.items():
+            answer = api.post(path, {"q": f"/{expression}/"})
+            is_refused = answer.status == 400 and "4096 bytes" in answer.json["reason"]
+            ctx.report.check(f"an expression of too many {name} is refused", is_refused, answer.raw[:300])
+        for expression, total in {r"\w+pha": 1, "al(pha)?": 1, "(?i)ALPHA": 0, "al(ph|PH)a": 1, r"\D{5}": 1}.items():
+            answer = api.expect(200, "POST", path, {"q": f"/{expression}/"})
+            ctx.report.equal(f"hits of {expression}", answer["total_hits"], total)
         for name, asked in {
             "fields to sort by": {"sort": ["n"] * 33},
             "fields to count": {"counts": ["tag"] * 101},
