@@ -1,4 +1,5 @@
 # make serve    a running server on http://127.0.0.1:5984, data in ./data
+# make install  the programs `settee` and `settee-bench` in ~/.local/bin, or in DIR/bin with PREFIX=DIR
 # make cluster  three nodes on http://127.0.0.1:15984, :25984 and :35984 with a Kafka broker, data in ./cluster-data
 #               (ARGS="--nodes 5 --brokers 3 --data DIR --admin NAME:PASSWORD")
 # make check    what a change can break, in a few minutes: lints, tests of the changed crates and of what depends on them, the quick suites
@@ -33,6 +34,7 @@ SHELL := /bin/bash
 BIND ?= 127.0.0.1
 PORT ?= 5984
 DATA ?= data
+PREFIX ?= $(HOME)/.local
 SUITES ?=
 SINCE ?=
 BENCH_ARGS ?=
@@ -48,11 +50,11 @@ SOAK_search = mango_queries mango_text search_clouseau search_faults search_mode
 SOAK_http = api_behaviour authentication authentication_security authorisation body_memory client_compatibility client_disconnects client_suites connection_limits cors_and_setup couchdb_suites \
   design_functions design_overload dev_mode function_preview function_results function_security hostile_reads http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
-SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries documentation doctor example_files foreign_packages manual_examples \
+SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries command_mistakes documentation doctor example_files foreign_packages manual_examples \
   metrics migration packages profiles prose_lint top traces web_interface
 ARGS ?=
 
-.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -84,7 +86,11 @@ release-check: setup-dist setup-test
 
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build
+	@$(env) bash scripts/install.sh --hint "$$CARGO_TARGET_DIR/dist" "$(PREFIX)"
 	@$(env) exec $(settee) serve --data $(DATA) --bind $(BIND) --port $(PORT) --generate-admin
+
+install: build
+	@$(env) bash scripts/install.sh "$$CARGO_TARGET_DIR/dist" "$(PREFIX)"
 
 # Fetches Kafka and what it needs, once per machine (scripts/brokers.py).
 cluster:
@@ -113,7 +119,7 @@ docs: setup-docs
 
 # Tests wait for syncs more than they compute: their files are in memory, and more tests run at once than there are processors.
 in_memory = $$([ -d /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
-nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
+nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 5 / 2))
 stage = bash scripts/stage.sh
 
 # FILTER is nextest's: make unit FILTER='package(mango)'

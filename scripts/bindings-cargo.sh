@@ -4,4 +4,6 @@
 # Built with the whole workspace they have the features that they have in the program, and are there already.
 set -euo pipefail
 [ "$1" = rustc ] || exec cargo "$@"
+# Maturin describes the interpreter in variables. `make lint` has none of them, and what they change is compiled again after each lint.
+unset "${!PYO3_@}"
 exec cargo build --release --locked --quiet --workspace --lib --message-format json-render-diagnostics

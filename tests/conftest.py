@@ -4,6 +4,7 @@ A test is a function; it makes several checks (`ctx.report.check`), and fails af
 them failed. The counts of checks, wall time and processor time of each suite are in the summary.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -23,6 +24,8 @@ CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Data of tests that are not about disks is kept here: a sync costs nothing.
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 SHARED_MEMORY_BYTES_MIN = 4 << 30
+# Tests that take less of a processor than this part of their time mostly wait.
+WAITING_SHARE_MAX = 0.4
 # Data that earlier runs left behind on purpose (failed tests, `--keep`): the newest are kept.
 KEPT_RUNS_MAX = 3
 
@@ -57,11 +60,11 @@ class Run:
         self.binary = config.getoption("binary") or default_binary()
         if self.is_worker:
             self.seed, self.root, self.disk = worker["seed"], pathlib.Path(worker["root"]), pathlib.Path(worker["disk"])
-            self.durations = json.loads(worker["durations"])
+            self.known = json.loads(worker["known"])
         else:
             seed = config.getoption("seed")
             self.seed = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
-            self.durations = durations()
+            self.known = {"seconds": known_figures("durations.json"), "cpu": known_figures("cpu.json")}
             remove_old_runs()
             disk_folder().mkdir(parents=True, exist_ok=True)
             # The process id says whether the run that a directory belongs to is still alive.
@@ -75,11 +78,12 @@ class Run:
             return False
         return not os.statvfs(SHARED_MEMORY).f_flag & os.ST_NOEXEC
 
-    def context(self, name, on_disk):
+    def context(self, name, on_disk, has_cheap_hashes):
         """`name` is of a test or a suite: it decides the directory and the random choices."""
         safe = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in name)
         root = (self.disk if on_disk else self.root) / safe
-        return Context(self.binary, root, report, self.soak, self.seed, zlib.crc32(f"{self.seed} {name}".encode()), CHECKOUT, cache_folder())
+        random_seed = zlib.crc32(f"{self.seed} {name}".encode())
+        return Context(self.binary, root, report, self.soak, self.seed, random_seed, CHECKOUT, cache_folder(), has_cheap_hashes)
 
     def remove(self):
         for root in {self.root, self.disk}:
@@ -142,7 +146,7 @@ def pytest_configure_node(node):
     node.workerinput["root"] = str(node.config.settee.root)
     node.workerinput["disk"] = str(node.config.settee.disk)
     # All workers have to collect tests in the same order, while other runs may write the file.
-    node.workerinput["durations"] = json.dumps(node.config.settee.durations)
+    node.workerinput["known"] = json.dumps(node.config.settee.known)
 
 
 def pytest_report_header(config):
@@ -156,7 +160,7 @@ def pytest_sessionstart(session):
         pytest.exit(f"no {binary}: run `make build`", returncode=2)
 
 
-# Order: tests that share something stay together, and the longest go first.
+# Order: tests that share something stay together, and the longest go first. Tests that mostly wait take turns with those that compute.
 
 
 def pytest_itemcollected(item):
@@ -170,13 +174,20 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if is_selected(item, config)]
-    known = config.settee.durations
-    weights = {}
+    known = config.settee.known
+    seconds, cpu = {}, {}
     for item in items:
-        key = group_of(item) or item.nodeid
-        weights[key] = weights.get(key, 0) + known.get(test_name(item), 1)
+        key, name = group_of(item) or item.nodeid, test_name(item)
+        took = known["seconds"].get(name, 1)
+        seconds[key] = seconds.get(key, 0) + took
+        cpu[key] = cpu.get(key, 0) + known["cpu"].get(name, took)
+    longest_first = sorted(seconds, key=lambda key: -seconds[key])
+    waiting = [key for key in longest_first if cpu[key] < seconds[key] * WAITING_SHARE_MAX]
+    computing = [key for key in longest_first if cpu[key] >= seconds[key] * WAITING_SHARE_MAX]
+    order = [key for pair in itertools.zip_longest(waiting, computing) for key in pair if key is not None]
+    places = {key: place for place, key in enumerate(order)}
     # Stable: tests of a group keep their order.
-    items.sort(key=lambda item: -weights[group_of(item) or item.nodeid])
+    items.sort(key=lambda item: places[group_of(item) or item.nodeid])
 
 
 def is_selected(item, config):
@@ -206,10 +217,10 @@ def name_of(node_id):
     return f"{pathlib.Path(path).stem.removeprefix('test_')}::{test}"
 
 
-def durations():
-    """Seconds that each test took when it was last run on this machine, or on the one that wrote tests/durations.json."""
+def known_figures(file):
+    """Figures of each test when it was last run on this machine, or on the one that wrote the file in `tests`: seconds, or those of a processor."""
     known = {}
-    for path in (pathlib.Path(__file__).with_name("durations.json"), cache_folder() / "last-run" / "durations.json"):
+    for path in (pathlib.Path(__file__).with_name(file), cache_folder() / "last-run" / file):
         if path.exists():
             known.update(json.loads(path.read_text(encoding="utf-8")))
     return known
@@ -309,7 +320,8 @@ def suite(request):
 def in_context(request, name):
     run = request.config.settee
     living = servers.living()
-    ctx = run.context(name, on_disk=request.node.get_closest_marker("on_disk") is not None)
+    is_marked = lambda mark: request.node.get_closest_marker(mark) is not None
+    ctx = run.context(name, on_disk=is_marked("on_disk"), has_cheap_hashes=not run.soak and not is_marked("costly_hashes"))
     yield ctx
     servers.end_all(living)
     # A full disk would fail the tests after this one.
@@ -373,14 +385,15 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def keep_results(config, results, run, suites):
-    """Writes what tests/run.py reads and publishes. The durations order the next run; checks.txt has a line for each check."""
+    """Writes what tests/run.py reads and publishes. durations.json and cpu.json order the next run; checks.txt has a line for each check."""
     if "BLACKBOX_RESULTS" not in os.environ:
         return
     folder = pathlib.Path(os.environ["BLACKBOX_RESULTS"])
-    took = {result["name"]: result["seconds"] for result in run}
+    # Long forms say nothing about the order of short ones.
+    figures = {key: {} if config.settee.soak else {result["name"]: result[key] for result in run} for key in ("seconds", "cpu")}
     for name, text in {
-        # Long forms say nothing about the order of short ones.
-        "durations.json": json.dumps({} if config.settee.soak else took, indent=0, sort_keys=True),
+        "durations.json": json.dumps(figures["seconds"], indent=0, sort_keys=True),
+        "cpu.json": json.dumps(figures["cpu"], indent=0, sort_keys=True),
         "results.json": json.dumps(results, indent=1),
         "suites.json": json.dumps(suites, indent=1, sort_keys=True),
         "checks.txt": "".join(f"{line}\n" for result in run for line in result["lines"]),

@@ -192,6 +192,7 @@ GET /_settee/backup                                      admin
 GET /_settee/top                                         admin
 GET /_settee/profile?seconds=1&format=folded             admin
 GET /_settee/doctor                                      admin
+GET /_settee/slow                                        admin
 GET /_settee/constant                                    admin
 GET /_settee/openapi.json                                anybody
 GET /_node/{node-name}/_settee/settings                  admin

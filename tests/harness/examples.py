@@ -13,14 +13,18 @@ must end with status 0 and print no `"error"`.
 
 import json
 import os
+import pathlib
 import re
+import shlex
 import signal
 import subprocess
 
 from harness import markdown
+from harness.server import wait_until
 from ports import free_ports
 
 PAGE_TIMEOUT_S = 300
+ENDING_TIMEOUT_S = 20
 ADDRESS = "127.0.0.1:5984"
 # Ports that pages name for servers of their own, which get free ones.
 OTHER_PORTS = ("6011", "6984")
@@ -55,6 +59,16 @@ def examples(text):
     return found
 
 
+def starts_programs(found):
+    """Whether examples start programs in the background."""
+    return any(re.search(r"(?<!&)&$", example.block.text, re.MULTILINE) for example in found)
+
+
+def endless(found):
+    """Loops that wait for ever if what they wait for does not come."""
+    return [line.strip() for example in found for line in example.block.text.splitlines() if re.match(r"\s*(until|while true|while :)", line)]
+
+
 def unmarked(text):
     """Blocks that look as if they could be run, but say neither `run` nor `norun`."""
     return [b for b in markdown.blocks(text) if b.language in COMMANDS and not (b.has("run") or b.has("norun"))]
@@ -78,32 +92,71 @@ class Outcome:
 
 
 def run(found, folder, address, environment):
-    """Runs examples in `folder`, whose server listens on `address` instead of the one that pages name. Returns (outcomes, stderr)."""
-    places = {ADDRESS: address, **dict(zip(OTHER_PORTS, map(str, free_ports(len(OTHER_PORTS)))))}
-    script = [] if any(re.search(r"^S=", e.block.text, re.M) for e in found) else [_placed(BEGIN, places)]
-    for number, example in enumerate(found):
-        script.append(_shell(example.block.language, _placed(example.block.text, places), number, folder))
-        script.append(f"printf '\\036{number} %s\\036' $?\n")
-    (folder / ".curlrc").write_text("silent\nshow-error\n", encoding="utf-8")  # as on a terminal, where curl shows no progress
-    (folder / "page.sh").write_text("".join(script), encoding="utf-8")
-    with open(folder / "page.err", "wb") as errors:
+    """Runs examples in `folder`, whose server listens on `address` instead of the one that pages name. Returns (outcomes, stderr, the programs
+    that the page left running)."""
+    (outcomes,), errors, left = run_pages([(found, folder, address)], environment)
+    return outcomes, errors, left
+
+
+def run_pages(pages, environment):
+    """Runs the examples of pages, each [examples, folder, address], one page after the other in one shell, as a reader pastes them. Returns
+    (outcomes of each page, stderr, the programs that are left running)."""
+    others = dict(zip(OTHER_PORTS, map(str, free_ports(len(OTHER_PORTS)))))
+    first, script, everything = pages[0][1], [], []
+    for found, folder, address in pages:
+        places = {ADDRESS: address, **others}
+        script.append(f"cd {shlex.quote(str(folder))}\n")
+        script += [] if any(re.search(r"^S=", e.block.text, re.M) for e in found) else [_placed(BEGIN, places)]
+        for example in found:
+            number = len(everything)
+            everything.append(example)
+            script.append(_shell(example.block.language, _placed(example.block.text, places), number, folder))
+            script.append(f"printf '\\036{number} %s\\036' $?\n")
+    (first / ".curlrc").write_text("silent\nshow-error\n", encoding="utf-8")  # as on a terminal, where curl shows no progress
+    (first / "page.sh").write_text("".join(script), encoding="utf-8")
+    with open(first / "page.err", "wb") as errors:
         shell = subprocess.Popen(
             ["bash", "page.sh"],
-            cwd=folder,
-            env={**os.environ, **environment, "CURL_HOME": str(folder)},
+            cwd=first,
+            env={**os.environ, **environment, "CURL_HOME": str(first)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
         )
+        left = []
         try:
-            printed = shell.communicate(timeout=PAGE_TIMEOUT_S)[0]
+            printed = shell.communicate(timeout=PAGE_TIMEOUT_S * len(pages))[0]
+            left = _left_running(shell.pid)
         except subprocess.TimeoutExpired:
+            left = _running_in(shell.pid)
             _end_group(shell)
             printed = shell.communicate()[0]
         finally:
             _end_group(shell)
-    return _outcomes(found, printed.decode("utf-8", "replace")), (folder / "page.err").read_text(encoding="utf-8", errors="replace")
+    outcomes = _outcomes(everything, printed.decode("utf-8", "replace"))
+    per_page = [[outcomes.pop(0) for _ in found] for found, _, _ in pages]
+    return per_page, (first / "page.err").read_text(encoding="utf-8", errors="replace"), left
+
+
+def _left_running(group):
+    """The programs of a process group that do not end by themselves: the workers of a server that has ended take a moment."""
+    wait_until(lambda: not _running_in(group), ENDING_TIMEOUT_S)
+    return _running_in(group)
+
+
+def _running_in(group):
+    """The programs that live in a process group."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text(encoding="utf-8", errors="replace").rpartition(")")
+        except OSError:
+            continue  # it ended meanwhile
+        state, _, its_group = rest.split()[:3]
+        if int(its_group) == group and state != "Z":
+            found.append(name.partition("(")[2])
+    return sorted(found)
 
 
 def _placed(text, places):

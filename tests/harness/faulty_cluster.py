@@ -30,7 +30,9 @@ class FaultyCluster(clusters.Cluster):
 
     def __init__(self, ctx, name, nodes=3, brokers=1, has_links=False, slots=4):
         self.has_links, self.links = has_links, None
-        super().__init__(nodes, brokers, ctx.folder(name), ctx.binary, admin=ADMIN, slots=slots, options=["--set", "log/level=info"])
+        super().__init__(
+            nodes, brokers, ctx.folder(name), ctx.binary, admin=ADMIN, slots=slots, options=["--set", "log/level=info", *ctx.cheap_hashes]
+        )
 
     def make_brokers(self, count, first_port):
         doors = free_ports(count) if self.has_links else None

@@ -67,14 +67,14 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.history, self.number, self.random = history, number, random.Random(seed)
         self.api = Api(url, credentials, REQUEST_TIMEOUT_S)
-        self.stop_event = threading.Event()
+        self.stop_event, self.pause_s = threading.Event(), PAUSE_S
         self.count = 0
 
     def run(self):
         try:
             while not self.stop_event.is_set():
                 self.turn()
-                self.stop_event.wait(PAUSE_S)
+                self.stop_event.wait(self.pause_s)
         except Exception as error:
             self.history.unexpected.append(f"client {self.number}: {error!r}")
         finally:
@@ -233,8 +233,8 @@ class UserClient(Client):
 KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient)
 
 
-def start_clients(history, urls, credentials, random_source):
-    """As many of each kind at every node; answers the numbers of a node's clients too."""
+def start_clients(history, urls, credentials, random_source, pause_s=PAUSE_S):
+    """As many of each kind at every node, which pause after each turn; answers the numbers of a node's clients too."""
     clients, of_node = [], {}
     for node, url in urls.items():
         for kind in KINDS:
@@ -242,6 +242,7 @@ def start_clients(history, urls, credentials, random_source):
             clients.append(client)
             of_node.setdefault(node, []).append(client.number)
     for client in clients:
+        client.pause_s = pause_s
         client.start()
     return clients, of_node
 

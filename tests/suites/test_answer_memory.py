@@ -636,7 +636,7 @@ def test_security_objects_are_small_and_sent_from_one_copy(ctx):
 
 def test_a_wide_document_keeps_nobody_waiting(ctx):
     """Requests that read one document with many leaves again and again, beside requests of others."""
-    leaves, reads = ctx.size(2000, 10_000), ctx.size(500, 1000)
+    leaves, reads = ctx.size(1200, 10_000), ctx.size(500, 1000)
     with ctx.server() as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/wide?q=1")

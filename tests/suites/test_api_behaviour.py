@@ -12,7 +12,7 @@ import pytest
 from harness.api import ask
 from harness.server import wait_until
 
-pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 DOCS = [{"_id": f"d{i}", "n": i} for i in range(4)]
 VIEWS = {

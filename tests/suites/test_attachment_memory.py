@@ -136,7 +136,7 @@ def shared(api, db, documents, length):
 @pytest.mark.parametrize("kind", ["one content that inflates", "one content of many documents"])
 def test_contents_are_sent_piece_by_piece(ctx, kind):
     """Answers with contents take a bounded amount, read or unread: less than what is counted as answers may take."""
-    contents = ctx.size(96, 400) * MIB
+    contents = ctx.size(48, 400) * MIB
     options = ["--set", f"memory/answers={ANSWERS}", "--set", f"rocksdb/block_cache_size={4 * MIB}"]
     with ctx.server(options=options) as server:
         api = server.api(120)
@@ -177,7 +177,7 @@ def test_contents_are_sent_piece_by_piece(ctx, kind):
 
 def test_a_document_of_many_short_contents(ctx):
     """Contents that are short enough to be read with their documents are so up to a piece, not for all of a document."""
-    count, length = ctx.size(1500, 8000), 24 << 10
+    count, length = ctx.size(900, 8000), 24 << 10
     with ctx.server(options=["--set", f"memory/answers={ANSWERS}", "--set", f"rocksdb/block_cache_size={4 * MIB}"]) as server:
         api = server.api(120)
         bomb(api, "small", 300)

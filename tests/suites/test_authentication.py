@@ -16,7 +16,7 @@ from harness.api import Api, basic, quote
 from harness.server import wait_until
 from harness.tokens import KeyPair, base64url, by_hmac, cookie, decoded, jwt
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 HANDLERS = "".join(f"{{chttpd_auth, {name}_authentication_handler}}, " for name in ("jwt", "proxy", "cookie", "default")).rstrip(", ")
 

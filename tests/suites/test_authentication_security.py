@@ -10,10 +10,14 @@ import socket
 import threading
 import time
 
+import pytest
+
 from harness.accounts import FAST, config, log_in, make_user, start, user_doc, who, with_cookie
 from harness.api import Api, basic
 from harness.server import wait_until
 from harness.tokens import by_hmac, jwt
+
+pytestmark = pytest.mark.costly_hashes
 
 # Of users who are no admins replications that reach nothing take as long as this, each time they try.
 BRIEF = {"retries_per_request": 0, "connection_timeout": 700}

@@ -14,7 +14,7 @@ import pytest
 from harness.api import Api, basic
 from harness.endpoints import DESIGN, ENDPOINTS, MORE, VALUES
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 # The server that would answer is gone then: those who may are not asked.
 RESTART = ("POST", "/_node/{node-name}/_restart")

@@ -387,8 +387,10 @@ def test_refused(ctx):
         for body in ({"target": "relative"}, {"target": 1}, {}, {"target": "x://y"}):
             report.equal(f"{body} is refused", server.api().post("/_settee/backup", body).status, 400, quiet=True)
         report.equal("only admins see backups", Api(server.url, None).get("/_settee/backup").status, 401)
-        copied = settee(ctx, "backup", with_admin(server), ctx.root / "plain")
-        report.check("a directory that is not there becomes one copy", copied.returncode == 0 and (ctx.root / "plain/CURRENT").is_file(), copied)
+        copied = settee(ctx, "backup", with_admin(server), ctx.root / "plain", "--copy")
+        report.check("with --copy a new directory becomes one copy", copied.returncode == 0 and (ctx.root / "plain/CURRENT").is_file(), copied)
+        again = settee(ctx, "backup", with_admin(server), ctx.root / "plain", "--copy")
+        report.check("once", again.returncode == 1 and "plain" in again.stderr, again)
     chosen = settee(ctx, "restore", ctx.root / "plain", ctx.root / "x", "--name", "y")
     report.check("of which none is chosen", chosen.returncode == 2 and "a plain copy" in chosen.stderr, chosen)
     for words in (
@@ -399,7 +401,32 @@ def test_refused(ctx):
         done = settee(ctx, *words)
         report.check(f"{words[:2]} without what it needs is refused", done.returncode == 2 and not (ctx.root / "x/store").exists(), done)
     none = settee(ctx, "backup", "list", ctx.root / "plain")
-    report.check("a copy is no place of backups", none.returncode == 1 and "no backups" in none.stderr, none)
+    report.check("a copy is no place of backups", none.returncode == 1 and "no backups: it is a plain copy" in none.stderr, none)
+
+
+def test_a_directory_of_the_user(ctx):
+    """A backup goes where the user says, below the user's own directory, and `list` finds it there, whether it was there before or not."""
+    report, home = ctx.report, ctx.folder("home")
+    here = lambda *words: settee(ctx, "backup", *words, cwd=home)
+    with ctx.server("data-elsewhere") as server:
+        for target in ("./new", "deep/er", "there"):
+            if target == "there":
+                (home / target).mkdir()
+            for count in (1, 2):
+                made = here(with_admin(server), target)
+                report.check(f"{target}: backup {count} is made", made.returncode == 0 and f"{home}/" in made.stdout, made)
+                names = here("list", target, "--json")
+                report.check(f"{target}: {count} are listed", names.returncode == 0 and len(json.loads(names.stdout)) == count, names)
+            report.equal(f"{target}: they are whole", here("verify", target).returncode, 0)
+            report.equal(f"{target}: one is restored", settee(ctx, "restore", target, f"{target}-restored", cwd=home).returncode, 0)
+            report.equal(f"{target}: no permit is left", list(home.rglob(".settee-permit-*")), [])
+        elsewhere = "http://admin:admin@db.example:5984"
+        refused = here(elsewhere, "./new")
+        report.check("a server elsewhere knows no directory of the user", refused.returncode == 2 and "on db.example" in refused.stderr, refused)
+        (home / "file").write_text("x")
+        for target, said in (("file", "file"), ("file/below", "file")):
+            refused = here(with_admin(server), target)
+            report.check(f"{target} is refused, with the path", refused.returncode == 1 and said in refused.stderr, refused)
 
 
 def test_object_store(ctx):
@@ -529,9 +556,10 @@ def test_broken_connections(ctx):
 # What the parts above are made of.
 
 
-def settee(ctx, *words, environment=None):
-    command = [ctx.binary, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, env={**os.environ, **(environment or {})})
+def settee(ctx, *words, environment=None, cwd=None):
+    command = [pathlib.Path(ctx.binary).resolve(), *map(str, words)]
+    environment = {**os.environ, **(environment or {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False, env=environment, cwd=cwd)
 
 
 def ends_well(report, name, done):

@@ -3,6 +3,7 @@ and a run that is interrupted while it has changed a setting."""
 
 import html.parser
 import json
+import pathlib
 import signal
 import statistics
 import subprocess
@@ -103,6 +104,72 @@ def test_an_interrupted_sweep_puts_back(ctx):
         swept = measured(ctx, [server], "get_random", "--sweep", "log/level=error,critical", "--seconds", 0.2)["sweep"]
         report.equal("a whole sweep has its values", (swept["what"], swept["values"]), ("log/level", ["error", "critical"]))
         report.equal("and puts the setting back", api.get(path).json, before)
+
+
+def test_a_sweep_makes_new_databases(ctx):
+    """A planted number of shards, by the request and by the setting, is that of the databases which are measured."""
+    for sweep in ("q=3,7", "cluster/q=3,7"):
+        with ctx.server(sweep.replace("/", "-")) as server:
+            api, seen = server.api(), set()
+            process = started(ctx, [server], "get_random", "--sweep", sweep, "--seconds", 1, "--json")
+
+            def has_ended(process=process, api=api, seen=seen, server=server):
+                for name in databases(server):
+                    seen.add(api.get(f"/{name}").json.get("cluster", {}).get("q"))
+                return process.poll() is not None
+
+            ctx.report.check(f"{sweep} ends", wait_until(has_ended, 300, 0.05))
+            out, error = process.communicate(timeout=60)
+            ctx.report.check(f"{sweep} ends well", process.returncode == 0, error)
+            # A database may be gone between the list and the question.
+            ctx.report.equal(f"{sweep} makes databases of both kinds", seen - {None}, {3, 7})
+            points = json.loads(out)["sweep"]["lines"][0]["points"]
+            ctx.report.check(f"{sweep} measures both", all(point["count"] > 0 for point in points), points)
+
+
+def servers_with(argument):
+    """Whether a process has this argument."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if argument.encode() in path.read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_a_sweep_of_a_setting_that_needs_a_restart(ctx):
+    report = ctx.report
+    with ctx.server("refused") as server:
+        for sweep, said in (
+            ("chttpd/backlog=16,64", "only when it starts"),
+            ("chttpd/back_log=16,64", "no such setting"),
+            ("threads=1,2", "neither connections, q"),
+            ("q=0,1", "whole numbers from 1"),
+            ("bulk_docs=10,20", "does not change get_random"),
+        ):
+            done = subprocess.run(command(ctx, [server], "get_random", "--sweep", sweep), capture_output=True, text=True, timeout=60)
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            report.check(f"{sweep} is refused in a line", done.returncode == 1 and len(lines) == 1 and said in lines[0], done.stderr)
+        report.equal("and nothing was created", databases(server), [])
+    # Without a URL the bench has a server of its own, and starts others with each value.
+    options = ("get_random", "--scale", 0.01, "--seconds", 1, "--json", "--sweep", "chttpd/backlog=16,64")
+    process = subprocess.Popen([ctx.binary, "bench", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    track(process)
+    seen = set()
+
+    def has_ended():
+        seen.update(value for value in ("16", "64") if servers_with(f"chttpd/backlog={value}"))
+        return process.poll() is not None
+
+    report.check("the sweep ends", wait_until(has_ended, 300, 0.05))
+    out, error = process.communicate(timeout=60)
+    report.check("it ends well", process.returncode == 0, error)
+    report.equal("a server is started with each value", seen, {"16", "64"})
+    run = json.loads(out)
+    report.check("both are measured", all(point["count"] > 0 for point in run["sweep"]["lines"][0]["points"]), run["sweep"])
+    report.check("and the report says how", any("takes effect when a server starts" in note for note in run["notes"]), run["notes"])
+    report.check("none of them is left", not servers_with("chttpd/backlog=16") and not servers_with("chttpd/backlog=64"))
 
 
 def test_a_server_that_dies(ctx):

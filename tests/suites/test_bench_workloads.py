@@ -2,14 +2,19 @@
 
 import base64
 import concurrent.futures
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 import urllib.parse
@@ -122,6 +127,34 @@ def test_options_that_make_no_sense(ctx):
     ):
         done = bench(ctx, *arguments)
         report.check(f"bench {' '.join(arguments)} is refused", done.returncode == status and said in done.stderr, (done.returncode, done.stderr))
+
+
+def test_tables_fit_the_terminal(ctx):
+    """A wide table is divided: each part has the names of the workloads, and no line is longer than the terminal. Files get one table."""
+    report, columns = ctx.report, 100
+    with ctx.server("wide") as server:
+        words = ["get", "--scale", "0.001", "--seconds", "0.2", "--url", url_of(server)]
+        of = lambda text: [line.rstrip() for line in text.splitlines() if line.split()[:1] in (["workload"], ["get"])]
+        heads = lambda lines: [line.split() for line in lines if "workload" in line.split()]
+        whole = of(bench(ctx, *words).stdout)
+        report.check("a file gets one table", len(heads(whole)) == 1 and len(whole) > 1 and len(whole[0]) > columns, whole)
+        main, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen([ctx.binary, "bench", *words], stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE, text=True)
+        track(process)
+        os.close(terminal)
+        printed = b""
+        with contextlib.suppress(OSError):  # EIO when the other end is closed
+            while piece := os.read(main, 65536):
+                printed += piece
+        os.close(main)
+        _, said = process.communicate(timeout=60)
+        end(process)
+        lines = of(printed.decode("utf-8", "replace"))
+        report.check("a terminal gets it in parts", process.returncode == 0 and len(heads(lines)) > 1, (lines, said))
+        report.check("that fit", max(map(len, lines), default=0) <= columns, lines)
+        names = lambda lines: sorted({word for head in heads(lines) for word in head})
+        report.equal("and have all columns", names(lines), names(whole))
 
 
 def test_the_program_of_its_own(ctx):

@@ -52,7 +52,7 @@ def test_python_package(ctx, packages):
     python = fresh_python(ctx, tools, packages["python"], "python")
     script(ctx, "python", [python, folder / "check_python.py"], ctx.folder("python"))
     manual(ctx, "python", [python], "examples.py", ctx.folder("python-manual"))
-    mypy = [tools, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", ctx.folder("mypy-cache")]
+    mypy = [tools, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", ctx.cache / "mypy"]
     checked(ctx, "mypy accepts the examples of types, and refuses what it must", [*mypy, folder / "types_python.py"])
     checked(ctx, "mypy accepts the package", [*mypy, "-p", "settee"])
     size = ctx.size(300, 20_000)

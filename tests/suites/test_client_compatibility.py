@@ -11,7 +11,7 @@ import pytest
 
 from harness.server import wait_until
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.prometheus import metrics
 from harness.server import Server, track, wait_until
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.costly_hashes]
 
 SLOTS = 4
 NODES = (1, 2, 3)
@@ -389,11 +389,13 @@ def test_recovery(suite, adopted):
         cluster.nodes[at].is_wanted = False
         if at == 1:
             refused(suite, "a recovery while a majority runs", settee(suite, *recover, "again", "--accept-loss"), "node2@", "node3@", "stop them")
+            refused(suite, "a dry run of it", settee(suite, *recover, "again", "--dry-run"), "LOST", "node2@", "node3@", "stop them")
             report.check("and changes nothing", adopted.first.is_member() and not (data / "cluster.lost").exists())
     for at in NODES[1:]:
         shutil.rmtree(cluster.nodes[at].folder)
     refused(suite, "a recovery without consent", settee(suite, *recover, "again"), "--accept-loss", "--dry-run")
-    refused(suite, "a recovery under the same name", settee(suite, *recover, "main", "--accept-loss"), "another name")
+    for consent in ("--accept-loss", "--dry-run"):
+        refused(suite, f"a recovery under the same name, {consent}", settee(suite, *recover, "main", consent), "another name")
     refused(
         suite,
         "one of a directory without a node",
@@ -423,7 +425,7 @@ def test_kills(ctx):
     report, template = ctx.report, ctx.root / "template"
     with Server(ctx.binary, template, admin=ADMIN) as server:
         api = server.api()
-        fill(ctx, api, ctx.size(2_000, 20_000))
+        fill(ctx, api, ctx.size(1_000, 20_000))
         before = observed(api)
     arguments = ("cluster", "init", "--adopt", "--cluster", "killed", "--slots", SLOTS)
     began = time.monotonic()
@@ -433,7 +435,7 @@ def test_kills(ctx):
     length_s = time.monotonic() - began
     outcomes = {"single": 0, "node": 0}
     wrong = []
-    for at in range(ctx.size(12, 100)):
+    for at in range(ctx.size(8, 100)):
         data = ctx.root / f"killed-{at}"
         copy(template, data)
         if why := one_kill(ctx, data, arguments, length_s * ctx.random.random() * 1.1, before, outcomes, at):

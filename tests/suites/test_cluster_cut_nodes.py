@@ -23,11 +23,12 @@ USERS_PER_CHANGE, USERS_PER_CHANGE_SOAK = 3, 84
 HEALED_TIMEOUT_S = 60
 REQUEST_TIMEOUT_S = 30
 
-RUNS, RUNS_SOAK = 12, 330
-RUNS_CUT, RUNS_CUT_SOAK = 3, 20
+RUNS, RUNS_SOAK = 6, 330
+RUNS_CUT, RUNS_CUT_SOAK = 2, 20
 DOCUMENTS_PER_RUN = 4
 
-JOBS = 30
+# So many that each node has some of them.
+JOBS, JOBS_SOAK = 20, 30
 JOB_FAULTS_BY_NAME = {
     "cut from the log": lambda cluster, number: cluster.cut_from_brokers(number),
     "cut from the nodes": lambda cluster, number: cluster.cut_from_peers(number),
@@ -36,6 +37,7 @@ JOB_FAULTS_BY_NAME = {
 }
 JOB_FAULTS, JOB_ROUNDS_SOAK = list(JOB_FAULTS_BY_NAME), 100
 WATCH_TIMEOUT_S = 2
+WATCH_EVERY_S, WATCH_EVERY_S_SOAK = 0.1, 0.05
 # No job is handed over faster than this.
 HANDED_OVER_S = 0.5
 
@@ -155,18 +157,19 @@ def test_jobs_run_once(suite, cluster):
     cluster.api(1).expect(201, "PUT", "/jobs")
     # All by way of the first node, which has no fault, and to which clients are never cut off.
     url = cluster.nodes[1].url.replace("//", f"//{ADMIN}@")
-    for i in range(JOBS):
+    count = suite.size(JOBS, JOBS_SOAK)
+    for i in range(count):
         body = {"source": f"{url}/jobs", "target": f"{url}/job-{i}", "create_target": True, "continuous": True}
         cluster.api(1).expect(201, "PUT", f"/_replicator/job-{i}", body)
-    watch = JobWatch(cluster)
+    watch = JobWatch(cluster, suite.size(WATCH_EVERY_S, WATCH_EVERY_S_SOAK))
     took = []
     try:
-        report.check("all run", wait_until(lambda: len(watch.running()) == JOBS, HEALED_TIMEOUT_S), watch.seen)
+        report.check("all run", wait_until(lambda: len(watch.running()) == count, HEALED_TIMEOUT_S), watch.seen)
         for number in range(suite.size(len(JOB_FAULTS), JOB_ROUNDS_SOAK)):
             fault, faulty = JOB_FAULTS[number % len(JOB_FAULTS)], number % 2 + 2
             began = time.monotonic()
             JOB_FAULTS_BY_NAME[fault](cluster, faulty)
-            elsewhere = wait_until(lambda faulty=faulty: len(watch.running() - watch.of(faulty)) == JOBS, HEALED_TIMEOUT_S, 0.1)
+            elsewhere = wait_until(lambda faulty=faulty: len(watch.running() - watch.of(faulty)) == count, HEALED_TIMEOUT_S, 0.1)
             took.append(time.monotonic() - began)
             report.check(f"{fault}: the jobs of node {faulty} run elsewhere", elsewhere, watch.seen)
             if fault.startswith("cut"):
@@ -175,7 +178,7 @@ def test_jobs_run_once(suite, cluster):
             cluster.heal()
             why = cluster.wait_until_equal()
             report.check(f"{fault}: all nodes are equal again", not why, why)
-            spread = wait_until(lambda faulty=faulty: watch.of(faulty) and len(watch.running()) == JOBS, HEALED_TIMEOUT_S, 0.1)
+            spread = wait_until(lambda faulty=faulty: watch.of(faulty) and len(watch.running()) == count, HEALED_TIMEOUT_S, 0.1)
             report.check(f"{fault}: node {faulty} runs jobs again", spread, watch.seen)
     finally:
         watch.stop()
@@ -188,8 +191,8 @@ def test_jobs_run_once(suite, cluster):
 class JobWatch:
     """Which jobs each node runs, by itself, again and again. A node that does not answer at once has not been asked."""
 
-    def __init__(self, cluster):
-        self.cluster, self.seen, self.doubles, self.samples = cluster, {}, [], 0
+    def __init__(self, cluster, every_s):
+        self.cluster, self.every_s, self.seen, self.doubles, self.samples = cluster, every_s, {}, [], 0
         self.ends = threading.Event()
         self.pool = concurrent.futures.ThreadPoolExecutor(len(cluster.nodes))
         self.thread = threading.Thread(target=self.watch, daemon=True)
@@ -210,7 +213,7 @@ class JobWatch:
         return began, time.monotonic(), {job["doc_id"] for job in jobs if job["pid"]}
 
     def watch(self):
-        while not self.ends.wait(0.05):
+        while not self.ends.wait(self.every_s):
             answers = list(self.pool.map(self.ask, self.cluster.nodes))
             self.seen = {number: answer[2] if answer else set() for number, answer in zip(self.cluster.nodes, answers)}
             self.samples += 1

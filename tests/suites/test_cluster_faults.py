@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness.faulty_cluster import ADMIN, FaultyCluster
-from harness.histories import History, look_again, lost, start_clients, stop_clients
+from harness.histories import PAUSE_S, History, look_again, lost, start_clients, stop_clients
 from harness.packages import go_program
 
 pytestmark = pytest.mark.on_disk
@@ -24,7 +24,7 @@ ROUNDS = (2, 100)
 FAULTS_S = 6.0
 FAULT_S_MAX = 5.0
 # How long a node is dead whose death is measured.
-DEAD_S = 8.0
+DEAD_S = (5.0, 8.0)
 # Writing before the first fault, and after the last one is over.
 CALM_S = 1.0
 FIRST_WRITES = 100
@@ -64,12 +64,12 @@ MEASURED = ("kill_node", "kill_broker", "kill_brokers")
 CUTS = ("cut_from_peers", "cut_from_brokers", "cut_pair", "isolate")
 
 
-def schedule(seed, number):
-    """The faults of a round. The first one's kind goes through all kinds in turn."""
+def schedule(seed, number, dead_s):
+    """The faults of a round, whose measured deaths last for `dead_s`. The first one's kind goes through all kinds in turn."""
     source = random.Random(f"{seed}-{number}")
     first = KINDS[(number - 1) % len(KINDS)]
     if first in MEASURED:
-        return [Fault(CALM_S, CALM_S + DEAD_S, first, source.randint(1, 3))]
+        return [Fault(CALM_S, CALM_S + dead_s, first, source.randint(1, 3))]
     faults = []
     for at in range(source.choice((1, 2, 2, 3, 4))):
         kind = first if at == 0 else source.choice(KINDS)
@@ -180,13 +180,15 @@ class Totals:
         )
         for (fault, what), gaps in sorted(self.gaps.items()):
             over = f" (wanted: under {UNAVAILABLE_GOAL_S:.0f} s)" if fault == "kill_node" and max(gaps) > UNAVAILABLE_GOAL_S else ""
-            ctx.report.note(f"{fault} for {DEAD_S:.0f} s: nothing was {what} by a client of a living node for at most {max(gaps):.1f} s{over}")
+            ctx.report.note(
+                f"{fault} for {ctx.size(*DEAD_S):.0f} s: nothing was {what} by a client of a living node for at most {max(gaps):.1f} s{over}"
+            )
         if self.healed_s:
             ctx.report.note(f"whole again {max(self.healed_s):.1f} s after the last fault, at most")
 
 
 def one_round(ctx, cluster, checker, number, totals):
-    faults = schedule(ctx.seed, number)
+    faults = schedule(ctx.seed, number, ctx.size(*DEAD_S))
     label = f"round {number}"
     folder = ctx.folder(f"round-{number}")
     said = "; ".join(map(str, faults))
@@ -195,7 +197,7 @@ def one_round(ctx, cluster, checker, number, totals):
     history = History(f"faults-{number}")
     cluster.api(1).expect(201, "PUT", f"/{history.db}")
     urls = {at: node.url for at, node in cluster.nodes.items()}
-    clients, of_node = start_clients(history, urls, ADMIN, random.Random(f"{ctx.seed}-{number}-clients"))
+    clients, of_node = start_clients(history, urls, ADMIN, random.Random(f"{ctx.seed}-{number}-clients"), ctx.size(3, 1) * PAUSE_S)
     try:
         wait_for_writes(ctx, history, label)
         carry_out(cluster, faults, history, of_node, totals)

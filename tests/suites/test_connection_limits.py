@@ -8,9 +8,13 @@ import threading
 import urllib.parse
 import zlib
 
+import pytest
+
 from harness.api import Disconnected, basic
 from harness.prometheus import metrics
 from harness.server import wait_until
+
+pytestmark = pytest.mark.costly_hashes
 
 FILES = 512
 #: What there is for replications then: see operations/limits.md.

@@ -11,10 +11,10 @@ import threading
 
 import pytest
 
-from harness.api import exchange
+from harness.api import basic, exchange
 from harness.server import wait_until
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 ORIGIN = "http://app.example"
 CORS = ["--set", "chttpd/enable_cors=true"]
@@ -119,6 +119,85 @@ def test_all_origins(ctx):
             [ORIGIN, "true"],
         )
         report.check("and the log warns of it", wait_until(lambda: "[cors] credentials with origins = *" in server.log()), server.log()[-800:])
+
+
+def settings_of_the_manual(ctx):
+    """The settings that `Pages of other origins` has readers make, in its order: [(section/key, value)]."""
+    text = (ctx.checkout / "docs/src/operations/https.md").read_text(encoding="utf-8").split("## Pages of other origins")[1]
+    return re.findall(r"curl -X PUT \$S/_node/_local/_config/(\S+) -d '\"(.*?)\"'", text)
+
+
+class Browser:
+    """Lets a page of another origin send requests with credentials, as PouchDB 9 does with each, by the rules of the Fetch standard."""
+
+    def __init__(self, ctx, api, origin):
+        self.ctx, self.api, self.origin = ctx, api, origin
+
+    def shares(self, name, response, status):
+        """Whether the page gets to see a response to a request with credentials: `*` stands for nothing then."""
+        headers = response.headers
+        shared = (headers.get("Access-Control-Allow-Origin"), headers.get("Access-Control-Allow-Credentials"))
+        self.ctx.report.equal(f"{name}: the page may read the response", (response.status, shared), (status, (self.origin, "true")))
+
+    def fetch(self, status, method, path, body=None, **headers):
+        name = f"{method} {path}"
+        sent = {"Accept": "application/json", **({"Content-Type": "application/json"} if body is not None else {}), **headers}
+        unsafe = sorted(header.lower() for header in sent if header not in ("Accept", "Cookie"))
+        asked = self.api.request(
+            "OPTIONS",
+            path,
+            headers={
+                "Origin": self.origin,
+                "Access-Control-Request-Method": method,
+                "Access-Control-Request-Headers": ",".join(unsafe),
+                "Sec-Fetch-Mode": "cors",
+                "Sec-Fetch-Site": "cross-site",
+            },
+        )
+        self.shares(f"{name}, preflight", asked, 204)
+        methods, allowed = (asked.headers.get(f"Access-Control-Allow-{what}", "").lower().split(", ") for what in ("Methods", "Headers"))
+        if method not in ("GET", "HEAD", "POST"):
+            self.ctx.report.check(f"{name}: the method is allowed", method.lower() in methods, methods, quiet=True)
+        missing = [header for header in unsafe if header not in re.split(r", ?", ",".join(allowed))]
+        self.ctx.report.equal(f"{name}: the headers are allowed", missing, [], quiet=True)
+        site = {"Origin": self.origin, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "cross-site"}
+        response = self.api.request(method, path, body, headers={**sent, **site})
+        self.shares(name, response, status)
+        return response
+
+
+def test_the_manuals_settings_are_enough_for_pouchdb(ctx):
+    """What PouchDB 9 sends from a page at another origin, where the settings are those that the manual gives: with a name and password in
+    its options, and with the cookie of a login."""
+    report, made = ctx.report, settings_of_the_manual(ctx)
+    report.check("the manual has settings", len(made) == 4 and ("cors/credentials", "true") in made, made)
+    with ctx.server("pouchdb") as server:
+        api = server.api()
+        for setting, value in made:
+            api.expect(200, "PUT", f"/_node/_local/_config/{setting}", value)
+        origin = dict(made)["cors/origins"]
+        browser = Browser(ctx, server.api(credentials=""), origin)
+        login = browser.fetch(200, "POST", "/_session", {"name": "admin", "password": "admin"})
+        cookie = login.headers["Set-Cookie"].split(";")[0]
+        for number, who in enumerate(({"Authorization": basic("admin:admin")}, {"Cookie": cookie})):
+            db = f"/pouch{number}"
+            browser.fetch(404, "GET", f"{db}/", **who)
+            browser.fetch(201, "PUT", f"{db}/", **who)
+            browser.fetch(200, "GET", f"{db}/", **who)
+            browser.fetch(404, "GET", f"{db}/_local/checkpoint", **who)
+            browser.fetch(200, "POST", f"{db}/_revs_diff", {"a": ["1-" + "a" * 32]}, **who)
+            docs = [{"_id": "a", "_rev": "1-" + "a" * 32, "n": 1}]
+            browser.fetch(201, "POST", f"{db}/_bulk_docs", {"docs": docs, "new_edits": False}, **who)
+            browser.fetch(201, "PUT", f"{db}/_local/checkpoint", {"last_seq": 1}, **who)
+            browser.fetch(200, "GET", f"{db}/_changes?style=all_docs&limit=10&timeout=1000&feed=longpoll&since=0", **who)
+            browser.fetch(200, "POST", f"{db}/_bulk_get?revs=true&attachments=true", {"docs": [{"id": "a"}]}, **who)
+            browser.fetch(200, "POST", f"{db}/_find", {"selector": {"n": 1}}, **who)
+            browser.fetch(200, "GET", f"{db}/_all_docs?include_docs=true", **who)
+            browser.fetch(409, "PUT", f"{db}/a", {"n": 2}, **who)
+            browser.fetch(401, "GET", f"{db}/a")
+        api.expect(200, "PUT", "/_node/_local/_config/cors/credentials", "false")
+        hidden = browser.api.get("/", headers={"Origin": origin})
+        report.check("without credentials a browser keeps each response", "Access-Control-Allow-Credentials" not in hidden.headers, hidden)
 
 
 def test_own_rules(ctx):

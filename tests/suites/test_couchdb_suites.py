@@ -11,7 +11,7 @@ import pytest
 from harness.api import Api, quote
 from harness.server import StartFailed, wait_until
 
-pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 COUNTED = ("total_keys_examined", "total_docs_examined", "results_returned")
 # Favourite languages of 15 people, of whom one has none.

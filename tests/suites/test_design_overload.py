@@ -140,7 +140,7 @@ def test_descriptions_of_functions_have_places_of_calls(ctx):
     with ctx.server(options=[part for key, value in options.items() for part in ("--set", f"{key}={value}")]) as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db")
-        busy = "function () { var end = Date.now() + 10000; while (Date.now() < end); return 'x'; }"
+        busy = "function () { var end = Date.now() + 5000; while (Date.now() < end); return 'x'; }"
         views = {"v": {"map": "function (doc) { emit(doc.a, null); }"}}
         api.expect((201, 202), "PUT", "/db/_design/large", {"shows": {"slow": busy}, "views": views})
         path = "/db/_design/large/_info"

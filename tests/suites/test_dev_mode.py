@@ -11,7 +11,7 @@ from harness.api import Api, exchange
 from harness.server import wait_until
 from ports import free_port
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 APP = "http://localhost:5173"
 EVIL = "http://evil.example"

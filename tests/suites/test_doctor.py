@@ -19,7 +19,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
-pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
 # Faults that would need another disk, another kernel, an address that others reach, or a network that lets one direction pass: planted as
@@ -148,7 +148,7 @@ def test_a_healthy_server(ctx):
         views = {"by_kind": {"map": "function (doc) { emit(doc.kind, doc.n); }", "reduce": "_sum"}}
         api.expect(201, "PUT", "/shop/_design/sales", {"views": views})
         api.expect(200, "POST", "/shop/_index", {"index": {"fields": ["n"]}, "name": "n"})
-        for n in range(200):
+        for n in range(ctx.size(100, 200)):
             api.expect(200, "GET", f"/shop/_design/sales/_view/by_kind?key={n % 100}&reduce=false&limit=10")
             api.expect(200, "POST", "/shop/_find", {"selector": {"n": n}})
             api.expect(200, "POST", "/shop/_find", {"selector": {"n": {"$gt": n}, "kind": 1}, "limit": 5})
@@ -289,6 +289,8 @@ def test_data(ctx):
         of = lambda check: {finding["subject"]: finding["says"] for finding in answer["findings"] if finding["id"] == check}
         ctx.report.equal("databases with random ids", set(of("random-ids")), {"random", "prefixed"})
         ctx.report.check("the prefix of random ids is named", " behind the prefix status/ " in of("random-ids").get("prefixed", ""), of("random-ids"))
+        why = {finding["why"] for finding in answer["findings"] if finding["id"] == "random-ids"}
+        ctx.report.check("random ids cost time too", all("1.7 times the processor time" in text for text in why), why)
         ctx.report.equal("databases with long ids", set(of("long-ids")), {"long"})
 
 
@@ -456,7 +458,7 @@ def test_maps(ctx):
 def test_texts(ctx):
     """Text indexes: one that nobody uses, one that cannot be built, one that lacks documents, one that nobody updates."""
     word = lambda field: {"index": f'function (doc) {{ index("text", "{field}", doc.text); }}'}
-    with ctx.server("texts", options=["--set", "doctor/unused_index_time=0", "--set", "functions/time_limit_ms=300"]) as server:
+    with ctx.server("texts", options=["--set", "doctor/unused_index_time=0", "--set", f"functions/time_limit_ms={ctx.size(150, 300)}"]) as server:
         api = server.api()
         fill(api, "db", 11_000)
         api.expect(201, "PUT", "/db/_design/used", {"nouveau": {"used": word("a"), "unused": word("b")}})

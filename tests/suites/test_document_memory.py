@@ -15,10 +15,12 @@ from harness.server import wait_until
 from harness.unread import Unread, pad
 
 DOC_BYTES = 4 * MIB
-REQUESTS, SOAK_REQUESTS = 24, 60
+REQUESTS, SOAK_REQUESTS = 18, 60
 # Documents that may be in memory at a time whatever the number of requests is: those of running calls, in several forms, and of caches.
 RUNNING_MAX = 12
-PAUSE_MS = 300
+# Several times as long as it takes to look at the memory.
+PAUSE_MS = 150
+LOOK_EVERY_S = 0.03
 PAUSE = f"for (var end = Date.now() + {PAUSE_MS}; Date.now() < end;);"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FUNCTIONS = {
@@ -83,7 +85,7 @@ def largest_growth(server, calls):
     def watch():
         while not done.is_set():
             seen.append(memory_of(server)["allocated"])
-            done.wait(0.02)
+            done.wait(LOOK_EVERY_S)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -222,8 +224,8 @@ def test_waiting_validations_hold_no_document(ctx):
 
 def test_edits_of_stored_documents_are_counted(ctx):
     """Copies, removals of attachments and documents of update functions have memory until they are written, or are refused."""
-    count = ctx.size(REQUESTS, SOAK_REQUESTS)
-    budget = 96 * MIB
+    # Each request takes the memory of several documents, so that the budget is for fewer requests than come.
+    count, budget = ctx.size((14, 56 * MIB), (SOAK_REQUESTS, 96 * MIB))
     with serve(ctx, **{"memory/answers": budget}) as server:
         api = server.api()
         (rev,) = fill(api)
@@ -240,7 +242,7 @@ def test_edits_of_stored_documents_are_counted(ctx):
             is_over = threading.Event()
 
             def watch(most=most, is_over=is_over):
-                while not is_over.wait(0.02):
+                while not is_over.wait(LOOK_EVERY_S):
                     most.append(used(server, "answers"))
 
             watcher = threading.Thread(target=watch)

@@ -12,7 +12,7 @@ import pytest
 
 from harness import endpoints, markdown
 
-pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 # Where a server looks for words; `matrix` is a database with a design document `d`.
 PLACES_OF_WORDS = [
@@ -167,6 +167,16 @@ def test_settings_say_when_they_count(ctx):
     ctx.report.equal("settings that do not count when they say", wrong, [])
 
 
+def test_examples_of_code_are_run(ctx):
+    """Crates without examples are left out of `cargo test --doc`, which takes about a second for each."""
+    for manifest in sorted(ctx.checkout.glob("crates/*/Cargo.toml")):
+        library = tomllib.loads(manifest.read_text(encoding="utf-8")).get("lib", {})
+        sources = "".join(path.read_text(encoding="utf-8") for path in manifest.parent.glob("src/**/*.rs"))
+        has_examples = re.search(r"^\s*//[/!] ?(```|~~~|    +\S.*;$)", sources, re.MULTILINE) is not None
+        is_run = library.get("doctest", True)
+        ctx.report.check(f"{manifest.parent.name}: `doctest = false` only without examples", is_run or not has_examples, quiet=True)
+
+
 def test_generated_pages_are_current(ctx):
     for script in ("configuration.py", "figures.py"):
         done = subprocess.run([sys.executable, ctx.checkout / "docs" / script, "--check"], capture_output=True, text=True, check=False)
@@ -222,6 +232,39 @@ def test_the_source_map_has_files_that_exist(ctx):
                 missing += [] if any((source / path).exists() for source in sources) else [f"{heading}: {path}"]
     ctx.report.check("the source map has paths", named > 150, named)
     ctx.report.equal("paths of the source map that do not exist", missing, [])
+
+
+def test_the_program_gets_onto_the_path(ctx):
+    """`make serve` prints how, `make install` does it, and README and Getting started name it."""
+    built, prefix = ctx.folder("built"), ctx.folder("home") / ".local"
+    for name in ("settee", "settee-bench"):
+        (built / name).write_text(f"#!/bin/sh\necho this is {name}\n")
+        (built / name).chmod(0o755)
+    script, bare = ctx.checkout / "scripts" / "install.sh", "/usr/bin:/bin"
+
+    def run(*words, path=bare):
+        done = subprocess.run(["bash", script, *map(str, words)], capture_output=True, text=True, check=False, env={"PATH": path})
+        ctx.report.equal(f"{words[:1]}: it ends well", (done.returncode, done.stderr), (0, ""), quiet=True)
+        return done.stdout
+
+    hint = run("--hint", built, prefix)
+    ctx.report.check("it is said where the program is, and how to get it", str(built / "settee") in hint and "make install" in hint, hint)
+    ctx.report.check("a hint installs nothing", not prefix.exists())
+    said = run(built, prefix)
+    ctx.report.check("a folder that is not on the PATH is named", f'export PATH="{prefix}/bin:$PATH"' in said, said)
+    with_it = f"{prefix}/bin:{bare}"
+    for name in ("settee", "settee-bench"):
+        found = subprocess.run([name], capture_output=True, text=True, check=False, env={"PATH": with_it}, executable=prefix / "bin" / name)
+        ctx.report.equal(f"{name} is there", found.stdout, f"this is {name}\n")
+    ctx.report.check("one that is on it is not", "export" not in run(built, prefix, path=with_it))
+    ctx.report.equal("nor is there a hint then", run("--hint", built, prefix, path=with_it), "")
+    (built / "settee").write_text("#!/bin/sh\necho a later one\n")
+    ctx.report.check("another settee on the PATH is named", "another one" in run("--hint", built, prefix, path=with_it))
+    for target, words in (("serve", "install.sh --hint"), ("install", "scripts/install.sh")):
+        done = subprocess.run(["make", "--dry-run", target], cwd=ctx.checkout, capture_output=True, text=True, check=False)
+        ctx.report.check(f"make {target} calls it", done.returncode == 0 and words in done.stdout, done.stdout[-2000:])
+    for page in ("README.md", "docs/src/guide/getting-started.md"):
+        ctx.report.check(f"{page} names it", "make install" in (ctx.checkout / page).read_text(encoding="utf-8"))
 
 
 def test_circles_between_files_are_seen(ctx):

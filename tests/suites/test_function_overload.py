@@ -217,7 +217,7 @@ def test_feeds_and_writes_go_on(ctx):
 
 # Calls of one user, each in a database of its own; each takes long enough that others can come in between.
 DATABASES = 24
-CALL_MS = 150
+CALL_MS = 100
 BUSY = f"for (var end = Date.now() + {CALL_MS}; Date.now() < end;);"
 MANY_DESIGN = {
     "shows": {"s": f"function () {{ {BUSY} return 'x'; }}"},

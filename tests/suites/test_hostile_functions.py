@@ -5,6 +5,7 @@ checked; its latencies are only printed.
 """
 
 import concurrent.futures
+import random
 
 from harness.api import Disconnected
 from harness.bystander import (
@@ -67,6 +68,16 @@ def test_in_processes(ctx):
     hostile_views(ctx, "process")
 
 
+def share(ctx, isolation, functions):
+    """The engine is the same in threads and in processes: in short, a third of the functions of each kind meet it in threads, all others in processes."""
+    if ctx.soak:
+        return functions
+    # The same of each run's tests.
+    names = random.Random(ctx.seed).sample(sorted(functions), len(functions))
+    in_threads = names[: len(names) // 3]
+    return {name: function for name, function in functions.items() if (name in in_threads) == (isolation == "thread")}
+
+
 def hostile_views(ctx, isolation):
     report, label = ctx.report, f"isolation={isolation}"
     with ctx.server(isolation, options=options(ctx, isolation)) as server:
@@ -75,13 +86,13 @@ def hostile_views(ctx, isolation):
         bystander = Bystander(ctx, server)
         bystander.start()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            maps = {**ENDLESS_MAPS, **FLOODS, **OTHER_MAPS, **ctx.size({}, LONG_MAPS)}
-            if isolation == "thread" and not ctx.soak:
-                # The functions meet the same engine in processes, which are the default: all of them there, some here.
-                maps = {name: maps[name] for name in ctx.random.sample(list(maps), len(maps) // 3)}
+            maps = {}
+            for kind in (ENDLESS_MAPS, FLOODS, OTHER_MAPS, ctx.size({}, LONG_MAPS)):
+                maps.update(share(ctx, isolation, kind))
             attempts = [pool.submit(attempt, server, name, map_source) for name, map_source in maps.items()]
             attempts += [
-                pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce) for name, reduce in HOSTILE_REDUCES.items()
+                pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce)
+                for name, reduce in share(ctx, isolation, HOSTILE_REDUCES).items()
             ]
             answers = dict(attempt.result() for attempt in attempts)
         for name, answer in answers.items():
@@ -228,7 +239,10 @@ def test_other_languages(ctx):
         make_database(api, "hostile")
         bystander = Bystander(ctx, server)
         bystander.start()
-        for name in ("endless loop", "loop in finally", "memory bomb"):
+        # A loop that catches errors ends no other way than one that does not: the process is killed.
+        for name in ctx.size(
+            (ctx.random.choice(["endless loop", "loop in finally"]), "memory bomb"), ("endless loop", "loop in finally", "memory bomb")
+        ):
             _, answer = attempt(server, name, {**ENDLESS_MAPS, **OTHER_MAPS}[name], language="nodejs")
             judge(ctx.report, f"nodejs: {name}", answer, must_fail=True)
         api.expect(
@@ -279,7 +293,8 @@ def test_poison_documents(ctx):
 
 def test_documents_that_take_too_long(ctx):
     """A map function that ends for all documents but some: those are left out, and counted, in every language; all others stay."""
-    settings = {"functions/time_limit_ms": 500, "couchdb/os_process_timeout": ctx.size(2000, 3000), "query_servers/python": "builtin"}
+    limits = {"functions/time_limit_ms": ctx.size(250, 500), "couchdb/os_process_timeout": ctx.size(1500, 3000)}
+    settings = {**limits, "query_servers/python": "builtin"}
     with ctx.server(options=[part for name, value in settings.items() for part in ("--set", f"{name}={value}")]) as server:
         api = server.api(ANSWER_TIMEOUT_S)
         maps = {

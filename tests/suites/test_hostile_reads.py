@@ -256,7 +256,7 @@ def test_searches_for_many_keys_give_way(ctx):
         server.api().expect(201, "PUT", "/keyed?q=64")
         keyed(server)
         # Short, so that most of the time is that of the searches.
-        body = json.dumps({"keys": list(range(1000, 1000 + ctx.size(30_000, 400_000)))}).encode()
+        body = json.dumps({"keys": list(range(1000, 1000 + ctx.size(15_000, 400_000)))}).encode()
 
         def ask(_):
             return server.api(credentials=MEMBER, timeout=600).post(f"{KEYED_VIEW}/v?limit=1", body)

@@ -12,8 +12,12 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 from harness.api import Api, basic, exchange, quote
 from harness.server import wait_until
+
+pytestmark = pytest.mark.costly_hashes
 
 OTHER = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"
@@ -189,7 +193,7 @@ def test_private_backup(ctx):
     report = ctx.report
     with Umask(0), ctx.server("source") as server:
         server.api().expect(201, "PUT", "/db")
-        made = command(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), ctx.root / "copy")
+        made = command(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), ctx.root / "copy", "--copy")
         report.check("a backup is made", made.returncode == 0, made)
     report.equal("others have no access to it", open_to_others(ctx.root / "copy"), [])
     for path in (ctx.root / "copy").iterdir():

@@ -83,7 +83,7 @@ def test_large_documents(ctx):
 
 
 def test_user_databases(ctx):
-    count = ctx.size(400, 100_000)
+    count = ctx.size(250, 100_000)
     names = [f"user-{number:06d}" for number in range(count)]
     # The sample has more than may be open, too.
     options = [] if ctx.soak else ["--set", f"memory/open_databases={MIB}"]

@@ -1,7 +1,9 @@
 """Numbers of a server against a load that is known; the slow log; phases of requests. Prometheus itself reads them."""
 
 import json
+import os
 import re
+import signal
 import statistics
 import subprocess
 import threading
@@ -15,7 +17,7 @@ from harness.files import files_below
 from harness.prometheus import Metrics, Prometheus, metrics, tool
 from harness.server import wait_until
 
-pytestmark = pytest.mark.may_be_retried
+pytestmark = [pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 DOCUMENTS = 3000
 SECRET = "value-that-nobody-sees"
@@ -92,7 +94,7 @@ def test_a_known_load(ctx):
 def test_text_indexes(ctx):
     """What text indexes do is counted: documents, commits, searches by either interface and by Mango, merges."""
     report = ctx.report
-    with ctx.server("texts", options=["--set", "functions/time_limit_ms=1000"]) as server:
+    with ctx.server("texts", options=["--set", f"functions/time_limit_ms={ctx.size(250, 1000)}"]) as server:
         api = server.api()
         api.expect(201, "PUT", "/db?q=1")
         settle(api)
@@ -307,6 +309,68 @@ def test_threads_have_states(ctx):
         ctx.report.check("threads' CPU time is told", 0 < cpu <= passed * 4, cpu)
 
 
+QUERY_SERVER = """
+import json, sys
+room = bytearray(int(sys.argv[1]) << 20)
+room[::4096] = b"x" * len(room[::4096])
+for line in sys.stdin:
+    command = json.loads(line)
+    if command[0] == "map_doc":
+        for n in range(int(sys.argv[2])):
+            n * n
+        print(json.dumps([[[None, None]]]))
+    else:
+        print("true")
+    sys.stdout.flush()
+"""
+
+
+def test_processes_by_language(ctx):
+    """A query server that takes memory and one that takes time: each language has its own, in metrics and in top."""
+    report = ctx.report
+    program = ctx.folder("languages") / "server.py"
+    program.write_text(QUERY_SERVER, encoding="utf-8")
+    # The busy one is started by a shell, which waits for it.
+    shell = f"sh -c 'python3 {program} 1 100000; true'"
+    commands = {"large": f"python3 {program} 64 0", "busy": shell}
+    options = [word for name, command in commands.items() for word in ("--set", f"query_servers/{name}={command}")]
+    with ctx.server("by-language", options=options) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n} for n in range(200)]})
+        for name in commands:
+            api.expect(201, "PUT", f"/db/_design/{name}", {"language": name, "autoupdate": False, "views": {"v": {"map": name}}})
+            api.expect(200, "GET", f"/db/_design/{name}/_view/v?limit=1")
+        told = metrics(api)
+        of = lambda name, language: told(f"settee_function_{name}", language=language)
+        report.check("both run", all(of("processes", name) >= 1 for name in commands), told.by("settee_function_processes", "language"))
+        room = {name: of("private_bytes", name) / of("processes", name) for name in commands}
+        report.check("each process of the large one has its 64 MiB, and none of the other", room["large"] > 64 << 20 > room["busy"], room)
+        cpu = {name: of("cpu_seconds_total", name) for name in commands}
+        report.check("the time is that of the busy one, which a shell has started", cpu["busy"] > cpu["large"], cpu)
+        top = api.expect(200, "GET", "/_settee/top")
+        languages = {each["language"]: each for each in top["languages"]}
+        report.check("top has the same languages", set(commands) <= set(languages), languages)
+        for name in commands:
+            report.equal(f"top has the processes of {name}", len(languages[name]["process_ids"]), of("processes", name))
+        text = subprocess.run(
+            [ctx.binary, "top", server.url.replace("http://", f"http://{server.admin}@"), "--once"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        report.check("and so has the screen", all(f"(functions in {name})" in text for name in commands), text)
+        for process in languages["busy"]["process_ids"]:
+            os.killpg(process, signal.SIGKILL)
+        api.expect(201, "PUT", "/db/_design/again", {"language": "busy", "autoupdate": False, "views": {"v": {"map": "again"}}})
+        api.expect(200, "GET", "/db/_design/again/_view/v?limit=1")
+        told = metrics(api)
+        report.check(
+            "the time of processes that have ended stays", of("cpu_seconds_total", "busy") >= cpu["busy"], (cpu, of("cpu_seconds_total", "busy"))
+        )
+
+
 def test_slow_log(ctx):
     """What is slow is told in a line of JSON, without values."""
     path = ctx.folder("slow_log") / "slow.jsonl"
@@ -320,9 +384,19 @@ def test_slow_log(ctx):
         selector = {"$or": [{"text": SECRET}, {"n": {"$gt": DOCUMENTS - 10}}]}
         api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": 5})
         api.expect(200, "GET", "/db/_all_docs?include_docs=true")
+        asked = lambda: api.expect(200, "GET", "/_settee/slow")
+        listed = lambda: any(line["path"] == "/db/_all_docs" for line in asked()["requests"])
+        ctx.report.check("the listing is among the last lines", wait_until(listed), asked())
+        recent = asked()
+        refused = [server.api(credentials="").get("/_settee/slow").status, api.post("/_settee/slow", {}).status]
         server.stop()
         text = path.read_text()
         lines = [json.loads(line) for line in text.splitlines()]
+        ctx.report.equal("the server names the limit and the file", (recent["slow_time"], recent["slow_file"]), (1, str(path)))
+        told = [line for line in lines if line["id"] in {of["id"] for of in recent["requests"]}]
+        ctx.report.equal("and has the last lines, the latest first", recent["requests"], told[::-1])
+        ctx.report.check("at most 100", 0 < len(recent["requests"]) <= 100, len(recent["requests"]))
+        ctx.report.equal("for admins, who may only read them", refused, [401, 405])
         of = lambda route: [line for line in lines if line["route"] == route]
         report = ctx.report
         report.check("no value of a selector is in it", SECRET not in text)
@@ -347,6 +421,12 @@ def test_slow_log(ctx):
     with ctx.server("not_slow", options=["--set", "log/slow_time=0"]) as server:
         server.api().get("/_all_dbs")
         ctx.report.check("0 tells nothing", "slow" not in server.log())
+        ctx.report.equal("and keeps nothing", server.api().expect(200, "GET", "/_settee/slow"), {"slow_time": 0, "slow_file": "", "requests": []})
+    with ctx.server("in_the_log", options=["--set", "log/slow_time=1"]) as server:
+        fill(server.api())
+        ids = [line["id"] for line in server.api().expect(200, "GET", "/_settee/slow")["requests"]]
+        in_log = lambda: [of for of in ids if re.search(rf'slow.*"id":"{of}"', server.log())]
+        ctx.report.check("without a file the lines are in the log", ids and wait_until(lambda: in_log() == ids), server.log()[-2000:])
 
 
 def test_phases(ctx):

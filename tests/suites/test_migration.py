@@ -7,11 +7,15 @@ import os
 import signal
 import subprocess
 
+import pytest
+
 from harness.api import quote
 from harness.files import files_below
 from harness.ports import closed_port
 from harness.proxy import Proxy
 from harness.server import end, track, wait_until
+
+pytestmark = pytest.mark.costly_hashes
 
 TIMEOUT_S = 300
 SECRET = "very-secret-9"
@@ -422,7 +426,6 @@ def test_refusals(ctx):
             api.expect(201, "PUT", "/both/doc", {"of": api.url})
         there.expect(201, "PUT", "/only-there")
         to = ["--to", url(target)]
-        # The command retries for 15 s, while the other cases run.
         nowhere = f"http://admin:{SECRET}@127.0.0.1:{closed}"
         gone = subprocess.Popen(command(ctx, nowhere, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         track(gone)

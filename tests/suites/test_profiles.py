@@ -95,8 +95,8 @@ def test_views_of_one_design_document_are_told_apart(ctx):
             api = server.api()
             documents(api, "shop", 2000)
             building = Building(server, "shop", {name: share * 400 for name, share in SHARES.items()})
-            # 60 % of 1,500 samples has a standard deviation of 1.3 points, of 600 one of 2.
-            enough, apart = ctx.size((600, 10), (1500, 5))
+            # 60 % of 1,500 samples has a standard deviation of 1.3 points, of 350 one of 2.6.
+            enough, apart = ctx.size((350, 12), (1500, 5))
             seen, _ = watched(api, lambda frames: any("/_view/" in frame for frame in frames), enough)
             building.end()
             counts = {name: sum(n for frames, n in seen if f"shop/_design/d/_view/{name}" in frames) for name in SHARES}

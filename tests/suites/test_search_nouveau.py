@@ -109,7 +109,7 @@ def server_text(server):
 
 def test_bad_documents(ctx):
     """A function that throws costs its document; one that never ends costs documents, and the update when it ends for none."""
-    with ctx.server("bad", options=["--set", "functions/time_limit_ms=500"]) as server:
+    with ctx.server("bad", options=["--set", f"functions/time_limit_ms={ctx.size(200, 500)}"]) as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=1")
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "a", "s": "x"}, {"_id": "b"}, {"_id": "c", "s": "y"}]})
@@ -368,6 +368,14 @@ def test_hostile(ctx):
             ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400, 413), answer)
         words = " ".join(f"w{n}" for n in range(2000))
         ctx.report.equal("a function of too many words is refused", api.post(path, {"q": f"default:fn:or({words})"}).status, 400)
+        classes = {"Unicode classes": r"\w" * 50_000, "caseless classes": "(?i)" + "[ -\U0001e943]" * 10_000, "alternatives": "aaaa|" * 20_000}
+        for name, expression in classes.items():
+            answer = api.post(path, {"q": f"/{expression}/"})
+            is_refused = answer.status == 400 and "4096 bytes" in answer.json["reason"]
+            ctx.report.check(f"an expression of too many {name} is refused", is_refused, answer.raw[:300])
+        for expression, total in {r"\w+pha": 1, "al(pha)?": 1, "(?i)ALPHA": 0, "al(ph|PH)a": 1, r"\D{5}": 1}.items():
+            answer = api.expect(200, "POST", path, {"q": f"/{expression}/"})
+            ctx.report.equal(f"hits of {expression}", answer["total_hits"], total)
         for name, asked in {
             "fields to sort by": {"sort": ["n"] * 33},
             "fields to count": {"counts": ["tag"] * 101},
@@ -456,8 +464,9 @@ def test_copies(ctx):
         writer.start()
         url = server.url.replace("://", f"://{server.admin}@")
         places = {"one copy": str(ctx.root / "copy-of-store"), "backups": f"file://{ctx.root}/place"}
-        for place in places.values():
-            subprocess.run([ctx.binary, "backup", url, place], check=True, capture_output=True, timeout=120)
+        for what, place in places.items():
+            words = [url, place, *(["--copy"] if what == "one copy" else [])]
+            subprocess.run([ctx.binary, "backup", *words], check=True, capture_output=True, timeout=120)
         said = subprocess.run([ctx.binary, "backup", url, places["backups"]], check=True, capture_output=True, timeout=120, text=True).stdout
         over.set()
         writer.join()

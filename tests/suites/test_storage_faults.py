@@ -248,7 +248,7 @@ def test_a_backup_does_not_take_the_logs_place(ctx, faults):
         for _ in range(10):
             writes.one()
         done = subprocess.run(
-            [ctx.binary, "backup", server.url.replace("http://", f"http://{server.admin}@"), str(ctx.root / "copy")],
+            [ctx.binary, "backup", server.url.replace("http://", f"http://{server.admin}@"), str(ctx.root / "copy"), "--copy"],
             capture_output=True,
             text=True,
             timeout=120,

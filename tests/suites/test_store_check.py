@@ -85,7 +85,7 @@ def test_sound_and_untouched(ctx):
         "with a server on it, it is not looked at", done.returncode == NOT_LOOKED_AT and "a server has it open" in done.stderr, done.stderr
     )
     backup = ctx.root / "backup"
-    made = settee(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), backup)
+    made = settee(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), backup, "--copy")
     ctx.report.equal("a backup is made", made.returncode, 0)
     status, told = check(ctx, backup)
     ctx.report.check("a backup is looked at while the server runs", status == SOUND, json.dumps(told)[:1500])

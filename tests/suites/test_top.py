@@ -116,8 +116,9 @@ def test_views_are_told_apart(ctx):
         reader = threading.Thread(target=lambda: frames.extend(json.loads(line) for line in watching.stdout if line.endswith("}\n")))
         reader.start()
         wait_until(lambda: frames, 30)
+        count = ctx.size(300, 500)
         for at in range(4):
-            api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n + at * 500} for n in range(500)]})
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n + at * count} for n in range(count)]})
         api.expect(200, "GET", "/db/_design/d/_view/heavy?limit=1")
         seen = len(frames)
         wait_until(lambda: len(frames) >= seen + 3, 30)
@@ -145,7 +146,7 @@ def test_text_indexes_are_told(ctx):
         api.expect(201, "PUT", "/db?q=1")
         busy = "function (doc) { var n = 0; for (var i = 0; i < 60000; i++) n += i % 7; index('text', 'word', doc.text + n); }"
         api.expect(201, "PUT", "/db/_design/d", {"nouveau": {"words": {"index": busy}}, "autoupdate": False})
-        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"text": f"red {n}"} for n in range(ctx.size(1500, 6000))]})
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"text": f"red {n}"} for n in range(ctx.size(800, 6000))]})
         watching, frames = track_start(top(ctx, server, "--json", "--interval", "0.2")), []
         reader = threading.Thread(target=lambda: frames.extend(json.loads(line) for line in watching.stdout if line.endswith("}\n")))
         reader.start()

@@ -12,7 +12,7 @@ import pytest
 from harness.packages import virtual_environment
 from harness.server import end, track, wait_until
 
-pytestmark = pytest.mark.may_be_retried
+pytestmark = [pytest.mark.may_be_retried, pytest.mark.costly_hashes]
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PATIENCE_S = 30

@@ -12,7 +12,7 @@ import pytest
 
 from harness.vectors import load_replay, read_exceptions, vectors_folder
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
 
 AREAS = [
     "documents",

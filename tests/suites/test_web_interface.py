@@ -16,7 +16,10 @@ BUILD_TIMEOUT_S = 300
 # What is made of the sources, or of the packages.
 MADE = ("node_modules", "dist")
 # {scenario: {theme: whether it is one of `make test`}} of the longest. A theme of `search-waiting` has two indexes that take 9 s each to build.
-THEMES = {"everywhere": {"light": True, "dark": True}, "search-waiting": {"light": False, "dark": True}}
+# Themes and widths of `search` are also those of `everywhere`.
+THEMES = {"everywhere": {"light": True, "dark": True}, "search": {"light": True, "dark": False}, "search-waiting": {"light": False, "dark": True}}
+# Scenarios that change nothing but databases of their own share a server and a browser.
+TOGETHER = (("document-conflicts", "document-edit", "document-revisions"), ("changes-live", "query-mango", "views-edit"))
 
 
 def test_dist_is_what_the_sources_build(ctx):
@@ -46,8 +49,13 @@ def files(folder):
 
 
 def cases():
-    """Each scenario is a test; those of `THEMES` are one in each theme."""
-    for name, is_short in names().items():
+    """Each scenario is a test, but those of `TOGETHER`; those of `THEMES` are one in each theme."""
+    alone = names()
+    for group in TOGETHER:
+        if not all([alone.pop(name) for name in group]):
+            raise ValueError(f"{group}: all of them have to be short")
+        yield pytest.param(",".join(group), None, id="-".join(group))
+    for name, is_short in alone.items():
         for theme, theme_is_short in THEMES.get(name, {None: True}).items():
             marks = [] if is_short and theme_is_short else [pytest.mark.slow]
             yield pytest.param(name, theme, marks=marks, id=f"{name}-{theme}" if theme else name)

@@ -21,6 +21,11 @@ export function texts<T>(en: T, de: T): () => T {
   return () => (language.value === 'de' ? de : en);
 }
 
+/** A count as it is shown, with the name of what is counted: "1 row", "2 rows". */
+export function counted(n: string, one: string, more: string): string {
+  return `${n} ${n === '1' ? one : more}`;
+}
+
 const formats = new Map<string, Intl.NumberFormat>();
 
 function format(options: Intl.NumberFormatOptions): Intl.NumberFormat {

@@ -1,12 +1,33 @@
 import { Component, type ComponentChildren, type JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { ask, isAdmin, isLost, logOut, mayMeasure, session, useResource } from './api';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import {
+  ask,
+  isAdmin,
+  isExpired,
+  isLost,
+  logOut,
+  mayMeasure,
+  server,
+  session,
+  useResource,
+} from './api';
+import { forgetDrafts } from './drafts';
 import { type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
-import { link, place } from './router';
+import { forget, isGuarded, link, place, setGuard } from './router';
 import { shell as say } from './texts';
-import { Button, Confirmations, Empty, Icon, type IconName, Problem, Toasts, words } from './ui';
+import {
+  Button,
+  Confirmations,
+  complain,
+  Empty,
+  Icon,
+  type IconName,
+  Problem,
+  Toasts,
+  words,
+} from './ui';
 
 interface Entry {
   area: Area;
@@ -25,6 +46,31 @@ const ENTRIES: Entry[] = [
   { area: 'performance', icon: 'performance', to: ['performance'], may: () => mayMeasure.value },
 ];
 
+/** The other tabs of this browser, which share the session. */
+const tabs = new BroadcastChannel(`settee ${server.pathname}`);
+tabs.onmessage = () => {
+  if (session.value?.name === null) return;
+  // Unsaved text is kept: its user logs in again, in place.
+  if (isGuarded()) isExpired.value = true;
+  else showLogin();
+};
+
+/** Loads the login, so that nothing of who was logged in stays on the screen or in memory. */
+function showLogin(): void {
+  setGuard(undefined);
+  forget();
+  history.replaceState(null, '', '#/login');
+  location.reload();
+}
+
+async function leave(): Promise<void> {
+  if (isGuarded() && !window.confirm(words().unsaved)) return;
+  await logOut();
+  forgetDrafts();
+  tabs.postMessage('out');
+  showLogin();
+}
+
 export function Shell(): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   const now = place.value;
@@ -36,6 +82,9 @@ export function Shell(): JSX.Element {
   }, [language.value]);
   const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
   const [wantsLogin, setWantsLogin] = useState(false);
+  // Who is asking is not known before the server could be reached.
+  const mayNot =
+    !isLost.value && ENTRIES.find((entry) => entry.area === found?.area)?.may?.() === false;
   const isLogin = now.parts[0] === 'login' || wantsLogin;
   if (needsLogin && isLogin)
     return (
@@ -60,9 +109,11 @@ export function Shell(): JSX.Element {
       <Side
         area={found?.area}
         isOpen={isOpen}
+        close={() => setOpen(false)}
         onLogin={needsLogin ? () => setWantsLogin(true) : undefined}
       />
-      <div class="main" onClick={() => isOpen && setOpen(false)}>
+      {isOpen && <div class="shade" onClick={() => setOpen(false)} />}
+      <div class="main">
         <div class="top">
           <Button
             kind="plain"
@@ -81,7 +132,11 @@ export function Shell(): JSX.Element {
         )}
         <main id="content" tabIndex={-1}>
           <Boundary key={now.parts.join('/')}>
-            {found ? (
+            {found && mayNot ? (
+              <Empty icon="users" title={t.noRight}>
+                {needsLogin ? <a href="#/login">{t.logIn}</a> : <p>{t.noRightDo}</p>}
+              </Empty>
+            ) : found ? (
               <found.page place={now} />
             ) : (
               <Empty icon="search" title={t.nowhere}>
@@ -92,10 +147,10 @@ export function Shell(): JSX.Element {
             )}
           </Boundary>
         </main>
+        <Toasts />
       </div>
       <Relogin />
       <Confirmations />
-      <Toasts />
     </div>
   );
 }
@@ -103,17 +158,35 @@ export function Shell(): JSX.Element {
 function Side({
   area,
   isOpen,
+  close,
   onLogin,
 }: {
   area: Area | undefined;
   isOpen: boolean;
+  close: () => void;
   onLogin: (() => void) | undefined;
 }): JSX.Element {
   const t = say();
   const welcome = useWelcome();
   const { name } = session.value ?? { name: null };
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (isOpen) nav.current?.querySelector<HTMLElement>('a.nav')?.focus();
+  }, [isOpen]);
+  const press = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape' || !isOpen) return;
+    close();
+    document.querySelector<HTMLElement>('.top button')?.focus();
+  };
   return (
-    <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
+    <nav
+      class={`side${isOpen ? ' open' : ''}`}
+      aria-label={t.navigation}
+      ref={nav}
+      onKeyDown={press}
+      // A link to the page that is shown changes no address.
+      onClick={(event) => (event.target as Element).closest('a') && close()}
+    >
       <a class="brand" href="#/">
         <img src="./icon.svg" alt="" width={24} height={24} />
         Settee
@@ -134,7 +207,14 @@ function Side({
           <span class="grow cut" title={name ?? ''}>
             {name}
           </span>
-          {name !== null && <Button kind="plain" icon="out" label={t.logOut} onClick={logOut} />}
+          {name !== null && (
+            <Button
+              kind="plain"
+              icon="out"
+              label={t.logOut}
+              onClick={() => leave().catch(complain)}
+            />
+          )}
         </div>
         {onLogin && <Button onClick={onLogin}>{t.logIn}</Button>}
         <div class="row-of">

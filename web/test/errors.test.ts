@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { isLost } from '../src/api/connection';
 import { ApiError, LostError } from '../src/api/errors';
 import { JsonError, parse } from '../src/json';
 import { wrongJson } from '../src/pages/database/views/source';
@@ -38,9 +39,16 @@ test('a 401 for a user who is logged in is a refusal', () => {
 
 test('errors that are not answers are explained too', () => {
   assert.deepEqual(
-    [new LostError(), new Error('odd'), 'odd'].map((error) => explain(error).what),
-    [words().lost, words().odd, words().odd],
+    [new Error('odd'), 'odd'].map((error) => explain(error).what),
+    [words().odd, words().odd],
   );
+});
+
+test('a request without a response is to be tried again once the server is back', () => {
+  isLost.value = true;
+  assert.strictEqual(explain(new LostError()).what, words().lost);
+  isLost.value = false;
+  assert.strictEqual(explain(new LostError()).what, words().back);
 });
 
 test('a mistake in JSON is named with its line', () => {

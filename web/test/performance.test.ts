@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Frame, grow, seen, shares, svg, totals } from '../src/pages/performance/flame';
+import { nearest, pathOf } from '../src/pages/performance/line';
 import { between, type Snapshot } from '../src/pages/performance/snapshot';
 
 const SNAPSHOT: Snapshot = {
@@ -125,4 +126,23 @@ test('a picture escapes the names of functions', () => {
   const root = grow('<script>&"x" 1\n');
   assert.ok(root);
   assert.ok(!svg(root, '<title>').includes('<script>'));
+});
+
+test('a chart has no line where nothing was measured', () => {
+  const path = (times: number[], values: (number | null)[]) =>
+    pathOf(times, values, (at, value) => `${at} ${value}`);
+  assert.strictEqual(path([0, 2, 4], [1, 2, 3]), 'M0 1L2 2L4 3');
+  assert.strictEqual(path([0, 2, 62, 64], [1, 2, 3, 4]), 'M0 1L2 2M62 3L64 4');
+  assert.strictEqual(path([0, 2, 4, 6], [1, null, 3, 4]), 'M0 1h0M4 3L6 4');
+  assert.strictEqual(path([0, 2, 60, 120], [1, 2, 3, 4]), 'M0 1L2 2M60 3h0M120 4h0');
+  assert.strictEqual(path([], []), '');
+});
+
+test('what is pointed at is a measurement, or none', () => {
+  const times = [0, 2, 4, 60, 62];
+  assert.deepEqual(
+    [-10, 0, 2.9, 3.1, 5, 30, 59, 70].map((at) => nearest(times, at)),
+    [undefined, 0, 1, 2, 2, undefined, 3, undefined],
+  );
+  assert.strictEqual(nearest([], 1), undefined);
 });

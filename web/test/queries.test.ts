@@ -7,6 +7,7 @@ import {
   fieldsOf,
   indexBody,
   indexOf,
+  nameOf,
   suggest,
   TEMPLATES,
 } from '../src/pages/database/query/ask';
@@ -48,6 +49,13 @@ const EXPLAINED = from({
     $and: [{ type: { $eq: 'order' } }, { total: { $gt: 1 } }, { tag: { $in: ['a'] } }],
   },
   opts: { sort: { date: 'asc' } },
+});
+
+test('an index is named after its fields, as no other one is', () => {
+  assert.strictEqual(nameOf(['type', 'address.city'], []), 'by-type-address.city');
+  assert.strictEqual(nameOf(['größe / maß'], []), 'by-größe-maß');
+  assert.strictEqual(nameOf(['a'], ['by-a', 'by-a-2']), 'by-a-3');
+  assert.ok(nameOf(['x'.repeat(1000)], []).length < 100);
 });
 
 test('an index is suggested: equal fields, the order, then ranges', () => {

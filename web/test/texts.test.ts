@@ -58,6 +58,21 @@ test('a text and its translation have the same parameters', () => {
     if (at.endsWith('(2)')) assert.strictEqual(digits(de.get(at) ?? ''), digits(text), at);
 });
 
+test('one thing is not named as several', () => {
+  // Of several always: revisions in conflict, and factors.
+  const several = /\b(solveText|gain)\(/;
+  const plurals: [Map<string, string>, RegExp][] = [
+    [en, /\b1 (of 1 )?(more )?(?!has\b|accepts\b)[a-z]+s\b|\b1 of them still have\b/],
+    [
+      de,
+      /\b1 (von 1 |der 1 )?(weitere |davon )?(\p{Lu}\p{L}+(ungen|onen|enten?|ilen|nken|ppen|unde|les|rds)|haben|konnten|nehmen)\b/u,
+    ],
+  ];
+  for (const [texts, words] of plurals)
+    for (const [at, text] of texts)
+      if (at.endsWith('(1)') && !several.test(at)) assert.ok(!words.test(text), `${at}: ${text}`);
+});
+
 test('a sentence is one in both languages', () => {
   const end = (text: string) => /[.!?:…]$/.exec(text)?.[0] ?? '';
   for (const [at, text] of en) assert.strictEqual(end(de.get(at) ?? ''), end(text), at);

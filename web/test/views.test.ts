@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { session } from '../src/api';
 import { from, type Obj, print } from '../src/json';
 import {
   designOf,
@@ -128,6 +129,12 @@ test('a copied command is quoted for a shell', () => {
     curl('POST', '/db/_find', {}, '{"selector":{"a":"it\'s"}}'),
     `curl -X POST 'http://127.0.0.1:5984/proxy/db/_find' -H 'Content-Type: application/json' -d '{"selector":{"a":"it'\\''s"}}'`,
   );
+  session.value = { name: 'ann', roles: [] };
+  assert.strictEqual(
+    curl('GET', '/db', { q: '1' }),
+    "curl -u 'ann' 'http://127.0.0.1:5984/proxy/db?q=1'",
+  );
+  session.value = undefined;
 });
 
 test('links lead to views and functions', () => {

@@ -215,7 +215,13 @@ impl Target {
     /// [`Error::Occupied`], [`Error::OtherServer`], [`Error::Later`], and those of the target.
     pub async fn open_or_create(name: &TargetName, s3: &S3Options, server: &str) -> Result<Target> {
         if let TargetName::Directory(path) = name {
-            std::fs::create_dir_all(path).map_err(Error::file(path))?;
+            std::fs::create_dir_all(path).map_err(|e| match is_refusal(&e) {
+                true => Error::NotAllowed {
+                    target: name.to_string(),
+                    reason: e.to_string(),
+                },
+                false => Error::file(path)(e),
+            })?;
         }
         let target = Target::at(name, s3)?;
         if target.mark().await?.is_none() {
@@ -452,12 +458,15 @@ fn refused(error: &object_store::Error) -> Option<&std::io::Error> {
     let first: &(dyn std::error::Error + 'static) = error;
     let causes = std::iter::successors(Some(first), |e| e.source());
     let mut said = causes.filter_map(|e| e.downcast_ref::<std::io::Error>());
-    said.find(|e| {
-        matches!(
-            e.kind(),
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
-        )
-    })
+    said.find(|e| is_refusal(e))
+}
+
+/// Whether the system denies this process an operation.
+fn is_refusal(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// Whether a directory holds backups of this server. Only who can write there can make it look so.

@@ -141,7 +141,7 @@ async fn check(target: &Target, rounds: &BTreeMap<DateTime<Utc>, Files>) {
 )]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_listed_can_be_restored_whatever_happens() {
-    for seed in 0..rounds(3, 8) {
+    for seed in 0..rounds(2, 8) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut server = Server::new();
         let target = server.target().await;

@@ -40,8 +40,8 @@ pub(crate) fn figure(line: &str) -> Option<CouchDbFigure> {
         "declarations_real erlang" => (1_508.0, LAPTOP),
         "ids_sequential" => (13_200.0, "100,000 documents, bulks of 100"),
         "ids_random" => (3_270.0, "100,000 documents, bulks of 100"),
-        "ids_sequential bytes on disk" => (24.6e6, "100,000 documents"),
-        "ids_random bytes on disk" => (185e6, "100,000 documents, 114 MB after compaction"),
+        "ids_sequential sizes.file" => (24.6e6, "100,000 documents"),
+        "ids_random sizes.file" => (185e6, "100,000 documents, 114 MB after compaction"),
         _ => return None,
     };
     Some(CouchDbFigure {

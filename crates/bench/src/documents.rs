@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{declarations, words};
 
@@ -21,16 +22,32 @@ pub(crate) enum Shape {
     Tiny,
     /// About 16 KB of nested objects and arrays.
     Declaration,
+    /// This number of bytes with the id: the numbers and names of [`Shape::Bytes300`], which views
+    /// and queries read, and a text of many different words.
+    Sized(usize),
 }
+
+/// Bytes of a document in a bulk besides its members: `{"_id":"…",…}` with an id of 32 digits.
+const FRAME_BYTES: usize = 43;
+/// Bytes of a bulk of documents of any size.
+const BULK_BYTES: usize = 2 << 20;
 
 /// How ids follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// 32 hexadecimal digits that only grow, like CouchDB's `sequential` uuids.
     Sequential,
+    /// 32 hexadecimal digits of UUIDs of version 7: the time, then random bits. They only grow.
+    Time,
     /// 32 random hexadecimal digits.
     Random,
 }
+
+/// Parts of a millisecond that an id sorted by time has: 12 bits.
+const PARTS_OF_MS: u128 = 1 << 12;
+/// Version 7, and the variant, at their places in the halves of a UUID.
+const VERSION_7: u64 = 7 << 12;
+const VARIANT: u64 = 1 << 63;
 
 /// A source of ids that all clients of a loop share.
 #[derive(Debug, Clone)]
@@ -38,6 +55,8 @@ pub(crate) struct Ids {
     order: Order,
     prefix: u64,
     next: Rc<Cell<u64>>,
+    /// The time of the last id that was sorted by time, in parts of a millisecond since 1970.
+    last: Rc<Cell<u64>>,
 }
 
 impl Ids {
@@ -46,6 +65,7 @@ impl Ids {
             order,
             prefix: fastrand::u64(..),
             next: Rc::new(Cell::new(0)),
+            last: Rc::new(Cell::new(0)),
         }
     }
 
@@ -59,12 +79,28 @@ impl Ids {
         let number = self.next.replace(self.next.get() + 1);
         match self.order {
             Order::Sequential => self.push_nth(out, number),
+            Order::Time => {
+                let at = self.later_time();
+                let (ms, part) = (at / PARTS_OF_MS as u64, at % PARTS_OF_MS as u64);
+                push_hex(out, (ms << 16) | VERSION_7 | part);
+                push_hex(out, VARIANT | (fastrand::u64(..) >> 2));
+            }
             Order::Random => {
                 push_hex(out, fastrand::u64(..));
                 push_hex(out, fastrand::u64(..));
             }
         }
         number
+    }
+
+    /// Returns the time, or the next possible one after that of the last id.
+    fn later_time(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ns = since_1970.unwrap_or_default().as_nanos();
+        let now = u64::try_from(ns * PARTS_OF_MS / 1_000_000).unwrap_or(u64::MAX);
+        let at = now.max(self.last.get() + 1);
+        self.last.set(at);
+        at
     }
 
     /// Appends the id of that number of a sequential source.
@@ -92,6 +128,7 @@ impl Shape {
     pub(crate) fn bulk_docs(self) -> u64 {
         match self {
             Self::Declaration => 100,
+            Self::Sized(bytes) => (BULK_BYTES / bytes.max(1)).clamp(1, 1_000) as u64,
             _ => 1_000,
         }
     }
@@ -113,19 +150,20 @@ impl Shape {
             Self::Tiny => push(out, format_args!(r#""n":{number}"#)),
             Self::Declaration => declarations::push_members(out, number),
             Self::Bytes75 => push(out, format_args!(r#""n":{number},"name":"document""#)),
-            Self::Bytes300 => push(
-                out,
-                format_args!(
-                    r#""type":"order","number":{number},"customer":"customer-{}","amount":{}.25,"#,
-                    number % 1_000,
-                    number % 997
-                ),
-            ),
-        }
-        if self == Self::Bytes300 {
-            out.extend_from_slice(
+            Self::Bytes300 => {
+                push_order(out, number);
+                out.extend_from_slice(
                 br#""tags":["red","green","blue"],"address":{"street":"1 Sofa Lane","city":"Upholstery","zip":"12345"},"text":"Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod.""#,
-            );
+                );
+            }
+            Self::Sized(bytes) => {
+                let end = (out.len() + bytes).saturating_sub(FRAME_BYTES);
+                push_order(out, number);
+                out.extend_from_slice(br#""text":""#);
+                let letters = end.saturating_sub(out.len() + 1);
+                words::push_letters(out, number, letters);
+                out.push(b'"');
+            }
         }
     }
 
@@ -144,6 +182,17 @@ impl Shape {
         }
         out.extend_from_slice(b"]}");
     }
+}
+
+/// The members of an order that views and queries read.
+fn push_order(out: &mut Vec<u8>, number: u64) {
+    let (customer, amount) = (number % 1_000, number % 997);
+    push(
+        out,
+        format_args!(
+            r#""type":"order","number":{number},"customer":"customer-{customer}","amount":{amount}.25,"#
+        ),
+    );
 }
 
 fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -176,6 +225,29 @@ mod tests {
     }
 
     #[test]
+    fn ids_sorted_by_time_have_the_time_and_only_grow() {
+        let ms = || {
+            let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+            since_1970.unwrap().as_millis() as u64
+        };
+        let before = ms();
+        let docs = bulk(Shape::Foo, Order::Time, 3_000);
+        let ids: Vec<&str> = docs
+            .iter()
+            .map(|doc| doc["_id"].as_str().unwrap())
+            .collect();
+        assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
+        let first = u64::from_str_radix(&ids[0][..12], 16).unwrap();
+        assert!((before..=ms()).contains(&first), "{first}");
+        for id in &ids {
+            assert_eq!((id.len(), &id[12..13]), (32, "7"), "{id}");
+            assert!("89ab".contains(&id[16..17]), "{id}");
+        }
+        let random: std::collections::BTreeSet<&str> = ids.iter().map(|id| &id[16..]).collect();
+        assert_eq!(random.len(), ids.len());
+    }
+
+    #[test]
     fn random_ids_are_in_no_order() {
         let docs = bulk(Shape::Foo, Order::Random, 300);
         assert!(
@@ -196,6 +268,14 @@ mod tests {
             let docs = bulk(shape, Order::Sequential, 123_457);
             let size = serde_json::to_vec(&docs[123_456]).unwrap().len();
             assert!(size.abs_diff(bytes) <= bytes / 10, "{shape:?}: {size}");
+        }
+        for bytes in [150, 300, 1_000, 100_000] {
+            let docs = bulk(Shape::Sized(bytes), Order::Sequential, 12);
+            for doc in &docs {
+                assert_eq!(serde_json::to_vec(doc).unwrap().len(), bytes);
+                assert!(doc["number"].is_u64() && doc["amount"].is_f64());
+            }
+            assert_ne!(docs[1]["text"], docs[2]["text"]);
         }
     }
 }

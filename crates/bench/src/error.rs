@@ -16,6 +16,9 @@ pub enum BenchError {
         /// The problem with it.
         reason: String,
     },
+    /// A server that cannot be used: its host and port, and the mistake.
+    #[error("{0}")]
+    Server(String),
     /// A requested workload does not exist.
     #[error("there is no workload {name:?}; the workloads are: {known}")]
     UnknownWorkload {

@@ -69,19 +69,25 @@ impl PartRounds {
             let values: Vec<f64> = figures.iter().flatten().map(of).collect();
             stats::interval(&values)
         };
+        let rate_interval = interval(|repeat| repeat.rate);
+        let p50_interval = interval(|repeat| repeat.latency_ms_p50);
+        let p99_interval = interval(|repeat| repeat.latency_ms_p99);
         Measurement {
             count,
             seconds,
-            rate: Spread::of_rounds(rate(count, seconds), round_rates.iter().copied()),
+            rate: Spread::of_rounds(
+                stats::value(rate_interval, rate(count, seconds)),
+                round_rates.iter().copied(),
+            ),
             round_rates,
-            rate_interval: interval(|repeat| repeat.rate),
+            rate_interval,
             latency_ms_mean: latencies_us.mean() / 1_000.0,
-            latency_ms_p50: at(0.5),
-            latency_ms_p50_interval: interval(|repeat| repeat.latency_ms_p50),
+            latency_ms_p50: stats::value(p50_interval, at(0.5)),
+            latency_ms_p50_interval: p50_interval,
             latency_ms_p90: at(0.9),
             latency_ms_p95: at(0.95),
-            latency_ms_p99: at(0.99),
-            latency_ms_p99_interval: interval(|repeat| repeat.latency_ms_p99),
+            latency_ms_p99: stats::value(p99_interval, at(0.99)),
+            latency_ms_p99_interval: p99_interval,
             latency_ms_p999: at(0.999),
             latency_ms_max: latencies_us.max() as f64 / 1_000.0,
             errors: cost.errors.count,
@@ -269,6 +275,27 @@ mod tests {
         assert_eq!(cost(&gathering), (Some(2.0), Some(70), 0));
         gathering.forget(0);
         assert!(gathering.into_lines("get").is_empty());
+    }
+
+    #[test]
+    fn a_figure_with_an_interval_is_the_middle_of_that_interval() {
+        let mut gathering = Gatherer::new(1);
+        // The slow repeat lasts longest, so it weighs most in the rate of all repeats together.
+        for (repeat, seconds) in (0..).zip([1.0, 1.0, 1.0, 1.0, 1.0, 4.0]) {
+            let mut one = part(&[seconds as u64 * 1_000; 300]);
+            one.slice.seconds = seconds;
+            gathering.add(0, repeat, 0.0, one);
+        }
+        let line = gathering.into_lines("get").remove(0);
+        let side = line.sides[0].as_ref().unwrap();
+        assert_eq!((side.count, side.seconds), (1_800, 9.0));
+        let usual = 300.0 / 4.0_f64.powf(1.0 / 6.0);
+        assert!((side.rate.value - usual).abs() < 1e-6, "{side:?}");
+        assert_eq!(side.rate.value, side.rate_interval.unwrap().value);
+        let p50 = side.latency_ms_p50_interval.unwrap().value;
+        assert_eq!(side.latency_ms_p50, p50);
+        let p99 = side.latency_ms_p99_interval.unwrap().value;
+        assert_eq!(side.latency_ms_p99, p99);
     }
 
     #[test]

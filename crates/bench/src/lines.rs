@@ -31,7 +31,8 @@ pub struct Measurement {
     pub count: u64,
     /// Measured time in seconds.
     pub seconds: f64,
-    /// Units a second over all rounds, and the slowest and fastest round.
+    /// Units a second, and the slowest and fastest round. Where there is an interval, the value is
+    /// the interval's: the geometric mean over the repeats. Otherwise it is `count` over `seconds`.
     pub rate: Spread,
     /// Units a second in each round.
     pub round_rates: Vec<f64>,
@@ -39,7 +40,8 @@ pub struct Measurement {
     pub rate_interval: Option<Interval>,
     /// Average latency of a request in milliseconds.
     pub latency_ms_mean: f64,
-    /// Median latency in milliseconds.
+    /// Median latency in milliseconds: that of the interval if there is one, otherwise of all
+    /// requests together.
     pub latency_ms_p50: f64,
     /// The median's interval over the repeats.
     pub latency_ms_p50_interval: Option<Interval>,
@@ -47,7 +49,8 @@ pub struct Measurement {
     pub latency_ms_p90: f64,
     /// 95th percentile in milliseconds.
     pub latency_ms_p95: f64,
-    /// 99th percentile in milliseconds.
+    /// 99th percentile in milliseconds: that of the interval if there is one, otherwise of all
+    /// requests together.
     pub latency_ms_p99: f64,
     /// The 99th percentile's interval over the repeats.
     pub latency_ms_p99_interval: Option<Interval>,
@@ -94,8 +97,8 @@ pub struct Figure {
     pub name: String,
     /// bytes, seconds, ….
     pub unit: String,
-    /// One entry per server: the value. Of several repeats it is the average, and of counts, like
-    /// lost writes, the sum.
+    /// One entry per server: the value. Of several repeats it is the average (the geometric mean
+    /// where there is an interval), and of counts, like lost writes, the sum.
     pub sides: Vec<Option<f64>>,
     /// One entry a server: the interval over the repeats; `None` for counts.
     pub intervals: Vec<Option<Interval>>,
@@ -130,8 +133,9 @@ impl Figure {
     pub(crate) fn add(&mut self, side: usize, value: f64) {
         let values = &mut self.repeats[side];
         values.push(value);
-        self.sides[side] = Some(values.iter().sum::<f64>() / values.len() as f64);
+        let average = values.iter().sum::<f64>() / values.len() as f64;
         self.intervals[side] = stats::interval(values);
+        self.sides[side] = Some(stats::value(self.intervals[side], average));
     }
 }
 

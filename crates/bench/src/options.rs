@@ -22,6 +22,8 @@ pub struct BenchOptions {
     pub seconds: f64,
     /// Print the report as one JSON object instead of tables.
     pub json: bool,
+    /// The longest line of tables; wider ones are divided. `None` for a file, whose lines may have any length.
+    pub width: Option<usize>,
     /// Clients of the concurrent reads.
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
@@ -31,9 +33,11 @@ pub struct BenchOptions {
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
-    /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is reset
-    /// at the end.
+    /// `connections=1,16,64`, `q=2,8`, `document_bytes=300,16000`, `bulk_docs=100,1000` or `SECTION/KEY=a,b`: measure at each of
+    /// the values. A setting needs an admin's rights, and is reset at the end.
     pub sweep: Option<String>,
+    /// How a sweep starts a server for each value of a setting that takes effect at the start. Without it, such a sweep is refused.
+    pub restart: Option<Launch>,
     /// Save all measurements in this file.
     pub save: Option<PathBuf>,
     /// Compare the first server with that of a run that was saved.
@@ -77,11 +81,13 @@ impl Default for BenchOptions {
             scale: 1.0,
             seconds: 10.0,
             json: false,
+            width: None,
             connections: 64,
             repeats: 1,
             rate: None,
             requests: None,
             sweep: None,
+            restart: None,
             save: None,
             compare: None,
             report: None,

@@ -147,13 +147,28 @@ pub(crate) fn threads(pid: u32) -> Option<u64> {
 
 /// All processes that a process has started, and those that they have started.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let parents: Vec<(u32, u32)> = entries
+    below(&parents(), pid)
+}
+
+/// The processes that a process has started, each with its own descendants.
+pub(crate) fn families(pid: u32) -> Vec<(u32, Vec<u32>)> {
+    let parents = parents();
+    let children = parents.iter().filter(|(_, parent)| *parent == pid);
+    children
+        .map(|(child, _)| (*child, below(&parents, *child)))
+        .collect()
+}
+
+/// All processes with their parents.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(|child| Some((child, parent(child)?)))
-        .collect();
+        .collect()
+}
+
+fn below(parents: &[(u32, u32)], pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(of) = found.get(next).copied() {
@@ -197,6 +212,11 @@ pub(crate) fn argument(pid: u32, name: &str) -> Option<String> {
 /// Working directory of a process.
 pub(crate) fn working_directory(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// Resident memory of a process now that it shares with no other, in bytes.
+pub(crate) fn private_bytes(pid: u32) -> Option<u64> {
+    status_bytes(pid, "RssAnon:")
 }
 
 /// Resident memory of a process now, in bytes.
@@ -282,6 +302,7 @@ mod tests {
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
         let found = descendants(std::process::id());
         let grandchildren = descendants(shell.id());
+        let families = families(std::process::id());
         for pid in &grandchildren {
             let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -289,6 +310,7 @@ mod tests {
         shell.wait().unwrap();
         assert_eq!(grandchildren.len(), 1);
         assert!(found.contains(&shell.id()) && found.contains(&grandchildren[0]));
+        assert!(families.contains(&(shell.id(), grandchildren)));
     }
 
     #[test]

@@ -6,7 +6,11 @@ use crate::compare;
 use crate::error::BenchError;
 use crate::gather::Gatherer;
 use crate::report::Failure;
-use crate::sweep::{self, PriorSetting, Subject, Sweep};
+use crate::stand_in::{StandIn, with_setting};
+use crate::sweep::{self, Sweep};
+use crate::sweep_plan::{Plan, Subject};
+use crate::swept_setting::{Effect, PriorSetting, effect};
+use crate::variation::Variation;
 use crate::workload::{Bench, RATIOS};
 
 impl Bench {
@@ -58,6 +62,40 @@ impl Bench {
         self.clean_up_unshared().await;
     }
 
+    /// Finds out how a swept setting is changed: in the running servers, or by starting a server
+    /// for each value.
+    ///
+    /// # Errors
+    /// [`BenchError::Options`] where a sweep would change nothing.
+    pub(crate) async fn prepare_sweep(&mut self) -> Result<(), BenchError> {
+        let Some(plan) = self.sweep.clone() else {
+            return Ok(());
+        };
+        let Subject::Setting { section, key } = &plan.subject else {
+            return Ok(());
+        };
+        let (what, label) = (plan.what(), self.systems[0].target.label.clone());
+        let takes_effect = effect(&self.systems, section, key).await?;
+        match takes_effect {
+            Effect::Immediate => {}
+            Effect::Unknown => self.note(format!(
+                "{label} does not report which settings need a restart: make sure that {what} does not, or all values are the same"
+            )),
+            Effect::AtStart if self.options.restart.is_none() => {
+                return Err(BenchError::Options(format!(
+                    "--sweep {what}: {label} reads this setting only when it starts; without --url, bench starts a server for each value"
+                )));
+            }
+            Effect::AtStart => {
+                self.restart = self.options.restart.clone();
+                self.note(format!(
+                    "{what} takes effect when a server starts: each value was measured on a server that bench started with it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The first value, the others, and the first one again, in each repeat.
     async fn sweep_workload(&mut self, name: &'static str) {
         let Some(plan) = self.sweep.clone() else {
@@ -72,10 +110,7 @@ impl Bench {
                 let value = &plan.values[at % plan.values.len()];
                 self.clock.begin(format!("{name}, {}={value}", plan.what()));
                 mem::swap(&mut self.gathering, gathering);
-                let measured = match self.apply(&plan.subject, value).await {
-                    Ok(()) => self.measure_named(name).await,
-                    Err(error) => Err(error),
-                };
+                let measured = self.measure_at(name, &plan, value).await;
                 mem::swap(&mut self.gathering, gathering);
                 if let Err(error) = measured {
                     self.failed(name, &error);
@@ -84,41 +119,89 @@ impl Bench {
                         .for_each(|gathering| gathering.forget(repeat));
                     break 'repeats;
                 }
-                self.clean_up_unshared().await;
             }
         }
         self.options.connections = connections;
+        self.vary(Variation::default());
         if let Some(sweep) = &mut self.report.sweep {
             sweep
                 .lines
                 .extend(sweep::lines(name, &plan.values, gatherings));
         }
         self.clean_up_unshared().await;
+        self.end_stand_in();
+    }
+
+    /// Measures a workload at a value of a sweep, and deletes the databases that no later value may
+    /// read.
+    async fn measure_at(
+        &mut self,
+        name: &'static str,
+        plan: &Plan,
+        value: &str,
+    ) -> Result<(), BenchError> {
+        self.apply(plan, value).await?;
+        let measured = self.measure_named(name).await;
+        if plan.needs_new_databases() {
+            let systems = self.systems.iter().chain(&self.second);
+            systems.for_each(|system| system.forget_all());
+        }
+        if measured.is_ok() {
+            self.clean_up_unshared().await;
+        }
+        measured
     }
 
     /// Makes a value of a sweep count.
-    async fn apply(&mut self, subject: &Subject, value: &str) -> Result<(), BenchError> {
-        match subject {
+    async fn apply(&mut self, plan: &Plan, value: &str) -> Result<(), BenchError> {
+        match &plan.subject {
             Subject::Connections => {
                 let wrong =
                     |_| BenchError::Options(format!("{value:?} is not a number of connections"));
                 self.options.connections = value.parse().map_err(wrong)?;
             }
-            Subject::Setting { section, key } => {
-                if self.changed.is_empty() {
-                    // All of them, or none: half a cluster is nothing to measure.
-                    let mut all = Vec::new();
-                    for node in self.systems.iter().flat_map(|system| &system.nodes) {
-                        all.push(PriorSetting::remember(node, section, key).await?);
-                    }
-                    self.changed = all;
+            Subject::Setting { section, key } => match self.restart.clone() {
+                None => self.change(section, key, value).await?,
+                Some(launch) => {
+                    self.end_stand_in();
+                    let launch = with_setting(launch, &plan.what(), value);
+                    let (systems, servers) = (&mut self.systems, &mut self.options.servers);
+                    let started = StandIn::start(&launch, systems, servers, &self.clock).await?;
+                    self.stand_in = Some(started);
                 }
-                for changed in &self.changed {
-                    changed.set(value).await?;
-                }
+            },
+            Subject::Q | Subject::DocumentBytes | Subject::BulkDocs => {}
+        }
+        self.vary(plan.variation(value));
+        Ok(())
+    }
+
+    /// Changes a setting of the running servers.
+    async fn change(&mut self, section: &str, key: &str, value: &str) -> Result<(), BenchError> {
+        if self.changed.is_empty() {
+            // All of them, or none: half a cluster is nothing to measure.
+            let mut all = Vec::new();
+            for node in self.systems.iter().flat_map(|system| &system.nodes) {
+                all.push(PriorSetting::remember(node, section, key).await?);
             }
+            self.changed = all;
+        }
+        for changed in &self.changed {
+            changed.set(value).await?;
         }
         Ok(())
+    }
+
+    fn vary(&self, variation: Variation) {
+        let systems = self.systems.iter().chain(&self.second);
+        systems.for_each(|system| system.vary(variation));
+    }
+
+    /// Ends the server that a sweep has started, and puts the first one back in its place.
+    pub(crate) fn end_stand_in(&mut self) {
+        if let Some(stand_in) = self.stand_in.take() {
+            stand_in.end(&mut self.systems, &mut self.options.servers);
+        }
     }
 
     fn failed(&mut self, name: &str, error: &BenchError) {

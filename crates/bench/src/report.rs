@@ -247,8 +247,14 @@ mod tests {
             answer.add(0, seconds);
         }
         assert_eq!((lost.sides[0], lost.intervals[0]), (Some(3.0), None));
-        assert_eq!(answer.sides[0], Some(1.5));
-        assert!(answer.intervals[0].is_some());
+        let usual = answer.sides[0].unwrap();
+        assert!((usual - 3.75_f64.powf(0.2)).abs() < 1e-9, "{usual}");
+        assert_eq!(usual, answer.intervals[0].unwrap().value);
+        let mut few = Figure::new("first answer".to_owned(), "seconds", 1);
+        for seconds in [1.0, 2.0] {
+            few.add(0, seconds);
+        }
+        assert_eq!((few.sides[0], few.intervals[0]), (Some(1.5), None));
     }
 
     #[test]

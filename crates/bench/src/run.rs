@@ -22,7 +22,7 @@ use crate::pace::Pace;
 use crate::procfs;
 use crate::report::{Failure, Report, Server};
 use crate::stats;
-use crate::sweep::Plan;
+use crate::sweep_plan::Plan;
 use crate::system::System;
 use crate::table;
 use crate::target::Target;
@@ -55,14 +55,14 @@ pub async fn run(
 ) -> Result<Report, BenchError> {
     check(&options)?;
     let files = Files::open(&options)?;
-    let json = options.json;
+    let (json, width) = (options.json, options.width);
     let mut report = on_own_thread(options, embedded).await?;
     files.compare(&mut report);
     if json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        table::print(&report, out)?;
+        table::print(&report, out, width)?;
     }
     files.write(&report)?;
     Ok(report)
@@ -102,12 +102,22 @@ async fn measure_and_clean_up(
     let has_cluster = options.servers.iter().any(|nodes| nodes.len() > 1);
     let selected = workload::select(&options.workloads, has_cluster, options.peer.is_some())?;
     workload::check_faults(&selected, &options)?;
-    let mut bench = prepared(options, embedded).await?;
+    let sweep = options.sweep.as_deref().map(Plan::parse).transpose()?;
+    let selected = match &sweep {
+        Some(plan) => plan.select(selected, !options.workloads.is_empty())?,
+        None => selected,
+    };
+    let mut bench = prepared(options, sweep, embedded).await?;
     let thorough = bench.options.is_thorough();
+    // The first server of a run rests while a sweep measures others in its place.
+    let is_replaced = bench.restart.is_some();
     let pids: Vec<Vec<u32>> = bench
         .systems
         .iter()
-        .map(|system| system.pids.clone())
+        .map(|system| match is_replaced {
+            true => Vec::new(),
+            false => system.pids.clone(),
+        })
         .collect();
     let ours = ours(&bench);
     let sampler = thorough
@@ -146,10 +156,10 @@ fn ours(bench: &Bench) -> Vec<u32> {
 /// Finds the servers, and prepares a run.
 async fn prepared(
     options: BenchOptions,
+    sweep: Option<Plan>,
     embedded: Option<Box<dyn Embedded>>,
 ) -> Result<Bench, BenchError> {
     let load_average = procfs::load_average();
-    let sweep = options.sweep.as_deref().map(Plan::parse).transpose()?;
     let connections_max = raise_open_files();
     let competitor = match &options.peer {
         Some(url) => Some(Competitor::open(url).await?),
@@ -166,7 +176,7 @@ async fn prepared(
         system.events = Rc::clone(&clock);
     }
     let began = SystemTime::now().duration_since(UNIX_EPOCH);
-    Ok(Bench {
+    let mut bench = Bench {
         second,
         report: Report {
             servers,
@@ -192,11 +202,15 @@ async fn prepared(
         clock,
         sweep,
         changed: Vec::new(),
+        restart: None,
+        stand_in: None,
         options,
         systems,
         connections_max,
         embedded,
-    })
+    };
+    bench.prepare_sweep().await?;
+    Ok(bench)
 }
 
 /// Ceilings and machine before, the workloads, ceilings after.
@@ -239,9 +253,10 @@ async fn look(bench: &Bench) -> Option<Busy> {
     Account::now(&with_descendants(&ours))?.since(&before)
 }
 
-/// Restores settings that a sweep has changed. A run that was interrupted has no report for a
+/// Restores settings that a sweep has changed, and ends its server. A run that was interrupted has no report for a
 /// failure.
 async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError> {
+    bench.end_stand_in();
     let mut result = Ok(());
     for changed in std::mem::take(&mut bench.changed) {
         let Err(error) = changed.put_back().await else {
@@ -390,9 +405,9 @@ fn listener(target: &Target) -> Option<u32> {
 /// The product of `GET /`. Requests `_all_dbs` too, so that wrong credentials are found before
 /// anything is measured.
 async fn product(system: &System) -> Result<String, BenchError> {
-    let welcome = system.json("GET", "/").await?;
+    let welcome = System::welcome(&system.target).await?;
     for node in &system.nodes {
-        System::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
+        System::first(node, "/_all_dbs?limit=1").await?;
     }
     Ok(product_of(&welcome))
 }

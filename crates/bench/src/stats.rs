@@ -59,6 +59,12 @@ pub(crate) fn interval(values: &[f64]) -> Option<Interval> {
     Some(sample.interval(&mut means, tail))
 }
 
+/// The figure that all reports show: that of its interval if it has one, or else `all`, that of all
+/// repeats together. Decided here, so that no two reports of a run show different figures.
+pub(crate) fn value(interval: Option<Interval>, all: f64) -> f64 {
+    interval.map_or(all, |interval| interval.value)
+}
+
 /// A over B, interleaved: the repeats are pairs.
 pub(crate) fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let logs: Vec<f64> = logarithms(a)?

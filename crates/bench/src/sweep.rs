@@ -1,26 +1,18 @@
-//! One parameter changed between measurements: connections, or a setting of the server, which is
-//! restored afterwards.
+//! The figures of a sweep: one parameter changed between measurements.
 
-use std::rc::Rc;
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::client::Connection;
 use crate::compare::{self, Comparison, PairingMode};
-use crate::error::BenchError;
 use crate::gather::Gatherer;
 use crate::lines::{Line, Measurement};
 use crate::rounds::Rounds;
 use crate::stats::{self, Interval};
-use crate::target::Target;
 
 /// Figures at several values of one parameter. Each repeat goes through all values, and then
 /// measures the first one again, which shows other changes meanwhile.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sweep {
-    /// `connections`, or the setting as SECTION/KEY.
+    /// `connections`, `q`, `document_bytes`, `bulk_docs`, or the setting as SECTION/KEY.
     pub what: String,
     /// The values in the order in which they were measured.
     pub values: Vec<String>,
@@ -47,211 +39,6 @@ pub struct SweepLine {
     pub drift_interval: Option<Interval>,
     /// Each other value against the first one, from before and after: `name` is the value.
     pub against_first: Vec<Comparison>,
-}
-
-/// The parameter of a sweep, and its values.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) subject: Subject,
-    pub(crate) values: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Subject {
-    Connections,
-    Setting { section: String, key: String },
-}
-
-impl Plan {
-    /// `connections=1,16,64` or `SECTION/KEY=a,b`.
-    ///
-    /// # Errors
-    /// [`BenchError::Options`] with the problem.
-    pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
-        let refuse = |why: &str| BenchError::Options(format!("--sweep {text}: {why}"));
-        let (what, values) = text
-            .split_once('=')
-            .ok_or_else(|| refuse("give connections=1,16,64 or SECTION/KEY=a,b"))?;
-        let values: Vec<String> = values
-            .split(',')
-            .map(|value| value.trim().to_owned())
-            .collect();
-        if values.len() < 2 {
-            return Err(refuse(
-                "at least two values are needed, with commas between them",
-            ));
-        }
-        let repeated = values
-            .iter()
-            .enumerate()
-            .any(|(at, value)| values[..at].contains(value));
-        if repeated {
-            return Err(refuse(
-                "a value is listed twice; the first one is measured again automatically",
-            ));
-        }
-        let subject = match what.split_once('/') {
-            None if what == "connections" => Subject::Connections,
-            None => {
-                return Err(refuse(
-                    "it is neither connections nor a setting as SECTION/KEY",
-                ));
-            }
-            Some((section, key)) if section.is_empty() || key.is_empty() => {
-                return Err(refuse("a setting is SECTION/KEY"));
-            }
-            Some((section, key)) => Subject::Setting {
-                section: section.to_owned(),
-                key: key.to_owned(),
-            },
-        };
-        let is_count = |value: &String| value.parse::<usize>().is_ok_and(|count| count > 0);
-        if subject == Subject::Connections && !values.iter().all(is_count) {
-            return Err(refuse("connections are whole numbers above 0"));
-        }
-        Ok(Self { subject, values })
-    }
-
-    pub(crate) fn what(&self) -> String {
-        match &self.subject {
-            Subject::Connections => "connections".to_owned(),
-            Subject::Setting { section, key } => format!("{section}/{key}"),
-        }
-    }
-}
-
-/// A setting's value before a sweep changed it.
-pub(crate) struct PriorSetting {
-    node: Rc<Target>,
-    section: String,
-    key: String,
-    before: Option<String>,
-}
-
-impl PriorSetting {
-    /// Reads the value of a node's setting, to restore it later.
-    pub(crate) async fn remember(
-        node: &Rc<Target>,
-        section: &str,
-        key: &str,
-    ) -> Result<Self, BenchError> {
-        Ok(Self {
-            before: setting(node, section, key).await?,
-            node: Rc::clone(node),
-            section: section.to_owned(),
-            key: key.to_owned(),
-        })
-    }
-
-    /// Sets the value, until the server restarts.
-    pub(crate) async fn set(&self, value: &str) -> Result<(), BenchError> {
-        set(&self.node, &self.section, &self.key, Some(value)).await
-    }
-
-    /// Restores the former value.
-    ///
-    /// # Errors
-    /// [`BenchError::NotPutBack`], which explains how to do it by hand.
-    pub(crate) async fn put_back(&self) -> Result<(), BenchError> {
-        let before = self.before.as_deref();
-        let result = async {
-            set(&self.node, &self.section, &self.key, before).await?;
-            setting(&self.node, &self.section, &self.key).await
-        };
-        let reason = match result.await {
-            Ok(now) if now.as_deref() == before => return Ok(()),
-            Ok(now) => format!("it is {now:?} now"),
-            Err(error) => error.to_string(),
-        };
-        Err(BenchError::NotPutBack {
-            setting: format!("{}/{}", self.section, self.key),
-            node: self.node.label.clone(),
-            before: before.map_or_else(|| "not set".to_owned(), |value| format!("{value:?}")),
-            reason,
-        })
-    }
-}
-
-/// Characters that are not encoded in paths.
-const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
-
-fn path(section: &str, key: &str) -> String {
-    let encoded = |text| utf8_percent_encode(text, IN_PATHS);
-    format!(
-        "/_node/_local/_config/{}/{}",
-        encoded(section),
-        encoded(key)
-    )
-}
-
-/// A setting of a node; `None` when it has no value.
-async fn setting(node: &Target, section: &str, key: &str) -> Result<Option<String>, BenchError> {
-    let path = path(section, key);
-    let (status, body) = call(node, "GET", &path, None).await?;
-    match status {
-        404 => Ok(None),
-        200 => match serde_json::from_slice(&body) {
-            Ok(Value::String(value)) => Ok(Some(value)),
-            _ => Err(refused("GET", &path, status, &body)),
-        },
-        _ => Err(refused("GET", &path, status, &body)),
-    }
-}
-
-async fn set(
-    node: &Target,
-    section: &str,
-    key: &str,
-    value: Option<&str>,
-) -> Result<(), BenchError> {
-    let path = path(section, key);
-    let (method, body) = match value {
-        Some(value) => ("PUT", Some(Value::from(value).to_string())),
-        None => ("DELETE", None),
-    };
-    let body = body.as_ref().map(String::as_bytes);
-    match call(node, method, &path, body).await? {
-        (200, _) => Ok(()),
-        // There is nothing to delete.
-        (404, _) if value.is_none() => Ok(()),
-        (status, body) => Err(refused(method, &path, status, &body)),
-    }
-}
-
-/// Changes apply to the running server only: after a restart it has the values of its files.
-async fn call(
-    node: &Target,
-    method: &str,
-    path: &str,
-    body: Option<&[u8]>,
-) -> Result<(u16, Vec<u8>), BenchError> {
-    let mut connection = Connection::open(node).await?;
-    let mut request = Vec::new();
-    node.write_request(
-        &mut request,
-        method,
-        path,
-        "X-Couch-Persist: false\r\n",
-        body,
-    );
-    let mut reply = Vec::new();
-    let exchanged = connection.exchange(&request, &mut reply).await;
-    let status = exchanged.map_err(|source| BenchError::Exchange {
-        what: format!("{method} {path}"),
-        source,
-    })?;
-    if status != 200 {
-        reply = connection.refusal().into_bytes();
-    }
-    Ok((status, reply))
-}
-
-fn refused(method: &str, path: &str, status: u16, body: &[u8]) -> BenchError {
-    BenchError::Refused {
-        what: format!("{method} {path}"),
-        status,
-        body: String::from_utf8_lossy(body).into_owned(),
-    }
 }
 
 /// The lines of a workload at all values: one gathering a value, and one of the first value again.
@@ -299,9 +86,11 @@ impl SweepLine {
         let (Some(Some(first)), Some(again)) = (self.points.first(), &self.again) else {
             return;
         };
-        self.drift = Some(again.rate.value / first.rate.value).filter(|drift| drift.is_finite());
         let drift = compare::rounds("", &again.rounds, &first.rounds, PairingMode::InTurns);
         self.drift_interval = drift.first().map(|drift| drift.ratio);
+        let whole = again.rate.value / first.rate.value;
+        self.drift =
+            Some(stats::value(self.drift_interval, whole)).filter(|drift| drift.is_finite());
         let mut both = first.rounds.clone();
         for (rounds, more) in both.0.iter_mut().zip(&again.rounds.0) {
             rounds.extend_from_slice(more);
@@ -336,53 +125,6 @@ mod tests {
     use super::*;
     use crate::slice::Slice;
     use crate::system::WorkloadPart;
-
-    fn setting(section: &str, key: &str) -> Subject {
-        Subject::Setting {
-            section: section.to_owned(),
-            key: key.to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_sweep_is_of_connections_or_of_a_setting() {
-        let plan = Plan::parse("connections=1,16").unwrap();
-        assert_eq!(
-            (plan.subject.clone(), plan.values.len()),
-            (Subject::Connections, 2)
-        );
-        let plan = Plan::parse("couchdb/delayed_commits=true,false").unwrap();
-        assert_eq!(plan.subject, setting("couchdb", "delayed_commits"));
-        assert_eq!(plan.what(), "couchdb/delayed_commits");
-        // A key may hold a slash.
-        let plan = Plan::parse("a/b/c=1,2").unwrap();
-        assert_eq!(plan.subject, setting("a", "b/c"));
-        for wrong in [
-            "",
-            "connections",
-            "connections=",
-            "connections=1",
-            "connections=0,1",
-            "connections=1,x",
-            "connections=1,1",
-            "threads=1,2",
-            "/key=1,2",
-            "section/=1,2",
-        ] {
-            assert!(
-                matches!(Plan::parse(wrong), Err(BenchError::Options(_))),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn names_of_settings_are_encoded_in_paths() {
-        assert_eq!(
-            path("a b", "c/d_e.f"),
-            "/_node/_local/_config/a%20b/c%2Fd_e.f"
-        );
-    }
 
     fn gathering(rates: &[u64]) -> Gatherer {
         let mut gathering = Gatherer::new(1);

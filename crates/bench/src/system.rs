@@ -1,11 +1,12 @@
 //! One server of a run, or a cluster: its databases, its populated data sets and its processes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use command_line::{RefusedRequest, connection_failure, not_couchdb};
 use serde_json::Value;
 
 use crate::client::Connection;
@@ -17,13 +18,16 @@ use crate::progress;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
 use crate::target::Target;
 use crate::timeline::Events;
+use crate::variation::Variation;
 
 /// Documents in one `_bulk_docs` request, unless a workload has another number.
 pub(crate) const BULK_DOCS: u64 = 1_000;
 const POPULATE_CLIENTS: usize = 2;
 const CLEANUP_CLIENTS: usize = 8;
-const COMPACTION_POLL: Duration = Duration::from_millis(200);
-const COMPACTION_POLLS_MAX: u32 = 3_000;
+/// How often a compaction is polled: a short one is timed to about 2 %, a long one is not disturbed.
+const COMPACTION_POLL_MIN: Duration = Duration::from_millis(5);
+const COMPACTION_POLL_MAX: Duration = Duration::from_millis(200);
+const COMPACTION_MAX: Duration = Duration::from_secs(600);
 const SETTLING_POLL: Duration = Duration::from_millis(50);
 const SETTLING_POLLS_MAX: u32 = 1_200;
 /// The interval between checks for tasks, the number of consecutive checks without tasks, and the maximum number of checks.
@@ -97,6 +101,7 @@ pub(crate) struct System {
     run: String,
     databases: RefCell<BTreeSet<String>>,
     populated: RefCell<HashMap<(Shape, u64), FilledDatabase>>,
+    variation: Cell<Variation>,
 }
 
 impl System {
@@ -112,7 +117,18 @@ impl System {
             run: format!("{:08x}", fastrand::u32(..)),
             databases: RefCell::default(),
             populated: RefCell::default(),
+            variation: Cell::default(),
         }
+    }
+
+    /// The variation of databases and documents by a sweep.
+    pub(crate) fn variation(&self) -> Variation {
+        self.variation.get()
+    }
+
+    /// Varies the databases and documents that are made from now on.
+    pub(crate) fn vary(&self, variation: Variation) {
+        self.variation.set(variation);
     }
 
     /// Another node of the cluster, and its process.
@@ -192,6 +208,42 @@ impl System {
         })
     }
 
+    /// Sends a first request to a node, and returns its JSON. A mistake in the node's URL or in its credentials is named.
+    ///
+    /// # Errors
+    /// [`BenchError::Connect`], and [`BenchError::Server`].
+    pub(crate) async fn first(node: &Target, path: &str) -> Result<Value, BenchError> {
+        let called = Self::call_node(node, "GET", path, None).await;
+        let (status, reply) = called.map_err(|error| match error {
+            BenchError::Exchange { source, .. } => {
+                BenchError::Server(connection_failure(node.url(), &source))
+            }
+            error => error,
+        })?;
+        match (status, serde_json::from_slice::<Value>(&reply)) {
+            (200..=299, Ok(body)) => Ok(body),
+            (status, body) => {
+                let body = body.unwrap_or_default();
+                let refused = RefusedRequest {
+                    status,
+                    reason: body["reason"].as_str(),
+                    has_login: node.header("authorization").is_some(),
+                    needs: "an admin",
+                };
+                Err(BenchError::Server(refused.description(node.url())))
+            }
+        }
+    }
+
+    /// The welcome of a node, which is one of CouchDB's.
+    pub(crate) async fn welcome(node: &Target) -> Result<Value, BenchError> {
+        let welcome = Self::first(node, "/").await?;
+        match welcome["couchdb"].is_string() {
+            true => Ok(welcome),
+            false => Err(BenchError::Server(not_couchdb(node.url(), 200))),
+        }
+    }
+
     /// Like [`System::require`], with the body as JSON; an invalid body is null.
     pub(crate) async fn json(&self, method: &str, path: &str) -> Result<Value, BenchError> {
         let reply = self.require(method, path, None).await?;
@@ -209,14 +261,40 @@ impl System {
     pub(crate) async fn create(&self, workload: &str) -> Result<String, BenchError> {
         let name = self.claim(workload);
         let path = format!("/{name}");
-        if self.call("PUT", &path, None).await?.0 == 412 {
-            self.require("DELETE", &path, None).await?;
-            self.require("PUT", &path, None).await?;
-        } else {
-            // The first status may have been an error; a second request shows which.
-            self.require("GET", &path, None).await?;
+        let creation = format!("{path}{}", self.variation().create_query());
+        match self.call("PUT", &creation, None).await? {
+            (412, _) => {
+                self.require("DELETE", &path, None).await?;
+                self.require("PUT", &creation, None).await?;
+            }
+            (200..300, _) => {}
+            (status, body) => {
+                return Err(BenchError::Refused {
+                    what: format!("PUT {creation}"),
+                    status,
+                    body: String::from_utf8_lossy(&body).into_owned(),
+                });
+            }
         }
+        self.check_shards(&path).await?;
         Ok(name)
+    }
+
+    /// Refuses a database without the number of shards that a sweep requires: all its values would be
+    /// the same.
+    async fn check_shards(&self, path: &str) -> Result<(), BenchError> {
+        let Some(q) = self.variation().q else {
+            return Ok(());
+        };
+        let info = self.json("GET", path).await?;
+        match info["cluster"]["q"].as_u64() {
+            Some(found) if found == q => Ok(()),
+            found => Err(BenchError::Options(format!(
+                "{} was to create a database with q={q}, and reports {}",
+                self.target.label,
+                found.map_or_else(|| "no q".to_owned(), |found| format!("q={found}"))
+            ))),
+        }
     }
 
     /// A database of that many documents with sequential ids, filled on the first call.
@@ -225,11 +303,13 @@ impl System {
         shape: Shape,
         documents: u64,
     ) -> Result<FilledDatabase, BenchError> {
+        let shape = self.variation().shape(shape);
         let known = self.populated.borrow().get(&(shape, documents)).cloned();
         if let Some(populated) = known {
             return Ok(populated);
         }
         let name = format!("{shape:?}-{documents}").to_lowercase();
+        let name = name.replace(['(', ')'], "");
         let database = self.create(&name).await?;
         let ids = Ids::new(Order::Sequential);
         let fill = Fill {
@@ -254,6 +334,11 @@ impl System {
     /// Removes a database whose content was changed, so that the next workload that requires one fills a new one.
     pub(crate) fn forget(&self, shape: Shape, documents: u64) {
         self.populated.borrow_mut().remove(&(shape, documents));
+    }
+
+    /// Removes all of them, so that they are deleted and filled again.
+    pub(crate) fn forget_all(&self) {
+        self.populated.borrow_mut().clear();
     }
 
     /// Lets later workloads read a database that is full already.
@@ -366,16 +451,18 @@ impl System {
         Ok((size("file"), size("active")))
     }
 
-    /// Compacts a database and waits until that is done.
-    pub(crate) async fn compact(&self, database: &str) -> Result<(), BenchError> {
+    /// Compacts a database and waits until that is done. Returns how long it took.
+    pub(crate) async fn compact(&self, database: &str) -> Result<Duration, BenchError> {
+        let start = Instant::now();
         self.require("POST", &format!("/{database}/_compact"), Some(b"{}"))
             .await?;
-        for _ in 0..COMPACTION_POLLS_MAX {
+        while start.elapsed() < COMPACTION_MAX {
             let info = self.json("GET", &format!("/{database}")).await?;
+            let took = start.elapsed();
             if info["compact_running"] != Value::Bool(true) {
-                return Ok(());
+                return Ok(took);
             }
-            tokio::time::sleep(COMPACTION_POLL).await;
+            tokio::time::sleep((took / 50).clamp(COMPACTION_POLL_MIN, COMPACTION_POLL_MAX)).await;
         }
         Err(BenchError::Options(format!(
             "the compaction of {database} did not end within ten minutes"

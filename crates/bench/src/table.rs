@@ -2,11 +2,9 @@
 
 use std::io::{self, Write};
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
-
 use crate::compare::Comparison;
 use crate::couchdb::CouchDbFigure;
+use crate::grid::Grid;
 use crate::lines::{Figure, Line, Measurement, Ratio, Spread};
 use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
 use crate::report::{Report, Server};
@@ -14,8 +12,8 @@ use crate::sweep::{Sweep, SweepLine};
 
 const LETTERS: [&str; 2] = ["A", "B"];
 
-/// Prints servers, lines, figures, ratios, errors and notes.
-pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// Prints servers, lines, figures, ratios, errors and notes. Tables fit `width` characters, if it is known.
+pub(crate) fn print(report: &Report, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
     for (server, letter) in report.servers.iter().zip(LETTERS) {
         writeln!(out, "{letter}: {}", described(server))?;
     }
@@ -40,19 +38,19 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             2 => comparison(&report.lines),
             _ => single(&report.lines),
         };
-        writeln!(out, "{}\n", table.trim_fmt())?;
+        writeln!(out, "{}\n", table.text(width))?;
     }
     if !report.figures.is_empty() {
         writeln!(
             out,
             "{}\n",
-            figures(&report.figures, report.servers.len()).trim_fmt()
+            figures(&report.figures, report.servers.len()).text(width)
         )?;
     }
     if let Some(sweep) = &report.sweep {
-        print_sweep(sweep, out)?;
+        print_sweep(sweep, out, width)?;
     }
-    compared(report, out)?;
+    compared(report, out, width)?;
     ceilings(report, out)?;
     for ratio in &report.ratios {
         writeln!(out, "{}", ratio_line(ratio))?;
@@ -86,7 +84,7 @@ fn lengths(report: &Report) -> String {
 }
 
 /// Whether A and B, or this run and a saved one, differ.
-fn compared(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn compared(report: &Report, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
     let (a, b) = match &report.against {
         None => ("A", "B"),
         Some(against) => {
@@ -103,13 +101,16 @@ fn compared(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     };
     if !report.comparisons.is_empty() {
         let table = comparisons(&report.comparisons, (a, b), &format!("{a} over {b}"));
-        writeln!(out, "{}\n", table.trim_fmt())?;
+        writeln!(out, "{}\n", table.text(width))?;
     }
     Ok(())
 }
 
-fn comparisons(comparisons: &[Comparison], (a, b): (&str, &str), header: &str) -> Table {
-    let mut table = plain(&[header, "figure", "ratio", "95 % interval", "verdict"]);
+fn comparisons(comparisons: &[Comparison], (a, b): (&str, &str), header: &str) -> Grid {
+    let mut table = Grid::new(
+        &[header, "figure", "ratio", "95 % interval", "verdict"],
+        &[0, 1, 4],
+    );
     for each in comparisons {
         table.add_row([
             each.name.clone(),
@@ -119,11 +120,10 @@ fn comparisons(comparisons: &[Comparison], (a, b): (&str, &str), header: &str) -
             each.verdict(a, b),
         ]);
     }
-    align(&mut table, &[0, 1, 4]);
     table
 }
 
-fn print_sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+fn print_sweep(sweep: &Sweep, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
     for line in &sweep.lines {
         let table = swept(sweep, line);
         writeln!(
@@ -132,7 +132,7 @@ fn print_sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
             line.name,
             line.unit,
             sweep.what,
-            table.trim_fmt()
+            table.text(width)
         )?;
         if let Some(drift) = line.drift {
             writeln!(
@@ -147,25 +147,28 @@ fn print_sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
                 ("this value", "the first value"),
                 &header,
             );
-            writeln!(out, "{}\n", table.trim_fmt())?;
+            writeln!(out, "{}\n", table.text(width))?;
         }
     }
     Ok(())
 }
 
-fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
-    let mut table = plain(&[
-        sweep.what.as_str(),
-        "rate",
-        "95 % interval",
-        "p50",
-        "p95",
-        "p99",
-        "max",
-        "errors",
-        "cpu s",
-        "",
-    ]);
+fn swept(sweep: &Sweep, line: &SweepLine) -> Grid {
+    let mut table = Grid::new(
+        &[
+            sweep.what.as_str(),
+            "rate",
+            "95 % interval",
+            "p50",
+            "p95",
+            "p99",
+            "max",
+            "errors",
+            "cpu s",
+            "",
+        ],
+        &[0, 9],
+    );
     let most = line
         .points
         .iter()
@@ -194,7 +197,6 @@ fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
             "█".repeat((point.rate.value / most * 30.0).round() as usize),
         ]);
     }
-    align(&mut table, &[0, 9]);
     table
 }
 
@@ -252,33 +254,36 @@ fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn single(lines: &[Line]) -> Table {
+fn single(lines: &[Line]) -> Grid {
     let has_intervals = lines
         .iter()
         .flat_map(|line| line.sides.iter().flatten())
         .any(|side| side.rate_interval.is_some());
-    let mut table = plain(&[
-        "workload",
-        "rate",
-        "unit/s",
-        if has_intervals {
-            "95 % interval"
-        } else {
-            "rounds"
-        },
-        "mean",
-        "p50",
-        "p90",
-        "p95",
-        "p99",
-        "p99.9",
-        "max",
-        "errors",
-        "cpu s",
-        "peak",
-        "CouchDB 3.5 (quoted)",
-        "x quoted",
-    ]);
+    let mut table = Grid::new(
+        &[
+            "workload",
+            "rate",
+            "unit/s",
+            if has_intervals {
+                "95 % interval"
+            } else {
+                "rounds"
+            },
+            "mean",
+            "p50",
+            "p90",
+            "p95",
+            "p99",
+            "p99.9",
+            "max",
+            "errors",
+            "cpu s",
+            "peak",
+            "CouchDB 3.5 (quoted)",
+            "x quoted",
+        ],
+        &[0, 2, 14],
+    );
     for line in lines {
         let Some(Some(side)) = line.sides.first() else {
             continue;
@@ -302,25 +307,27 @@ fn single(lines: &[Line]) -> Table {
             times(side.rate.value, line.couchdb),
         ]);
     }
-    align(&mut table, &[0, 2, 14]);
     table
 }
 
-fn comparison(lines: &[Line]) -> Table {
-    let mut table = plain(&[
-        "workload",
-        "A",
-        "B",
-        "unit/s",
-        "A/B",
-        "min..max",
-        "mean/p50/p90/p95/p99/p99.9/max A",
-        "mean/p50/p90/p95/p99/p99.9/max B",
-        "errors A/B",
-        "cpu s A/B",
-        "peak A/B",
-        "CouchDB 3.5 (quoted)",
-    ]);
+fn comparison(lines: &[Line]) -> Grid {
+    let mut table = Grid::new(
+        &[
+            "workload",
+            "A",
+            "B",
+            "unit/s",
+            "A/B",
+            "min..max",
+            "mean/p50/p90/p95/p99/p99.9/max A",
+            "mean/p50/p90/p95/p99/p99.9/max B",
+            "errors A/B",
+            "cpu s A/B",
+            "peak A/B",
+            "CouchDB 3.5 (quoted)",
+        ],
+        &[0, 3, 11],
+    );
     for line in lines {
         let side = |at: usize| line.sides.get(at).and_then(Option::as_ref);
         let both = |show: &dyn Fn(&Measurement) -> String| {
@@ -348,15 +355,14 @@ fn comparison(lines: &[Line]) -> Table {
             couchdb(line.couchdb),
         ]);
     }
-    align(&mut table, &[0, 3, 11]);
     table
 }
 
-fn figures(figures: &[Figure], servers: usize) -> Table {
+fn figures(figures: &[Figure], servers: usize) -> Grid {
     let mut header = vec!["figure", "unit"];
     header.extend(&LETTERS[..servers]);
     header.push("CouchDB 3.5 (quoted)");
-    let mut table = plain(&header);
+    let mut table = Grid::new(&header, &[0, 1, servers + 2]);
     for figure in figures {
         let mut row = vec![figure.name.clone(), figure.unit.clone()];
         row.extend(
@@ -368,7 +374,6 @@ fn figures(figures: &[Figure], servers: usize) -> Table {
         row.push(couchdb(figure.couchdb));
         table.add_row(row);
     }
-    align(&mut table, &[0, 1, servers + 2]);
     table
 }
 
@@ -388,22 +393,6 @@ fn ratio_line(ratio: &Ratio) -> String {
         })
         .collect();
     format!("{} / {}: {}", ratio.over, ratio.under, sides.join(", "))
-}
-
-fn plain(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(header.iter().copied());
-    table
-}
-
-/// Numbers are right aligned; the columns in `texts` are left.
-fn align(table: &mut Table, texts: &[usize]) {
-    for (at, column) in table.column_iter_mut().enumerate() {
-        if !texts.contains(&at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }
 
 fn dash() -> String {

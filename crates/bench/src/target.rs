@@ -18,6 +18,8 @@ use crate::pace::Pace;
 pub(crate) struct Target {
     /// The URL without user and password, for people.
     pub(crate) label: String,
+    /// The URL without credentials, with the port that is used.
+    url: Url,
     pub(crate) address: SocketAddr,
     /// `Host` and, when the URL has credentials, `Authorization` lines.
     common_headers: String,
@@ -35,7 +37,8 @@ impl Target {
     /// [`BenchError::Url`] for anything but http: the measured loops speak plain TCP, so that TLS in the client
     /// is not measured with the server.
     pub(crate) async fn resolve(text: &str) -> Result<Self, BenchError> {
-        let url = Url::parse(text).map_err(|error| refuse(text, &error.to_string()))?;
+        let mut url = command_line::server_url(text)
+            .map_err(|failure| BenchError::Server(failure.message))?;
         let shown = without_credentials(&url);
         if url.scheme() != "http" {
             return Err(refuse(
@@ -45,7 +48,7 @@ impl Target {
         }
         let host = url.host_str().ok_or_else(|| refuse(&shown, "no host"))?;
         let port = url.port().unwrap_or(5984);
-        let address = lookup(host, port, &shown).await?;
+        let address = lookup(host, port, &url).await?;
         let mut common_headers = format!("Host: {host}:{port}\r\n");
         if let Some(credentials) = credentials(&url) {
             common_headers.push_str(&format!(
@@ -54,14 +57,23 @@ impl Target {
             ));
         }
         let prefix = url.path().trim_end_matches('/').to_owned();
+        command_line::take_credentials(&mut url);
+        // It fails only for URLs without a host.
+        let _ = url.set_port(Some(port));
         Ok(Self {
             label: shown,
+            url,
             address,
             common_headers,
             prefix,
             pace: Cell::default(),
             kept: ConnectionPool::default(),
         })
+    }
+
+    /// Returns its URL without credentials, with the port that is used.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// How timed loops send to it.
@@ -150,11 +162,11 @@ impl Target {
     }
 }
 
-async fn lookup(host: &str, port: u16, shown: &str) -> Result<SocketAddr, BenchError> {
+async fn lookup(host: &str, port: u16, url: &Url) -> Result<SocketAddr, BenchError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((bare, port))
         .await
-        .map_err(|error| refuse(shown, &error.to_string()))?
+        .map_err(|error| BenchError::Server(command_line::connection_failure(url, &error)))?
         .collect::<Vec<_>>();
     // CouchDB and Settee bind to 127.0.0.1, so of `localhost`'s two addresses IPv4 is the one that answers.
     found
@@ -162,7 +174,7 @@ async fn lookup(host: &str, port: u16, shown: &str) -> Result<SocketAddr, BenchE
         .find(|address| address.is_ipv4())
         .or(found.first())
         .copied()
-        .ok_or_else(|| refuse(shown, "the host has no address"))
+        .ok_or_else(|| refuse(&without_credentials(url), "the host has no address"))
 }
 
 fn credentials(url: &Url) -> Option<Vec<u8>> {

@@ -86,6 +86,17 @@ pub(crate) fn text(number: u64) -> String {
     words(number).join(" ")
 }
 
+/// Appends `bytes` letters and spaces, of such words.
+pub(crate) fn push_letters(out: &mut Vec<u8>, number: u64, bytes: usize) {
+    let mut mixed = SplitMix(number);
+    let end = out.len() + bytes;
+    while out.len() < end {
+        out.extend_from_slice(word(mixed.rank()).as_bytes());
+        out.push(b' ');
+    }
+    out.truncate(end);
+}
+
 impl SearchKind {
     /// All, in the order in which they are measured.
     pub(crate) const ALL: [Self; 4] = [Self::Term, Self::And, Self::Phrase, Self::Prefix];

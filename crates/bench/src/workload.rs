@@ -38,10 +38,13 @@ pub(crate) use saturated::alone;
 use crate::competitor::Competitor;
 use crate::documents::Shape;
 use crate::error::BenchError;
+use crate::faults::Launch;
 use crate::gather::Gatherer;
 use crate::options::{BenchOptions, Embedded};
 use crate::report::Report;
-use crate::sweep::{Plan, PriorSetting};
+use crate::stand_in::StandIn;
+use crate::sweep_plan::Plan;
+use crate::swept_setting::PriorSetting;
 use crate::system::System;
 use crate::timeline::Events;
 
@@ -75,6 +78,10 @@ pub(crate) struct Bench {
     pub(crate) sweep: Option<Plan>,
     /// Settings to restore.
     pub(crate) changed: Vec<PriorSetting>,
+    /// How a server is started for each value of the sweep; `None` where running ones are changed.
+    pub(crate) restart: Option<Launch>,
+    /// The server that was started for the current value.
+    pub(crate) stand_in: Option<StandIn>,
 }
 
 impl Bench {
@@ -139,7 +146,9 @@ impl Bench {
         match name {
             "ids" => {
                 let documents = self.scaled(1_000_000);
-                self.measure(name, ids::IdOrders { documents }).await
+                let repeat = self.repeat;
+                self.measure(name, ids::IdOrders { documents, repeat })
+                    .await
             }
             "skip" => {
                 let (small, large) = (self.scaled(10_000), self.scaled(1_000_000));

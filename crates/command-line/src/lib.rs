@@ -1,9 +1,12 @@
-//! The code that the programs `settee` and `settee-bench` share: the options of `settee bench`, credentials of URLs, how failures
-//! end a program. `settee` declares the options for its help, manual pages and completions; `settee-bench` executes them.
+//! The code that the programs `settee` and `settee-bench` share: the options of `settee bench`, credentials of URLs, descriptions
+//! of servers and files that a command cannot use, how failures end a program. `settee` declares the options for its help, manual
+//! pages and completions; `settee-bench` executes them.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod credentials;
+mod output;
+mod server;
 
 use std::fmt::Arguments;
 use std::io::Write as _;
@@ -12,6 +15,8 @@ pub use bench::{BenchOptions, NamedWorkloads, RecordOptions, ReplayOptions, Spee
 pub use credentials::{
     CREDENTIALS, PEER_CREDENTIALS, nodes_of, take_credentials, with_credentials,
 };
+pub use output::check_output;
+pub use server::{RefusedRequest, connection_failure, not_couchdb, not_settee, server_url};
 
 /// The environment variable by which `settee bench` passes its own executable's path to `settee-bench`.
 pub const PROGRAM: &str = "SETTEE_PROGRAM";

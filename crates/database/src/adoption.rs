@@ -30,6 +30,8 @@ pub struct OwnDatabase {
     pub shards: Vec<ShardNumber>,
     /// The put that makes it a sequenced database.
     pub put: Put,
+    /// Its uuid so far, if it is a sequenced one already.
+    pub former: Option<DatabaseUuid>,
 }
 
 /// The reason why databases cannot be taken over.
@@ -70,8 +72,10 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
             return Err(AdoptionError::OldAttachments(name));
         }
         record.contents = ContentsUnder::EachShard;
+        let former = record.uuid(&name);
+        let is_sequenced = record.epoch == epoch_of(former);
         let uuid = match seqs {
-            KnownSeqs::Valid => with_epoch(record.uuid(&name), record.epoch),
+            KnownSeqs::Valid => with_epoch(former, record.epoch),
             KnownSeqs::Void => DatabaseUuid::new(random()?),
         };
         record.uuid = Some(uuid);
@@ -81,6 +85,7 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
                 uuid,
                 // At most 256.
                 q: u32::try_from(record.shards.len()).unwrap_or(u32::MAX),
+                // One server has one copy, whatever was requested: the cluster decides anew.
                 n: None,
                 partitioned: record.partitioned,
                 created_unix_s: record.created_unix_s,
@@ -89,6 +94,7 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
             shards: record.shards.clone(),
             put: Store::put_database(&name, record.encode()),
             properties: properties(record),
+            former: is_sequenced.then_some(former),
             name,
         });
     }

@@ -31,6 +31,8 @@ pub struct Client {
     client: reqwest::Client,
     /// Without credentials, a database and a slash at the end.
     base: String,
+    /// The URL of the server, without credentials.
+    url: Url,
     credentials: Option<(String, String)>,
     database: Option<String>,
 }
@@ -39,12 +41,8 @@ impl Client {
     /// # Errors
     /// [`Error::Url`].
     pub fn new(text: &str) -> Result<Client, Error> {
-        let mut url = Url::parse(text).map_err(|error| Error::Url(error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(Error::Url(
-                "it does not begin with http:// or https://".into(),
-            ));
-        }
+        let mut url =
+            command_line::server_url(text).map_err(|failure| Error::Url(failure.message))?;
         let credentials = (!url.username().is_empty()).then(|| {
             let password = url.password().unwrap_or_default();
             (decode(url.username()), decode(password))
@@ -62,7 +60,10 @@ impl Client {
         let database = match <[String; 1]>::try_from(segments) {
             Ok([name]) => Some(name),
             Err(none) if none.is_empty() => None,
-            Err(_) => return Err(Error::Url("it names more than a database".into())),
+            Err(_) => {
+                let mistake = format!("{url}: it names more than a database");
+                return Err(Error::Url(mistake));
+            }
         };
         url.set_path("");
         // reqwest takes the process's provider. Set already is fine too.
@@ -77,6 +78,7 @@ impl Client {
         Ok(Client {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
+            url,
             credentials,
             database,
         })
@@ -149,9 +151,8 @@ impl Client {
     }
 
     async fn get(&self, url: &str) -> Result<Value, Error> {
-        let unreachable = |error: reqwest::Error| Error::Unreachable {
-            url: url.to_owned(),
-            reason: root_cause(&error),
+        let unreachable = |error: reqwest::Error| {
+            Error::Unreachable(command_line::connection_failure(&self.url, &error))
         };
         let mut request = self.client.get(url).header("Accept", "application/json");
         if let Some((name, password)) = &self.credentials {
@@ -171,12 +172,13 @@ impl Client {
         if status == 200 {
             return json.ok_or_else(|| Error::Strange(url.to_owned()));
         }
-        let reason = json.as_ref().and_then(|json| json.get("reason")?.as_str());
-        Err(Error::Refused {
-            url: url.to_owned(),
+        let refused = command_line::RefusedRequest {
             status,
-            reason: reason.unwrap_or("no reason").to_owned(),
-        })
+            reason: json.as_ref().and_then(|json| json.get("reason")?.as_str()),
+            has_login: self.credentials.is_some(),
+            needs: "a user who may read all databases",
+        };
+        Err(Error::Refused(refused.description(&self.url)))
     }
 }
 
@@ -187,15 +189,6 @@ fn decode(text: &str) -> String {
 /// A key of a query.
 fn key(text: &str) -> String {
     utf8_percent_encode(&Value::from(text).to_string(), NON_ALPHANUMERIC).to_string()
-}
-
-/// reqwest's own message repeats the URL; what went wrong is the innermost cause.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -4,28 +4,14 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one of a server or a database.
-    #[error(
-        "invalid URL: {0}. Use http://NAME:PASSWORD@HOST:PORT or http://NAME:PASSWORD@HOST:PORT/DATABASE"
-    )]
+    #[error("{0}")]
     Url(String),
-    /// The server cannot be reached, or its response ends early.
-    #[error("{url}: {reason}")]
-    Unreachable {
-        /// The requested URL, without credentials.
-        url: String,
-        /// The reason.
-        reason: String,
-    },
-    /// The server refuses the request.
-    #[error("{url}: status {status} ({reason})")]
-    Refused {
-        /// The requested URL, without credentials.
-        url: String,
-        /// The status.
-        status: u16,
-        /// The reason that the server returns.
-        reason: String,
-    },
+    /// The server cannot be reached, or its response ends early: the server and the reason.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server refuses the request: the server, the status and the reason.
+    #[error("{0}")]
+    Refused(String),
     /// The response is not what a CouchDB returns.
     #[error("{0}: the response is not that of a CouchDB")]
     Strange(String),

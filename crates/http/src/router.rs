@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::server_routes::{
     backup, cluster, db_updates, doctor, openapi, profile, replication, reshard, root, session,
-    setup, this_node, top, utils,
+    setup, slow, this_node, top, utils,
 };
 
 type Answer = Result<Reply, ApiError>;
@@ -96,6 +96,7 @@ async fn settee(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::ClusterBenchNetwork => cluster::bench_network(app, req).await,
         ServerRoute::Doctor => doctor::route(app).await,
         ServerRoute::Profile => profile::route(app, req).await,
+        ServerRoute::Slow => Ok(slow::route(app, req)),
         ServerRoute::Top => top::route(app, req).await,
         ServerRoute::OpenApi => Ok(openapi::route()),
         _ => Err(ApiError::missing()),

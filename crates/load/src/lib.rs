@@ -103,12 +103,13 @@ async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(),
     check(options)?;
     let client = http_client(Client::builder())?;
     let database = database_url(options)?;
-    report.database_created = writer::prepare(&client, &database, options.create).await?;
     // A server for the writes may take long, but a source sends something now and then.
     let of_source = Client::builder()
         .connect_timeout(CONNECT_TIME_MAX)
         .read_timeout(READ_TIME_MAX);
+    // First: a source that does not exist creates no database.
     let input = source::open(&http_client(of_source)?, &options.source).await?;
+    report.database_created = writer::prepare(&client, &database, options.create).await?;
     let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
     let reader = read_on_own_thread(input, options.clone(), sender, bar.clone())?;
@@ -138,15 +139,13 @@ fn check(options: &LoadOptions) -> Result<(), LoadCause> {
 fn http_client(builder: ClientBuilder) -> Result<Client, LoadCause> {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    builder.build().map_err(|source| LoadCause::Http {
-        what: "setting up HTTP".to_owned(),
-        source,
-    })
+    let client = builder.build();
+    client.map_err(|error| LoadCause::Options(format!("HTTP cannot be set up: {error}")))
 }
 
 fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
-    let mut url = Url::parse(&options.url)
-        .map_err(|error| LoadCause::Options(format!("the server's URL: {error}")))?;
+    let mut url = command_line::server_url(&options.url)
+        .map_err(|failure| LoadCause::Options(failure.message))?;
     let shown = without_credentials(&url);
     url.path_segments_mut()
         .map_err(|()| LoadCause::Options(format!("{shown} is not the URL of a server")))?

@@ -1,6 +1,8 @@
 //! The result of a load, and why it stopped.
 
-use serde::Serialize;
+use command_line::RefusedRequest;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
 
 use crate::scanner::InputError;
 
@@ -129,36 +131,47 @@ pub enum LoadCause {
     #[error(transparent)]
     Input(InputError),
     /// The server refused a whole request.
-    #[error("{what}: the server answered {status}: {body}")]
+    #[error("{}", refusal(url, *status, body))]
     Refused {
-        /// Method and URL.
-        what: String,
+        /// The URL.
+        url: Url,
         /// HTTP status.
         status: u16,
         /// The beginning of the body.
         body: String,
     },
-    /// No usable reply.
-    #[error("{what}: {}", with_sources(source))]
-    Http {
+    /// A reply that is not CouchDB's.
+    #[error("{what}: {problem}")]
+    Reply {
         /// Method and URL.
         what: String,
+        /// The problem with it.
+        problem: String,
+    },
+    /// No usable reply.
+    #[error("{}", command_line::connection_failure(url, source))]
+    Http {
+        /// The URL.
+        url: Url,
         /// The client's error.
         source: reqwest::Error,
     },
 }
 
-/// The text of reqwest's error is only "error sending request": the reason is in the chain of
-/// sources.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
+/// Describes a refused request in one line.
+fn refusal(url: &Url, status: u16, body: &str) -> String {
+    #[derive(Deserialize)]
+    struct Body {
+        reason: String,
     }
-    text
+    let body: Option<Body> = serde_json::from_str(body).ok();
+    let refused = RefusedRequest {
+        status,
+        reason: body.as_ref().map(|body| body.reason.as_str()),
+        has_login: !url.username().is_empty(),
+        needs: "a user who may write to the database",
+    };
+    refused.description(url)
 }
 
 #[cfg(test)]

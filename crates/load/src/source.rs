@@ -66,7 +66,7 @@ pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCau
             pages: false,
         });
     }
-    if source.starts_with("http://") || source.starts_with("https://") {
+    if source.contains("://") {
         return fetch(client, source).await;
     }
     open_path(Path::new(source)).map_err(|error| {
@@ -203,11 +203,11 @@ fn read_stream(
 
 async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     let url =
-        Url::parse(source).map_err(|error| LoadCause::Options(format!("the source: {error}")))?;
+        command_line::server_url(source).map_err(|failure| LoadCause::Options(failure.message))?;
     let name = without_credentials(&url);
-    let mut response = get(client, url.clone(), &name).await?;
+    let mut response = get(client, &url).await?;
     let bytes = response.content_length();
-    let (beginning, ended) = beginning(&mut response, &name).await?;
+    let (beginning, ended) = beginning(&mut response, &url).await?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let pages = ended && is_database_info(&beginning);
     if pages {
@@ -232,25 +232,34 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     })
 }
 
-async fn get(client: &Client, url: Url, name: &str) -> Result<Response, LoadCause> {
-    let what = || format!("GET {name}");
-    let response = client
-        .get(url)
-        .send()
-        .await
-        .map_err(|source| LoadCause::Http {
-            what: what(),
-            source,
-        })?;
+async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
+    let response = client.get(url.clone()).send().await;
+    let response = response.map_err(|source| silence(url, source))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    Err(LoadCause::Refused {
-        what: what(),
-        status: status.as_u16(),
-        body: String::from_utf8_lossy(&start_of(response).await).into_owned(),
-    })
+    let body = String::from_utf8_lossy(&start_of(response).await).into_owned();
+    let is_couchdb = body.starts_with('{');
+    match is_couchdb {
+        true => Err(LoadCause::Refused {
+            url: url.clone(),
+            status: status.as_u16(),
+            body,
+        }),
+        // The URL of a file has any server.
+        false => Err(LoadCause::Reply {
+            what: format!("GET {}", without_credentials(url)),
+            problem: format!("status {}", status.as_u16()),
+        }),
+    }
+}
+
+fn silence(url: &Url, source: reqwest::Error) -> LoadCause {
+    LoadCause::Http {
+        url: url.clone(),
+        source,
+    }
 }
 
 /// Returns the beginning of a body.
@@ -267,15 +276,13 @@ async fn start_of(mut response: Response) -> Vec<u8> {
 /// Returns the whole body, or `None` if it has more than `bytes_max` bytes.
 async fn whole(
     mut response: Response,
-    what: &str,
+    url: &Url,
     bytes_max: usize,
 ) -> Result<Option<Bytes>, LoadCause> {
     let mut whole: Vec<u8> = vec![];
     loop {
-        let piece = response.chunk().await.map_err(|source| LoadCause::Http {
-            what: format!("GET {what}"),
-            source,
-        })?;
+        let piece = response.chunk().await;
+        let piece = piece.map_err(|source| silence(url, source))?;
         let Some(piece) = piece else {
             return Ok(Some(whole.into()));
         };
@@ -287,14 +294,12 @@ async fn whole(
 }
 
 /// Returns the first pieces of the body, and whether they are all of it.
-async fn beginning(response: &mut Response, name: &str) -> Result<(Vec<Bytes>, bool), LoadCause> {
+async fn beginning(response: &mut Response, url: &Url) -> Result<(Vec<Bytes>, bool), LoadCause> {
     let mut pieces = Vec::new();
     let mut bytes = 0;
     while bytes <= DATABASE_INFO_BYTES_MAX {
-        let piece = response.chunk().await.map_err(|source| LoadCause::Http {
-            what: format!("GET {name}"),
-            source,
-        })?;
+        let piece = response.chunk().await;
+        let piece = piece.map_err(|source| silence(url, source))?;
         let Some(piece) = piece else {
             return Ok((pieces, true));
         };
@@ -385,19 +390,21 @@ impl Pager {
         let mut docs_max = PAGE_DOCS;
         loop {
             let url = self.page_url(after.as_deref(), docs_max)?;
-            let what = without_credentials(&url);
-            let response = get(&self.client, url, &what).await?;
-            let Some(body) = whole(response, &what, self.page_bytes_max).await? else {
+            let response = get(&self.client, &url).await?;
+            let problem = |problem: String| LoadCause::Reply {
+                what: format!("GET {}", without_credentials(&url)),
+                problem,
+            };
+            let Some(body) = whole(response, &url, self.page_bytes_max).await? else {
                 if docs_max == 1 {
                     let most = self.page_bytes_max;
-                    let text = format!("{what}: the document has more than {most} bytes");
-                    return Err(LoadCause::Options(text));
+                    return Err(problem(format!("the document has more than {most} bytes")));
                 }
                 docs_max = (docs_max / 8).max(1);
                 continue;
             };
-            let page: Page = serde_json::from_slice(&body)
-                .map_err(|error| LoadCause::Options(format!("{what}: {error}")))?;
+            let page: Page =
+                serde_json::from_slice(&body).map_err(|error| problem(error.to_string()))?;
             let Some(last) = page.rows.last() else {
                 return Ok(());
             };
@@ -506,7 +513,7 @@ mod tests {
     #[tokio::test]
     async fn endless_refusals_are_not_read() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (url, _targets) = endless("HTTP/1.1 500 No\r\n\r\n");
+        let (url, _targets) = endless("HTTP/1.1 500 No\r\n\r\n{");
         match fetch(&Client::new(), &url).await.err() {
             Some(LoadCause::Refused { status, body, .. }) => {
                 assert_eq!(status, 500);

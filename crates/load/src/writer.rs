@@ -22,29 +22,28 @@ pub(crate) async fn prepare(
     database: &Url,
     create: bool,
 ) -> Result<bool, LoadCause> {
-    let (method, request) = if create {
-        ("PUT", client.put(database.clone()))
-    } else {
-        ("GET", client.get(database.clone()))
+    let request = match create {
+        true => client.put(database.clone()),
+        false => client.get(database.clone()),
     };
-    let what = format!("{method} {}", without_credentials(database));
-    let response = request.send().await.map_err(|source| LoadCause::Http {
-        what: what.clone(),
-        source,
-    })?;
+    let url = || database.clone();
+    let response = request.send().await;
+    let response = response.map_err(|source| LoadCause::Http { url: url(), source })?;
     let status = response.status();
-    if status.is_success() {
-        return Ok(create);
+    let body = response.bytes().await;
+    let body = body.map_err(|source| LoadCause::Http { url: url(), source })?;
+    // Any web server may answer, a few of them whatever is requested.
+    let is_couchdb = serde_json::from_slice::<serde_json::Value>(&body).is_ok();
+    match (is_couchdb, status) {
+        (true, status) if status.is_success() => Ok(create),
+        // file_exists
+        (true, StatusCode::PRECONDITION_FAILED) if create => Ok(false),
+        (_, status) => Err(LoadCause::Refused {
+            url: url(),
+            status: status.as_u16(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }),
     }
-    // file_exists
-    if create && status == StatusCode::PRECONDITION_FAILED {
-        return Ok(false);
-    }
-    Err(LoadCause::Refused {
-        what,
-        status: status.as_u16(),
-        body: response.text().await.unwrap_or_default(),
-    })
 }
 
 /// Writes batches as they come.
@@ -183,9 +182,8 @@ async fn send(
     documents: &[Document],
     with_revs: bool,
 ) -> Result<Reply, LoadCause> {
-    let what = || format!("POST {}", without_credentials(url));
     let http = |source| LoadCause::Http {
-        what: what(),
+        url: url.clone(),
         source,
     };
     let response = client
@@ -199,10 +197,9 @@ async fn send(
     let body = response.bytes().await.map_err(http)?;
     if status.is_success() {
         let rows: Vec<RefusedDocument> =
-            serde_json::from_slice(&body).map_err(|error| LoadCause::Refused {
-                what: what(),
-                status: status.as_u16(),
-                body: format!("the reply is not a list of documents: {error}"),
+            serde_json::from_slice(&body).map_err(|error| LoadCause::Reply {
+                what: format!("POST {}", without_credentials(url)),
+                problem: format!("the reply is not a list of documents: {error}"),
             })?;
         let refused = rows.into_iter().filter(|row| row.error.is_some()).collect();
         return Ok(Reply::Documents(refused));
@@ -224,7 +221,7 @@ async fn send(
         });
     }
     Err(LoadCause::Refused {
-        what: what(),
+        url: url.clone(),
         status: status.as_u16(),
         body: String::from_utf8_lossy(&body).trim_end().to_owned(),
     })

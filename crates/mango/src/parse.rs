@@ -9,7 +9,7 @@ use crate::json::{DIVISOR_DIGITS_MAX, Elements, Kind, integer, members, shown, s
 use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
-use crate::pcre::Pattern;
+use crate::pcre::{ClassCosts, Pattern};
 use crate::selector::{ElementSelector, Field, SelectorNode, TEXTS_BYTES_MAX, TextHits, TextNode};
 
 /// A parsed selector.
@@ -39,6 +39,7 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<Parsed, SelectorErro
         names_bytes: 0,
         regexes: 0,
         regexes_bytes: 0,
+        class_costs: ClassCosts::default(),
         cache_bytes: None,
         lifter: Lifter::default(),
         texts: 0,
@@ -69,6 +70,8 @@ struct Reader<'a> {
     regexes: usize,
     /// Memory of the compiled expressions.
     regexes_bytes: usize,
+    /// The costs of the classes of the expressions.
+    class_costs: ClassCosts,
     /// Maximum memory of a thread's cache for one expression, once there is one.
     cache_bytes: Option<usize>,
     /// The fields of conditions on the document itself, or on an element of an array.
@@ -336,7 +339,8 @@ impl Reader<'_> {
             return Err(SelectorError::TooManyRegexes(self.limits.regexes_max));
         }
         let cache_bytes = self.cache_bytes();
-        let compiled = Pattern::compile(pattern, self.limits.regex_bytes_max, cache_bytes);
+        let bytes_max = self.limits.regex_bytes_max;
+        let compiled = Pattern::compile(pattern, bytes_max, cache_bytes, &mut self.class_costs);
         let compiled = compiled.map_err(|cause| SelectorError::BadRegex {
             pattern: Value::from(pattern),
             cause,

@@ -47,13 +47,19 @@ const STOP_BYTES: usize = 256;
 impl Pattern {
     /// Compiles PCRE's `text` into automata of at most `bytes_max` bytes each, or explains why it is
     /// refused. Each thread that matches texts caches at most `cache_bytes` for each automaton.
-    pub fn compile(text: &str, bytes_max: usize, cache_bytes: usize) -> Result<Pattern, String> {
+    /// `costs` are those of all expressions of the selector.
+    pub fn compile(
+        text: &str,
+        bytes_max: usize,
+        cache_bytes: usize,
+        costs: &mut ClassCosts,
+    ) -> Result<Pattern, String> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(format!(
                 "regular expression is longer than {PATTERN_BYTES_MAX} bytes"
             ));
         }
-        let translation = translate(text)?;
+        let translation = translate(text, costs)?;
         let config = Config::new()
             .nfa_size_limit(Some(bytes_max))
             .hybrid_cache_capacity(cache_bytes);
@@ -161,6 +167,10 @@ fn with_stops(automaton: &DFA, text: &[u8]) -> Option<bool> {
 /// have at most 64 KiB.
 const PATTERN_BYTES_MAX: usize = 1 << 16;
 
+/// Maximum length of a translated pattern, in bytes: the compiler takes about 128 bytes for each
+/// before it checks sizes. A literal character of a pattern becomes at most four.
+const TRANSLATION_BYTES_MAX: usize = 4 * PATTERN_BYTES_MAX;
+
 /// Memory of an automaton of words for each byte of their text, and besides that, in bytes.
 const WORD_BYTE_BYTES: usize = 64;
 const WORDS_BYTES_MIN: usize = 4 << 10;
@@ -200,6 +210,16 @@ struct Flags {
     extended: bool,
 }
 
+/// The cost of the classes of all expressions of a selector, for which the compiler takes time and
+/// memory before it checks sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassCosts {
+    /// Number of characters of caseless classes.
+    folded: u32,
+    /// Number of ranges of Unicode's properties, about.
+    ranges: u32,
+}
+
 #[derive(Default)]
 struct Translation<'a> {
     /// The unread rest.
@@ -212,8 +232,7 @@ struct Translation<'a> {
     groups: u32,
     /// Whether a quantifier can follow.
     repeatable: bool,
-    /// Number of characters of caseless classes so far.
-    folded: u32,
+    costs: ClassCosts,
     /// `(*UTF8)` or `(*UCP)`: without them only ASCII letters have two cases.
     unicode_cases: bool,
     /// `(*UCP)`: `\d`, `\w`, `\s`, `\b` and POSIX classes use Unicode.
@@ -221,9 +240,10 @@ struct Translation<'a> {
 }
 
 /// Translates an expression into the syntax of the crate `regex`.
-fn translate(pattern: &str) -> Result<String, Refusal> {
+fn translate(pattern: &str, costs: &mut ClassCosts) -> Result<String, Refusal> {
     let mut translation = Translation {
         rest: pattern,
+        costs: *costs,
         ..Translation::default()
     };
     translation.options();
@@ -232,11 +252,14 @@ fn translate(pattern: &str) -> Result<String, Refusal> {
         translation.token(c)?;
         translation.skip_blanks()?;
     }
-    if translation.outer.is_empty() {
-        Ok(translation.output)
-    } else {
-        Err(UNCLOSED_GROUP)
+    *costs = translation.costs;
+    if !translation.outer.is_empty() {
+        return Err(UNCLOSED_GROUP);
     }
+    if translation.output.len() > TRANSLATION_BYTES_MAX {
+        return Err("regular expression is too long");
+    }
+    Ok(translation.output)
 }
 
 impl<'a> Translation<'a> {

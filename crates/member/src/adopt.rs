@@ -51,6 +51,8 @@ pub struct AdoptedData {
     pub documents: u64,
     /// The store was a node's: it may lack acknowledged writes, and update seqs start over.
     pub was_nodes: bool,
+    /// The store was prepared for this before, by an adoption that was interrupted.
+    pub was_prepared: bool,
 }
 
 /// The slots of a node as its store has them.
@@ -64,6 +66,21 @@ pub struct LeftData {
     pub slots: Vec<(SlotNumber, storage::Position)>,
     /// Its databases.
     pub data: AdoptedData,
+    /// Names of databases that the cluster had deleted and this node had not: they are not kept.
+    pub deleted: Vec<String>,
+}
+
+impl LeftData {
+    /// Checks the name of the cluster that the node is to become the first one of.
+    ///
+    /// # Errors
+    /// [`Error::SameName`].
+    pub fn check_name(&self, new: &str) -> Result<(), Error> {
+        match self.former.cluster.name == new {
+            true => Err(Error::SameName(new.to_owned())),
+            false => Ok(()),
+        }
+    }
 }
 
 /// A store that is open for this, and that no server uses.
@@ -118,7 +135,8 @@ impl IdleStore {
     pub fn adopt(self, new: &NewCluster) -> Result<(Membership, AdoptedData), Error> {
         self.data()?;
         let seqs = self.known_seqs()?;
-        self.become_node(new, seqs)
+        let databases = self.databases(seqs)?;
+        self.become_node(new, databases, seqs)
     }
 
     /// Returns what is left of a node that lost its cluster, for a program that reads this record
@@ -142,12 +160,13 @@ impl IdleStore {
             let position = snapshot.slot(slot).map_err(store_error)?;
             slots.push((slot, position.unwrap_or_default()));
         }
-        let data = self.summary(&self.databases(KnownSeqs::Void)?, KnownSeqs::Void)?;
+        let (kept, deleted) = self.databases_left()?;
         Ok(LeftData {
             others: other_members(&former, &snapshot),
             former,
             slots,
-            data,
+            data: self.summary(&kept, KnownSeqs::Void)?,
+            deleted,
         })
     }
 
@@ -162,10 +181,8 @@ impl IdleStore {
         new: &NewCluster,
         known: RecordVersion,
     ) -> Result<(Membership, AdoptedData), Error> {
-        let left = self.left(known)?;
-        if left.former.cluster.name == new.name {
-            return Err(Error::SameName(new.name.clone()));
-        }
+        self.left(known)?.check_name(&new.name)?;
+        let (databases, _) = self.databases_left()?;
         // From here on the directory is that of a single server.
         let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", self.data.display()));
         if is_member(&self.data) {
@@ -178,7 +195,7 @@ impl IdleStore {
             synced.map_err(failed)?;
         }
         crate::membership::remove_mark(&self.path)?;
-        self.become_node(new, KnownSeqs::Void)
+        self.become_node(new, databases, KnownSeqs::Void)
     }
 
     /// Returns whether update seqs that clients know stay valid. They do not if a node has applied
@@ -202,9 +219,38 @@ impl IdleStore {
         })
     }
 
+    /// Returns the databases that a node's cluster had, and the names of others that the store has
+    /// still: a deletion that is on disk was acknowledged, though the node may not have carried it
+    /// out.
+    fn databases_left(&self) -> Result<(Vec<OwnDatabase>, Vec<String>), Error> {
+        let all = self.databases(KnownSeqs::Void)?;
+        let snapshot = self.store.snapshot();
+        let has_control = snapshot.slot(CONTROL).map_err(store_error)?.is_some();
+        // A state that cannot be read says nothing about deletions.
+        let state = state_in(&snapshot).ok().filter(|_| has_control);
+        let Some(state) = state else {
+            return Ok((all, vec![]));
+        };
+        let (mut kept, mut deleted) = (vec![], vec![]);
+        for mut own in all {
+            let listed = state.databases.get(&own.name);
+            let is_other = |uuid| listed.is_none_or(|known| known.uuid != uuid);
+            if own.former.is_some_and(is_other) {
+                deleted.push(own.name);
+                continue;
+            }
+            // Its own record does not say what was requested.
+            own.new.n = listed.and_then(|known| known.n);
+            kept.push(own);
+        }
+        Ok((kept, deleted))
+    }
+
     fn summary(&self, databases: &[OwnDatabase], seqs: KnownSeqs) -> Result<AdoptedData, Error> {
+        let has_slots = !self.store.slots().map_err(store_error)?.is_empty();
         let mut data = AdoptedData {
             was_nodes: seqs == KnownSeqs::Void,
+            was_prepared: has_slots && seqs == KnownSeqs::Valid,
             ..AdoptedData::default()
         };
         for database in databases {
@@ -220,11 +266,11 @@ impl IdleStore {
     fn become_node(
         self,
         new: &NewCluster,
+        databases: Vec<OwnDatabase>,
         seqs: KnownSeqs,
     ) -> Result<(Membership, AdoptedData), Error> {
         let (mut home, authority) = first_member(&new.name, new.slots, new.member.clone())?;
         home.brings_data = true;
-        let databases = self.databases(seqs)?;
         let data = self.summary(&databases, seqs)?;
         let adoption = adoption(home.node, new.slots, databases)?;
         self.store.adopt(adoption).map_err(store_error)?;

@@ -22,7 +22,7 @@ pub static COPIES_SENT: Counter = Counter::new();
 pub static CONTENTS_STAGED: Counter = Counter::new();
 /// Contents that this node lacked when it applied a record, and fetched from another.
 pub static CONTENTS_FETCHED: Counter = Counter::new();
-/// Attempts to copy a content to another node that failed.
+/// Attempts to copy a content to another node, or to fetch one, that failed.
 pub static CONTENT_FAILURES: Counter = Counter::new();
 /// Bytes of contents that were sent to other nodes.
 pub static CONTENT_BYTES_SENT: Counter = Counter::new();

@@ -44,11 +44,18 @@ pub(crate) async fn to_records(
             to_stage.push((name, content));
         }
     }
+    if to_stage.is_empty() {
+        return Ok(records);
+    }
+    let names: Vec<ContentName> = to_stage.iter().map(|(name, _)| *name).collect();
     let stage = |(name, content)| exchange.stage(slot, name, content);
     let staging = futures_util::stream::iter(to_stage.into_iter().map(stage));
     let staging = staging.buffer_unordered(STAGED_AT_ONCE_MAX);
-    let done: Result<Vec<()>, database::Error> = staging.try_collect().await;
-    done.map(|_| records)
+    let staging = staging.try_collect::<Vec<()>>();
+    tokio::select! {
+        done = staging => done.map(|_| records),
+        () = exchange.keep_at_times(slot, &names) => Err(database::Error::ShuttingDown),
+    }
 }
 
 /// Returns the approximate size of an edit in a record. Long contents are not part of it if the

@@ -75,7 +75,7 @@ impl Handler for NodeHandler {
         }
     }
 
-    async fn call(&self, _: NodeId, mut call: Call) -> Result<Reply, Refusal> {
+    async fn call(&self, from: NodeId, mut call: Call) -> Result<Reply, Refusal> {
         // The client chose its path, which must never be one of those below.
         if call.headers.contains_key(CLIENT) {
             let starting = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it is starting");
@@ -115,7 +115,7 @@ impl Handler for NodeHandler {
             })),
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
-            _ => self.content((path, query), call.body).await,
+            _ => self.content(from, (path, query), call.body).await,
         }
     }
 
@@ -187,12 +187,20 @@ impl NodeHandler {
         Ok(Reply::ok(Bytes::from(answer)))
     }
 
-    async fn content(&self, target: (&str, &str), body: peers::Body) -> Result<Reply, Refusal> {
-        match self.contents.answer(target, body).await {
+    async fn content(
+        &self,
+        from: NodeId,
+        target: (&str, &str),
+        body: peers::Body,
+    ) -> Result<Reply, Refusal> {
+        match self.contents.answer(from, target, body).await {
             None => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
             Some(Ok(body)) => Ok(Reply::ok(body)),
             Some(Err(ContentError::Missing)) => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "no such content"))
+            }
+            Some(Err(ContentError::Gone)) => {
+                Err(Refusal::new(StatusCode::GONE, "the database was deleted"))
             }
             Some(Err(ContentError::Full(why))) => Err(Refusal::new(FULL, why)),
             Some(Err(ContentError::Failed(why))) => {

@@ -169,11 +169,8 @@ impl Member {
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
-        let (reach, members) = (ground.replicas.reach.clone(), ground.members.clone());
-        reach.set_log(log.clone());
-        tasks.push(tokio::spawn(log_watch::watch(reach, members)));
-        let jobs = ground.jobs.clone();
-        tasks.extend(jobs::start(&jobs, &ground.members, &gateway));
+        tasks.push(ground.watch_reach(log));
+        tasks.extend(jobs::start(&ground.jobs, &ground.members, &gateway));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if membership::take_reseed(data) {
             tasks.push(tokio::spawn(reseed::start_later(ground.replicas.clone())));
@@ -184,8 +181,8 @@ impl Member {
             catalogue,
             issuer,
             clients,
-            jobs: _,
-            contents: _,
+            jobs,
+            ..
         } = ground;
         Ok(Arc::new(Member {
             home,
@@ -528,11 +525,8 @@ impl Ground {
         let jobs = Jobs::new(home.node, catalogue.clone());
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
         let of_store = (databases, &catalogue);
-        // The replicas refer to it.
-        let of_node = Arc::downgrade(&replicas);
-        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
-        let contents =
-            ContentExchange::new(home.node, of_store, Box::new(nodes_of), members.clone());
+        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let contents = ContentExchange::new(home.node, of_store, nodes_of, members.clone());
         Ok(Ground {
             jobs,
             contents,
@@ -597,6 +591,12 @@ impl Ground {
         )?;
         self.issuer.propose_by(gateway.clone());
         Ok(gateway)
+    }
+
+    fn watch_reach(&self, log: Arc<KafkaLog>) -> JoinHandle<()> {
+        let reach = self.replicas.reach.clone();
+        reach.set_log(log);
+        tokio::spawn(log_watch::watch(reach, self.members.clone()))
     }
 
     fn duties(&self, home: &Membership, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {

@@ -425,6 +425,7 @@ impl ContentPeers for Members {
             called.map(|reply| reply.body).map_err(|e| match e {
                 CallError::Refused { refusal, .. } => match refusal.status {
                     StatusCode::NOT_FOUND => ContentError::Missing,
+                    StatusCode::GONE => ContentError::Gone,
                     FULL => ContentError::Full(refusal.text),
                     _ => ContentError::Failed(refusal.text),
                 },

@@ -116,6 +116,16 @@ impl Replicas {
         })
     }
 
+    /// Returns [`Replicas::nodes_of`] for a part that these replicas refer to: no nodes once they are
+    /// gone.
+    pub(crate) fn nodes_by_slot(self: &Arc<Self>) -> impl Fn(SlotNumber) -> Vec<NodeId> + use<> {
+        let replicas = Arc::downgrade(self);
+        move |slot| {
+            let replicas = replicas.upgrade();
+            replicas.map_or(vec![], |replicas| replicas.nodes_of(slot))
+        }
+    }
+
     /// Returns the nodes that have a slot, as this one knows them.
     pub(crate) fn nodes_of(&self, slot: SlotNumber) -> Vec<NodeId> {
         let members = self.get(slot).map(|replica| replica.status().members);

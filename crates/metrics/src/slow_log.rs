@@ -1,12 +1,13 @@
-//! The output of the slow log: one line for each slow request.
+//! The output of the slow log: one line for each slow request, of which the last ones are kept.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use serde_json::Value;
 
 /// Returns a line as text. JSON escapes ASCII's control characters; this escapes the others, and
 /// Unicode's line separators and direction overrides.
-fn text(line: &Value) -> String {
+pub(crate) fn text(line: &Value) -> String {
     let is_unsafe = |c: char| {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -28,9 +29,30 @@ fn text(line: &Value) -> String {
 /// Where the lines go.
 pub type Writer = Box<dyn Write + Send>;
 
+/// The number of lines that are kept; each has a few KiB.
+const KEPT_MAX: usize = 100;
+
+/// The last lines.
+#[derive(Default)]
+pub(crate) struct RecentLines(VecDeque<String>);
+
+impl RecentLines {
+    /// Appends a line, in place of the earliest one if there are enough.
+    pub(crate) fn add(&mut self, line: String) {
+        if self.0.len() == KEPT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(line);
+    }
+
+    /// Returns the lines, the latest first.
+    pub(crate) fn latest_first(&self) -> Vec<String> {
+        self.0.iter().rev().cloned().collect()
+    }
+}
+
 /// Writes a line to the slow log, or to the log.
-pub fn write(to: Option<&mut Writer>, line: &Value) {
-    let line = text(line);
+pub(crate) fn write(to: Option<&mut Writer>, line: &str) {
     let Some(to) = to else {
         tracing::warn!(target: "slow", "{line}");
         return;
@@ -46,6 +68,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let mut recent = RecentLines::default();
+        for number in 0..KEPT_MAX + 5 {
+            recent.add(number.to_string());
+        }
+        let lines = recent.latest_first();
+        assert_eq!((lines.len(), lines[0].as_str()), (KEPT_MAX, "104"));
+        assert_eq!(lines.last().map(String::as_str), Some("5"));
+    }
 
     #[test]
     fn a_line_is_one_whatever_names_say() {

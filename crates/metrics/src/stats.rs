@@ -12,7 +12,7 @@ use telemetry::Tick;
 
 use crate::completed::CompletedRequest;
 use crate::counts::Counts;
-use crate::slow_log::{self, Writer};
+use crate::slow_log::{self, RecentLines, Writer};
 use crate::usage::Usage;
 
 /// Parts of the counters, so that threads seldom meet at one. A part has some 26 KB for each class that it has seen.
@@ -27,6 +27,7 @@ pub struct Stats {
     connections: AtomicU64,
     connections_accepted: AtomicU64,
     slow_log: OnceLock<Mutex<Writer>>,
+    recent_slow: Mutex<RecentLines>,
     sockets: Mutex<Vec<Socket>>,
     started: Tick,
 }
@@ -67,6 +68,7 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_accepted: AtomicU64::default(),
             slow_log: OnceLock::new(),
+            recent_slow: Mutex::default(),
             sockets: Mutex::default(),
             started: Tick::now(),
         }
@@ -84,10 +86,19 @@ impl Stats {
         self.slow_log.get_or_init(|| Mutex::new(writer));
     }
 
-    /// Writes a line to the slow log, or to the server's log while no other output is set.
+    /// Writes a line to the slow log, or to the server's log while no other output is set, and keeps it for
+    /// [`Stats::recent_slow`].
     pub fn log_slow(&self, line: &serde_json::Value) {
+        let line = slow_log::text(line);
         let mut writer = self.slow_log.get().map(Mutex::lock);
-        slow_log::write(writer.as_deref_mut(), line);
+        slow_log::write(writer.as_deref_mut(), &line);
+        drop(writer);
+        self.recent_slow.lock().add(line);
+    }
+
+    /// Returns the last lines of the slow log since the start, at most 100, the latest first.
+    pub fn recent_slow(&self) -> Vec<String> {
+        self.recent_slow.lock().latest_first()
     }
 
     /// Counts an accepted connection; it is open until the result is dropped.

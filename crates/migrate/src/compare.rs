@@ -232,8 +232,8 @@ async fn rows(server: &Server, db: &str, mut each: impl FnMut(Row)) -> Result<()
     match ended {
         true => Ok(()),
         false => Err(Error::Unreachable {
-            server: server.shown().to_owned(),
-            reason: format!("the list of changes of {db} ended early"),
+            request: format!("GET /{db}/_changes"),
+            reason: format!("the list of {} ended early", server.shown()),
         }),
     }
 }

@@ -6,28 +6,24 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// A URL that cannot be used: without its password, and what is wrong with it.
-    #[error("{0} is not the URL of a server: {1}")]
-    Url(String, String),
+    #[error("{0}")]
+    Url(String),
     /// No connection could be made, or it broke.
-    #[error("{server}: {reason}")]
+    #[error("{request}: {reason}")]
     Unreachable {
-        /// URL of the server.
-        server: String,
-        /// The error of the system or of TLS.
+        /// Method and path.
+        request: String,
+        /// Which server did not answer, and why.
         reason: String,
     },
     /// The server's answer to a request.
-    #[error("{server}: {request}: {status} {error}: {reason}")]
+    #[error("{request}: {reason}")]
     Refused {
-        /// URL of the server.
-        server: String,
         /// Method and path.
         request: String,
         /// HTTP status.
         status: u16,
-        /// The member `error` of the answer.
-        error: String,
-        /// The member `reason` of the answer.
+        /// Which server refused, and why.
         reason: String,
     },
     /// A response that CouchDB does not give.

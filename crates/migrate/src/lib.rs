@@ -149,7 +149,8 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
 async fn check(source: &Server, target: &Server) -> Result<(), Error> {
     let mut ids = vec![];
     for (server, side) in [(source, "source"), (target, "target")] {
-        let welcome = server.get(&[], &[]).await?;
+        // A mistake in the URL is reported immediately.
+        let welcome = server.get_once(&[], &[]).await?;
         if welcome["couchdb"].as_str() != Some("Welcome") {
             return Err(Error::Cannot(format!(
                 "{} is not a CouchDB server: its response to GET / has no welcome message",

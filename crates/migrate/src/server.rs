@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use command_line::{RefusedRequest, connection_failure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::redirect::Policy;
 use reqwest::{Method, Response, Url};
@@ -34,6 +35,8 @@ pub struct Server {
     client: reqwest::Client,
     /// Without credentials and without a slash at the end.
     base: String,
+    /// The same address, parsed.
+    address: Url,
     credentials: Option<(String, String)>,
     answer_bytes_max: usize,
 }
@@ -45,12 +48,8 @@ impl Server {
     /// # Errors
     /// [`Error::Url`].
     pub fn new(text: &str) -> Result<Server, Error> {
-        let hidden = || text.rsplit('@').next().unwrap_or_default().to_owned();
-        let bad = |reason: &str| Error::Url(hidden(), reason.to_owned());
-        let mut url = Url::parse(text).map_err(|e| bad(&e.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(bad("it has to begin with http:// or https://"));
-        }
+        let mut url =
+            command_line::server_url(text).map_err(|failure| Error::Url(failure.message))?;
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let credentials = (!url.username().is_empty()).then(|| {
             (
@@ -71,10 +70,11 @@ impl Server {
             // CouchDB redirects none of these requests, and another server is not the source.
             .redirect(Policy::none())
             .build()
-            .map_err(|e| bad(&e.to_string()))?;
+            .map_err(|e| Error::Url(e.to_string()))?;
         Ok(Server {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
+            address: url,
             credentials,
             answer_bytes_max: ANSWER_BYTES_MAX,
         })
@@ -87,10 +87,8 @@ impl Server {
 
     /// Returns whether the host in the URL is the loopback interface.
     pub fn is_loopback(&self) -> bool {
-        let host = Url::parse(&self.base).ok();
-        host.as_ref()
-            .and_then(Url::host_str)
-            .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+        let host = self.address.host_str();
+        host.is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
     }
 
     /// Returns a database, as a replication's source.
@@ -144,10 +142,13 @@ impl Server {
             None => sent.await,
             Some(time_max) => match tokio::time::timeout(time_max, sent).await {
                 Ok(sent) => sent,
-                Err(_) => return Err(self.unreachable(&described, "no answer")),
+                Err(_) => {
+                    let reason = format!("{} did not answer in time", self.base);
+                    return Err(unreachable(described, reason));
+                }
             },
         };
-        let response = sent.map_err(|e| self.unreachable(&described, &root_cause(&e)))?;
+        let response = sent.map_err(|e| unreachable(described.clone(), self.silence(&e)))?;
         let status = response.status().as_u16();
         if status < 300 {
             return Ok(response);
@@ -161,21 +162,21 @@ impl Server {
             )
             .await;
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
-        let text = |member: &str| body[member].as_str().unwrap_or("no reason").to_owned();
+        let reason = RefusedRequest {
+            status,
+            reason: body["reason"].as_str(),
+            has_login: self.credentials.is_some(),
+            needs: "a server admin",
+        };
         Err(Error::Refused {
-            server: self.base.clone(),
             request: described,
             status,
-            error: text("error"),
-            reason: text("reason"),
+            reason: reason.description(&self.address),
         })
     }
 
-    fn unreachable(&self, request: &str, reason: &str) -> Error {
-        Error::Unreachable {
-            server: self.base.clone(),
-            reason: format!("{request}: {reason}"),
-        }
+    fn silence(&self, error: &reqwest::Error) -> String {
+        connection_failure(&self.address, error)
     }
 
     /// Reads a response of at most `bytes_max` bytes, each piece within `time_max`.
@@ -211,10 +212,13 @@ impl Server {
             None => piece.await,
             Some(time_max) => match tokio::time::timeout(time_max, piece).await {
                 Ok(piece) => piece,
-                Err(_) => return Err(self.unreachable(request, "nothing more came")),
+                Err(_) => {
+                    let reason = format!("nothing more came from {}", self.base);
+                    return Err(unreachable(request.to_owned(), reason));
+                }
             },
         };
-        let piece = piece.map_err(|e| self.unreachable(request, &root_cause(&e)))?;
+        let piece = piece.map_err(|e| unreachable(request.to_owned(), self.silence(&e)))?;
         Ok(piece.map(|bytes| bytes.to_vec()))
     }
 
@@ -252,7 +256,11 @@ impl Server {
         self.get_once(path, query).await
     }
 
-    async fn get_once(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
+    /// Requests JSON once.
+    ///
+    /// # Errors
+    /// Errors of [`Server::get`].
+    pub async fn get_once(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
         let response = self
             .send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
             .await?;
@@ -304,13 +312,8 @@ impl Server {
     }
 }
 
-/// reqwest's own message repeats the URL; what went wrong is the innermost cause.
-fn root_cause(e: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = e;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
+fn unreachable(request: String, reason: String) -> Error {
+    Error::Unreachable { request, reason }
 }
 
 #[cfg(test)]

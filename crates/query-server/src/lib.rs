@@ -9,9 +9,9 @@
 // Not forbidden, for the one call that `starter` needs.
 #![deny(unsafe_code)]
 
+mod accounts;
 mod answer;
 mod builtin;
-mod cpu;
 mod designs;
 pub mod language;
 mod lines;
@@ -30,8 +30,8 @@ use pool::{Lease, Pool};
 use process::{Process, ReduceFunction, Taught};
 use settings::command_start;
 
+pub use accounts::{LanguageUsage, TrackedProcess, cpu_times, usage_by_language};
 pub use builtin::builtin_command;
-pub use cpu::cpu_times;
 pub use settings::{ReduceLimit, Settings};
 
 /// Number of design documents that a process gets before it is replaced by a new one: query servers

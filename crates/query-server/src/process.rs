@@ -14,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::accounts::TrackedProcess;
 use crate::answer::{Answer, Unreadable};
-use crate::cpu::TrackedProcess;
 use crate::language::{ANSWER_TIME_LIMIT, DesignDoc, Error, MapGroup};
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;
@@ -60,7 +60,8 @@ enum Failure {
 /// Ends, with all processes of its group, when dropped.
 pub(crate) struct Process {
     child: Child,
-    _told: TrackedProcess,
+    /// `None` after it has ended.
+    account: Option<TrackedProcess>,
     group: Pid,
     language: Arc<str>,
     settings: Arc<Settings>,
@@ -97,10 +98,10 @@ impl Process {
         let (Some(group), (Some(input), Some(output), Some(errors))) = (group, pipes) else {
             return Err(std::io::Error::other("no pipes to the process"));
         };
-        let told = TrackedProcess::new(child.id(), &language);
+        let account = TrackedProcess::query_server(child.id(), &language);
         let process = Self {
             child,
-            _told: told,
+            account: Some(account),
             group,
             language,
             settings,
@@ -427,6 +428,8 @@ impl Process {
         if std::mem::replace(&mut self.ended, true) {
             return None;
         }
+        // Its processor time is readable until it is waited for.
+        self.account = None;
         // It has not been waited for, so its id cannot be reused.
         let _ = kill_process_group(self.group, Signal::KILL);
         let _ = self.child.kill();

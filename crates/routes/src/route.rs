@@ -52,6 +52,8 @@ pub enum ServerRoute {
     Doctor,
     /// `/_settee/profile`
     Profile,
+    /// `/_settee/slow`
+    Slow,
     /// `/_settee/top`
     Top,
     /// `/_settee/openapi.json`

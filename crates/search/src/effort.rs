@@ -285,7 +285,15 @@ impl Effort {
     /// # Errors
     /// [`Error::TooLong`], or the [`Error::TooMuch`] or [`Error::Busy`] that a cursor ran into.
     pub fn step(&self) -> Result<(), Error> {
-        match (self.go_on(), self.refusal.get()) {
+        self.steps(1)
+    }
+
+    /// Counts steps.
+    ///
+    /// # Errors
+    /// Those of [`Effort::step`].
+    pub(crate) fn steps(&self, steps: usize) -> Result<(), Error> {
+        match (self.spend(steps), self.refusal.get()) {
             (true, _) => Ok(()),
             (false, Some(refusal)) => Err(self.error(refusal)),
             (false, None) => Err(Error::TooLong),

@@ -15,6 +15,7 @@
 //! | `verify` | Do the files match their checksums? |
 //! | `update` | How are documents added and removed, and when are segments merged? |
 //! | `similarity` | What is a score? |
+//! | `expression` | Does a regular expression match a word? |
 //! | `effort` | How much time and memory may a search take? |
 //! | `statistics` | Which corpus statistics does the next page reuse, so that its scores agree? |
 //! | `weigh` | Into which terms does a query expand, and what is the weight of each? |
@@ -34,6 +35,7 @@ mod copy;
 mod effort;
 mod error;
 mod explain;
+mod expression;
 mod fields;
 mod group;
 mod index;

@@ -1,9 +1,9 @@
 //! Lucene's queries, after analysis.
 
 use std::ops::{Bound, RangeBounds};
+use std::rc::Rc;
 
-use regex::{Regex, RegexBuilder};
-
+use crate::expression::WholeRegex;
 use crate::{Effort, Error};
 
 /// A query. Fields are named as in `index`, or `_id`, or `_partition`.
@@ -151,7 +151,7 @@ pub enum Interval {
 
 impl Interval {
     /// Returns the number of terms.
-    fn terms(&self) -> usize {
+    pub(crate) fn terms(&self) -> usize {
         match self {
             Interval::Term(_) => 1,
             Interval::Phrase(parts)
@@ -165,10 +165,6 @@ impl Interval {
 
 /// The maximum number of clauses of a query, as in Lucene.
 pub const CLAUSES_MAX: usize = 1024;
-/// The maximum size of each program of a compiled regular expression, in bytes.
-const REGEX_PART_BYTES_MAX: usize = 256 << 10;
-/// The size of a compiled regular expression, in bytes.
-pub(crate) const REGEX_BYTES: usize = 2 * REGEX_PART_BYTES_MAX;
 /// The maximum number of terms that a fuzzy query expands to, the most similar ones, as in Lucene.
 pub const FUZZY_TERMS_MAX: usize = 50;
 
@@ -218,20 +214,24 @@ pub type WordWeight = Box<dyn Fn(&str) -> Option<f32>>;
 
 /// Returns the weight function of a multi-term query: a prefix, a pattern, an expression, a range
 /// or a fuzzy one. Only fuzzy queries weigh words less, the less the more edits away they are.
+/// Patterns and expressions count steps of `effort`, and match nothing when its time is over.
 ///
 /// # Errors
-/// [`Error::Regex`], or [`Error::TooMuch`] for expressions.
-pub fn likeness_of(query: &Query, effort: &Effort) -> Result<WordWeight, Error> {
+/// [`Error::Regex`], or [`Error::TooMuch`] or [`Error::TooLong`] for expressions.
+pub fn likeness_of(query: &Query, effort: &Rc<Effort>) -> Result<WordWeight, Error> {
     fn all(is_wanted: impl Fn(&str) -> bool + 'static) -> WordWeight {
         Box::new(move |word| is_wanted(word).then_some(1.0))
     }
     Ok(match query.clone() {
         Query::Prefix { prefix, .. } => all(move |word| word.starts_with(&prefix)),
-        Query::Wildcard { pattern, .. } => all(move |word| is_match(&pattern, word)),
+        Query::Wildcard { pattern, .. } => {
+            let effort = Rc::clone(effort);
+            all(move |word| is_match(&pattern, word, &effort))
+        }
         Query::Regex { pattern, .. } => {
-            effort.take(REGEX_BYTES)?;
-            let regex = whole(&pattern)?;
-            all(move |word| regex.is_match(word))
+            let regex = WholeRegex::new(&pattern, effort)?;
+            let effort = Rc::clone(effort);
+            all(move |word| regex.is_match(word, &effort))
         }
         Query::Fuzzy {
             term, edits: most, ..
@@ -260,27 +260,25 @@ pub(crate) fn likeness(a: usize, b: usize, edits: usize) -> f32 {
     }
 }
 
-/// Compiles an expression that matches whole words.
-pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
-    let compile = |pattern: &str| {
-        RegexBuilder::new(pattern)
-            .size_limit(REGEX_PART_BYTES_MAX)
-            .dfa_size_limit(REGEX_PART_BYTES_MAX)
-            .build()
-            .map_err(|e| Error::Regex(e.to_string()))
-    };
-    // Compiled alone first: unbalanced parentheses could match those added around it.
-    compile(pattern)?;
-    compile(&format!("^(?s:{pattern})$"))
-}
+/// Comparisons of a pattern with a word between two stops.
+const COMPARISONS: usize = 1024;
 
-/// Returns whether a pattern matches a whole text.
-pub(crate) fn is_match(pattern: &[WildcardToken], text: &str) -> bool {
+/// Returns whether a pattern matches a whole text; false when time runs out. Its comparisons are up
+/// to the product of both lengths.
+pub(crate) fn is_match(pattern: &[WildcardToken], text: &str, effort: &Effort) -> bool {
     let chars: Vec<char> = text.chars().collect();
     let (mut p, mut c) = (0, 0);
+    let mut comparisons = 0;
     // Where to resume after the last `*`, which then takes one more character.
     let mut retry: Option<(usize, usize)> = None;
     loop {
+        comparisons += 1;
+        if comparisons == COMPARISONS {
+            comparisons = 0;
+            if !effort.spend(COMPARISONS) {
+                return false;
+            }
+        }
         match pattern.get(p) {
             Some(WildcardToken::Many) => {
                 retry = Some((p + 1, c));
@@ -310,39 +308,64 @@ pub(crate) fn is_match(pattern: &[WildcardToken], text: &str) -> bool {
 
 /// Returns the number of edits between two terms, transpositions included; `None` when there are
 /// more than `max`.
-pub(crate) fn edits(a: &[char], b: &[char], max: usize) -> Option<usize> {
+///
+/// Beginnings whose lengths differ by more than `max` are further away than that: for each
+/// character of `a`, only `2 * max + 1` places in `b` count.
+pub(crate) fn edits<C: PartialEq>(a: &[C], b: &[C], max: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > max {
         return None;
     }
-    let width = b.len() + 1;
-    let mut before_last: Vec<usize> = vec![0; width];
-    let mut last: Vec<usize> = (0..width).collect();
-    let mut row = vec![0; width];
+    let max = max.min(a.len().max(b.len()));
+    let far = max + 1;
+    let width = 2 * max + 1;
+    // At `k`: the edits between the first `i` characters of `a` and the first `i + k - max` of `b`,
+    // for the last `i` and those before.
+    let mut before_last = vec![far; width];
+    let mut last: Vec<usize> = (0..width)
+        .map(|k| match k.checked_sub(max) {
+            Some(j) if j <= b.len() => j,
+            _ => far,
+        })
+        .collect();
+    let mut row = vec![far; width];
     for i in 1..=a.len() {
-        row[0] = i;
-        let mut least = i;
-        for j in 1..width {
-            let same = a[i - 1] == b[j - 1];
-            let mut n = (last[j - 1] + usize::from(!same))
-                .min(last[j] + 1)
-                .min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                n = n.min(before_last[j - 2] + 1);
-            }
-            row[j] = n;
-            least = least.min(n);
+        for k in 0..width {
+            row[k] = match (i + k).checked_sub(max) {
+                Some(0) => i,
+                Some(j) if j <= b.len() => {
+                    let same = a[i - 1] == b[j - 1];
+                    let mut n = last[k] + usize::from(!same);
+                    if k > 0 {
+                        n = n.min(row[k - 1] + 1);
+                    }
+                    if k + 1 < width {
+                        n = n.min(last[k + 1] + 1);
+                    }
+                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                        n = n.min(before_last[k] + 1);
+                    }
+                    n
+                }
+                _ => far,
+            };
         }
-        if least > max {
+        if row.iter().all(|n| *n > max) {
             return None;
         }
         std::mem::swap(&mut before_last, &mut last);
         std::mem::swap(&mut last, &mut row);
     }
-    Some(last[width - 1]).filter(|n| *n <= max)
+    let end = (b.len() + max).checked_sub(a.len())?;
+    last.get(end).copied().filter(|n| *n <= max)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn pattern(text: &str) -> Vec<WildcardToken> {
@@ -367,8 +390,87 @@ mod tests {
             ("a*b*c", "axbxbc", true),
             ("?", "", false),
         ] {
-            assert_eq!(is_match(&pattern(p), text), expected, "{p} {text}");
+            let matches = is_match(&pattern(p), text, &Effort::default());
+            assert_eq!(matches, expected, "{p} {text}");
         }
+    }
+
+    /// Returns the edits between two terms by the whole matrix of their beginnings.
+    fn edits_of_all(a: &[char], b: &[char]) -> usize {
+        let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+        for i in 0..=a.len() {
+            for j in 0..=b.len() {
+                if i == 0 || j == 0 {
+                    rows[i][j] = i + j;
+                    continue;
+                }
+                let same = a[i - 1] == b[j - 1];
+                let mut n = rows[i - 1][j - 1] + usize::from(!same);
+                n = n.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    n = n.min(rows[i - 2][j - 2] + 1);
+                }
+                rows[i][j] = n;
+            }
+        }
+        rows[a.len()][b.len()]
+    }
+
+    proptest! {
+        #[test]
+        fn edits_are_those_of_the_whole_matrix(a in "[abc]{0,8}", b in "[abc]{0,8}", max in 0..10_usize) {
+            let chars = |s: &str| s.chars().collect::<Vec<_>>();
+            let (a, b) = (chars(&a), chars(&b));
+            let expected = Some(edits_of_all(&a, &b)).filter(|n| *n <= max);
+            prop_assert_eq!(edits(&a, &b, max), expected);
+        }
+    }
+
+    /// A character that counts how often one is compared with another.
+    struct Counted<'a>(char, &'a Cell<usize>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    #[test]
+    fn comparisons_of_terms_are_linear_in_their_length() {
+        for length in [100, 2_000] {
+            for (first, second, expected) in [("xyz", "xzy", Some(1)), ("xyz", "123", None)] {
+                let comparisons = Cell::new(0);
+                let long = |end: &str| -> Vec<Counted<'_>> {
+                    let chars = std::iter::repeat_n('a', length).chain(end.chars());
+                    chars.map(|c| Counted(c, &comparisons)).collect()
+                };
+                assert_eq!(edits(&long(first), &long(second), 2), expected);
+                let made = comparisons.get();
+                assert!(made <= 20 * (length + 3), "{made} for {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_stops_within_a_word() {
+        let wanted = pattern(&format!("*{}b", "a".repeat(2_000)));
+        let over = Effort::new(Duration::ZERO, usize::MAX);
+        assert!(!is_match(
+            &wanted,
+            &format!("{}b", "a".repeat(4_000)),
+            &over
+        ));
+        assert!(matches!(over.step(), Err(Error::TooLong)));
+        let over = Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+        let field = "t".to_owned();
+        let query = Query::Wildcard {
+            field,
+            pattern: wanted,
+        };
+        let weight = likeness_of(&query, &over).unwrap();
+        assert_eq!(weight(&"a".repeat(4_000)), None);
+        assert!(matches!(over.step(), Err(Error::TooLong)));
     }
 
     #[test]

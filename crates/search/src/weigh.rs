@@ -15,14 +15,14 @@ use tantivy::termdict::TermDictionary;
 
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, facets_of};
+use crate::expression::WholeRegex;
 use crate::fields::of_column;
 use crate::matcher::{
     AllDocs, BoxMatcher, Coordination, Disjunction, DocList, DocSetBuilder, Exclusion,
     Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preference, TermMatcher,
 };
 use crate::query::{
-    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, WildcardToken, edits, is_match,
-    likeness, whole,
+    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, WildcardToken, edits, is_match, likeness,
 };
 use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
@@ -89,8 +89,8 @@ pub(crate) struct TermWeight {
     lengths: Option<String>,
 }
 
-/// A filter of a field's terms.
-pub(crate) type TermFilter = Arc<dyn Fn(&str) -> bool>;
+/// A filter of a field's terms. It counts its steps, and keeps none when time runs out.
+pub(crate) type TermFilter = Box<dyn Fn(&str, &Effort) -> bool>;
 
 /// A query with a common factor of all its scores.
 pub(crate) struct ScaledQuery {
@@ -235,12 +235,13 @@ impl Weigher<'_> {
             }
             Query::Wildcard { field, pattern } => wildcard(field, pattern, self.constant(boost)),
             Query::Regex { field, pattern } => {
-                self.effort.take(REGEX_BYTES)?;
-                let regex = whole(pattern)?;
+                let regex = WholeRegex::new(pattern, self.effort)?;
+                let wanted: TermFilter =
+                    Box::new(move |term: &str, effort: &Effort| regex.is_match(term, effort));
                 let (low, high) = field_bounds(field);
                 WeightedQuery::Terms {
                     bounds: (Bound::Included(low), Bound::Excluded(high)),
-                    wanted: Some((field.len() + 1, Arc::new(move |term| regex.is_match(term)))),
+                    wanted: Some((field.len() + 1, wanted)),
                     score: self.constant(boost),
                 }
             }
@@ -307,6 +308,7 @@ impl Weigher<'_> {
         doc_freq: u64,
         boost: f32,
     ) -> Result<TermWeight, Error> {
+        self.effort.step()?;
         let weight = match self.similarity {
             Similarity::Bm25 => {
                 let statistics = self.numbers.of_field(field)?;
@@ -348,6 +350,7 @@ impl Weigher<'_> {
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
             for term in &terms {
+                self.effort.step()?;
                 let doc_freq = self.numbers.doc_freq(term)?;
                 idfs += f64::from(match self.similarity {
                     Similarity::TfIdf => classic_idf(doc_freq, self.numbers.docs_max()?),
@@ -422,8 +425,9 @@ impl Weigher<'_> {
         boost: f32,
     ) -> Result<WeightedQuery, Error> {
         let wanted: Vec<char> = term.chars().collect();
+        let before = self.effort.taken();
         let found = self.similar(field, &wanted, edits_max, prefix)?;
-        let mut alike: Vec<_> = found
+        let mut alike: Vec<Similar<'_>> = found
             .iter()
             .map(|(known, (edits, doc_freq))| {
                 let likeness = likeness(wanted.len(), known.chars().count(), *edits);
@@ -431,8 +435,18 @@ impl Weigher<'_> {
             })
             .filter(|(likeness, ..)| *likeness > 0.0)
             .collect();
-        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-        alike.truncate(FUZZY_TERMS_MAX);
+        let order =
+            |a: &Similar<'_>, b: &Similar<'_>| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1));
+        if alike.len() > FUZZY_TERMS_MAX {
+            alike.select_nth_unstable_by(FUZZY_TERMS_MAX, order);
+            alike.truncate(FUZZY_TERMS_MAX);
+        }
+        alike.sort_unstable_by(order);
+        let kept = alike
+            .iter()
+            .map(|(_, known, _)| fuzzy_term_bytes(field, known));
+        let kept = kept.sum::<usize>();
+        self.effort.take(kept)?;
         let doc_freq = alike
             .iter()
             .map(|(.., doc_freq)| *doc_freq)
@@ -447,9 +461,12 @@ impl Weigher<'_> {
             self.term(field, term, doc_freq, boost * likeness)
                 .map(WeightedQuery::Term)
         });
+        let should = weighed.collect::<Result<Vec<_>, _>>()?;
+        // Of the terms that were found, only these are kept.
+        self.effort.give_back_to(before + kept);
         Ok(WeightedQuery::Boolean {
             must: vec![],
-            should: weighed.collect::<Result<_, _>>()?,
+            should,
             must_not: vec![],
             should_min: 0,
             coordinated: match self.similarity {
@@ -458,6 +475,14 @@ impl Weigher<'_> {
             },
         })
     }
+}
+
+/// A term of a fuzzy query: its likeness, itself, and its document frequency.
+type Similar<'a> = (f32, &'a String, u64);
+
+/// Returns the memory of a weighed term of a fuzzy query, which has the field's name twice.
+fn fuzzy_term_bytes(field: &str, term: &str) -> usize {
+    size_of::<WeightedQuery>() + size_of::<Weight>() + 2 * field.len() + term.len() + COUNT_BYTES
 }
 
 fn wildcard(field: &str, pattern: &[WildcardToken], score: f32) -> WeightedQuery {
@@ -469,12 +494,11 @@ fn wildcard(field: &str, pattern: &[WildcardToken], score: f32) -> WeightedQuery
     let low = term_bytes(field, &beginning);
     let high = after_prefix(&low);
     let pattern = pattern.to_vec();
+    let wanted: TermFilter =
+        Box::new(move |term: &str, effort: &Effort| is_match(&pattern, term, effort));
     WeightedQuery::Terms {
         bounds: (Bound::Included(low), high),
-        wanted: Some((
-            field.len() + 1,
-            Arc::new(move |term| is_match(&pattern, term)),
-        )),
+        wanted: Some((field.len() + 1, wanted)),
         score,
     }
 }
@@ -493,6 +517,9 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 /// Takes a term and the position of its postings.
 type EachTerm<'a> = dyn FnMut(&[u8], &TermInfo) -> Result<(), Error> + 'a;
+
+/// Terms are read, decoded and compared at about this number of bytes in the time of a step.
+const TERM_STEP_BYTES: usize = 64;
 
 /// Calls `each` with the terms in a range and the positions of their postings.
 fn each_term(
@@ -514,10 +541,11 @@ fn each_term(
     };
     let mut stream = range.into_stream()?;
     while stream.advance() {
-        effort.step()?;
+        effort.steps(1 + stream.key().len() / TERM_STEP_BYTES)?;
         call(stream.key(), stream.value())?;
     }
-    Ok(())
+    // The last term may have run out of time.
+    effort.step()
 }
 
 /// A segment, as a source of cursors.
@@ -690,7 +718,7 @@ impl Segment<'_> {
         each_term(terms, bounds, &self.effort, &mut |bytes, info| {
             let is_wanted = wanted.is_none_or(|(prefix, wanted)| {
                 let term = bytes.get(*prefix..).and_then(|b| str::from_utf8(b).ok());
-                term.is_some_and(|term| wanted(term))
+                term.is_some_and(|term| wanted(term, &self.effort))
             });
             if !is_wanted {
                 return Ok(());
@@ -780,6 +808,7 @@ impl Segment<'_> {
     }
 
     fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {
+        self.effort.take(IntervalMatcher::bytes_max(source))?;
         let mut names = FxHashSet::default();
         terms_of(source, &mut names);
         let mut terms = FxHashMap::default();
@@ -838,7 +867,7 @@ impl Segment<'_> {
         };
         let not = found(must_not)?;
         if !not.is_empty() {
-            matcher = Box::new(Exclusion::new(matcher, any(not, 1)));
+            matcher = Box::new(Exclusion::new(matcher, any(not, 1), self.effort.clone()));
         }
         Ok(Some(matcher))
     }

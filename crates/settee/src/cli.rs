@@ -438,7 +438,7 @@ pub struct LoadOptions {
 #[derive(Args)]
 #[command(after_help = CHECK_HELP)]
 pub struct StoreCheckOptions {
-    /// A data directory, or a backup
+    /// A data directory, or a copy made by `settee backup --copy`
     pub data: PathBuf,
     /// Run map functions again, and compare the result with the rows of the indexes
     #[arg(long)]
@@ -459,7 +459,7 @@ const CHECK_HELP: &str = "Changes nothing. Exit status: 0 intact, 1 damaged, 2 i
 #[derive(Args)]
 #[command(after_help = REPAIR_HELP)]
 pub struct RepairOptions {
-    /// The data directory of the damaged store, or a backup; it is not changed
+    /// The data directory of the damaged store, or a copy of it; it is not changed
     pub data: PathBuf,
     /// A directory that does not exist yet
     pub new: PathBuf,

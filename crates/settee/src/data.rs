@@ -10,6 +10,23 @@ use crate::Failure;
 /// Where the store is inside the data directory.
 pub const STORE: &str = "store";
 
+/// A file that every store has.
+pub const STORE_MARK: &str = "CURRENT";
+
+/// Checks that a directory exists, before a command creates others.
+///
+/// # Errors
+/// The mistake in the path.
+pub fn require_directory(path: &Path) -> Result<(), Failure> {
+    let mistake = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "this is a file, not a directory".to_owned(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => "this directory does not exist".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    Err(Failure::new(format!("{}: {mistake}", path.display())))
+}
+
 /// Directories that were created for this start. Unless they are kept, they are removed with their
 /// contents when this is dropped: a start that is refused leaves nothing behind.
 pub struct CreatedDirectories {

@@ -123,6 +123,20 @@ impl Store {
         self.engine.write(wb, false)
     }
 
+    /// Forgets that any content is kept without a reference: there is no log any more whose records
+    /// may name it. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn forget_pins(&self) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        contents::forget_pins(&self.engine, &mut wb)?;
+        match wb.is_empty() {
+            true => Ok(()),
+            false => self.engine.write(wb, false),
+        }
+    }
+
     /// Queues the record of a new database with `q` shards; `record` gets their numbers.
     ///
     /// **Numbers reach the log in the order of their assignment**, so that none is assigned again

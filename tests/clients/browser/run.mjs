@@ -29,7 +29,7 @@ const { values: options } = parseArgs({
   },
 });
 const SECONDS = 120;
-const HEIGHTS = { 360: 740, 1280: 800 };
+const HEIGHTS = { 360: 740, 390: 844, 768: 1024, 1280: 800 };
 
 const counts = { done: 0, failed: 0 };
 const server = serverOf(options.server);
@@ -82,12 +82,13 @@ function tell(scenario, what, ok, detail) {
 /** In which themes and at which widths; in short each of them once, but not with each other. */
 function* variants(scenario) {
   const [themes, widths] = [scenario.themes ? ['light', 'dark'] : ['light'], scenario.widths ?? [1280]];
-  for (const [n, theme] of themes.entries()) {
+  const all = options.short
+    ? Array.from({ length: Math.max(themes.length, widths.length) }, (_, n) => [themes[n % themes.length], widths[n % widths.length]])
+    : themes.flatMap((theme) => widths.map((width) => [theme, width]));
+  for (const [theme, width] of all) {
     if (options.theme && theme !== options.theme) continue;
-    for (const width of options.short && themes.length === widths.length ? [widths[n]] : widths) {
-      const said = [scenario.themes && theme, scenario.widths && width].filter(Boolean).join(' ');
-      yield { theme, width, label: said ? `${scenario.name} (${said})` : scenario.name };
-    }
+    const said = [scenario.themes && theme, scenario.widths && width].filter(Boolean).join(' ');
+    yield { theme, width, label: said ? `${scenario.name} (${said})` : scenario.name };
   }
 }
 

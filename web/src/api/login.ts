@@ -1,5 +1,7 @@
 import { server } from './address';
 import { ask } from './client';
+import { lost } from './connection';
+import { LostError } from './errors';
 import { isExpired, type Session, session } from './session';
 
 /** Asks who is asking. */
@@ -15,7 +17,12 @@ export async function logIn(name: string, password: string): Promise<void> {
   isExpired.value = false;
 }
 
+/** Ends the session; what the page has of it is left to the caller. */
 export async function logOut(): Promise<void> {
-  await fetch(new URL('_session', server), { method: 'DELETE' });
-  session.value = { name: null, roles: [] };
+  try {
+    await fetch(new URL('_session', server), { method: 'DELETE' });
+  } catch (error) {
+    lost();
+    throw new LostError('', { cause: error });
+  }
 }

@@ -36,6 +36,8 @@ export interface EditorProps {
   onChange?: (value: string) => void;
   /** Ctrl+S or Cmd+S. */
   onSave?: () => void;
+  /** Ctrl+Enter or Cmd+Enter. */
+  onRun?: () => void;
   mode: Mode;
   label: string;
   isReadOnly?: boolean;
@@ -140,7 +142,7 @@ const replacesPlainly = EditorView.domEventHandlers({
 
 function extensions(
   { mode, label, isReadOnly, value }: Pick<EditorProps, 'mode' | 'label' | 'isReadOnly' | 'value'>,
-  onSave?: () => boolean,
+  press: (name: 'onSave' | 'onRun') => boolean = () => false,
 ): Extension[] {
   return [
     lineNumbers(),
@@ -160,7 +162,8 @@ function extensions(
     // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it
     // indents.
     keymap.of([
-      { key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true },
+      { key: 'Mod-s', run: () => press('onSave'), preventDefault: true },
+      { key: 'Mod-Enter', run: () => press('onRun') },
       ...closeBracketsKeymap,
       ...defaultKeymap,
       ...searchKeymap,
@@ -201,13 +204,13 @@ export default function Editor(props: EditorProps): JSX.Element {
     const changed = EditorView.updateListener.of((update) => {
       if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
     });
-    const save = () => {
-      latest.current.onSave?.();
-      return true;
+    const press = (name: 'onSave' | 'onRun') => {
+      latest.current[name]?.();
+      return latest.current[name] !== undefined;
     };
     const state = EditorState.create({
       doc: props.value,
-      extensions: [...extensions(props, save), changed],
+      extensions: [...extensions(props, press), changed],
     });
     const made = new EditorView({ state, parent: root as unknown as Element, root });
     view.current = made;

@@ -1,7 +1,18 @@
 import type { JSX } from 'preact';
+import { ApiError } from '../api/errors';
+import { isExpired, session } from '../api/session';
 import { explain } from './explain';
 import { Icon } from './icons';
 import { words } from './texts';
+
+/** Asks for the password in place, or leads to the login and back. */
+function logIn(): void {
+  if (session.value?.name) isExpired.value = true;
+  else {
+    const page = `/${location.pathname.split('/').at(-2)}/${location.hash}`;
+    location.hash = `#/login?return=${encodeURIComponent(page)}`;
+  }
+}
 
 /**
  * An error where it happened. It stays until it is dismissed or what it is about is tried again.
@@ -30,6 +41,11 @@ export function Problem({
           </p>
         )}
       </div>
+      {error instanceof ApiError && error.status === 401 && !error.isRefusal && (
+        <button type="button" onClick={logIn}>
+          {t.logIn}
+        </button>
+      )}
       {retry && (
         <button type="button" onClick={retry}>
           {t.retry}

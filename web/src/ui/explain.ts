@@ -1,3 +1,4 @@
+import { isLost } from '../api/connection';
 import { ApiError, LostError } from '../api/errors';
 import { JsonError } from '../json';
 import { explainJson } from './mistakes';
@@ -19,7 +20,8 @@ export function explain(error: unknown): {
         : String(error);
   const requestId = error instanceof ApiError ? error.requestId : null;
   const say = (what: string, todo: string) => ({ what, todo, told, requestId });
-  if (error instanceof LostError) return { ...say(t.lost, t.lostDo), told: '' };
+  if (error instanceof LostError)
+    return { ...(isLost.value ? say(t.lost, t.lostDo) : say(t.back, t.backDo)), told: '' };
   if (error instanceof JsonError) return { ...say(t.noJson, ''), told: explainJson(error) };
   if (!(error instanceof ApiError)) return say(t.odd, t.oddDo);
   switch (error.status) {

@@ -15,6 +15,8 @@ interface Toast {
 const toasts = signal<Toast[]>([]);
 let ids = 0;
 const SHOWN_MS = 6000;
+/** Who deleted the wrong thing needs time to see it. */
+const UNDO_MS = 60_000;
 
 function remove(id: number): void {
   toasts.value = toasts.value.filter((toast) => toast.id !== id);
@@ -24,7 +26,7 @@ function remove(id: number): void {
 export function say(text: string, undo?: () => Promise<unknown>): void {
   const id = ++ids;
   toasts.value = [...toasts.value, { id, text, undo }];
-  setTimeout(() => remove(id), undo ? 2 * SHOWN_MS : SHOWN_MS);
+  setTimeout(() => remove(id), undo ? UNDO_MS : SHOWN_MS);
 }
 
 /** Shows an error that has no place of its own, until it is dismissed. */
@@ -35,7 +37,7 @@ export function complain(error: unknown): void {
   ];
 }
 
-/** Where both are shown; once on the page. */
+/** Where both are shown, once on the page: below it, so that they cover nothing. */
 export function Toasts(): JSX.Element {
   return (
     <div class="toasts" role="status">
@@ -49,6 +51,12 @@ export function Toasts(): JSX.Element {
                 {words().undo}
               </Button>
             )}
+            <Button
+              kind="plain"
+              icon="close"
+              label={words().dismiss}
+              onClick={() => remove(toast.id)}
+            />
           </div>
         ) : (
           <Problem key={toast.id} error={toast.error} dismiss={() => remove(toast.id)} />

@@ -1,5 +1,6 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { recall, remember } from '../router';
 
 export interface Column<T> {
   id: string;
@@ -37,7 +38,7 @@ const MARGIN = 8;
 
 /**
  * A table of as many rows as there are, of which those are drawn that are seen. Arrow keys move,
- * Enter opens.
+ * Enter opens. A step back in the history finds it where it was.
  */
 export function Table<T>({
   label,
@@ -52,26 +53,16 @@ export function Table<T>({
   selected,
 }: TableProps<T>): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, height: 600 });
-  const [active, setActive] = useState(0);
+  const name = `table ${label}`;
+  const [active, setActive] = useState(() => recall<[number, number]>(name)?.[1] ?? 0);
   const all = count * rowHeight;
   // With more than a browser can draw, the bar moves over all rows all the same.
   const scale = all > HEIGHT_MAX ? all / HEIGHT_MAX : 1;
+  const keep = () => remember(name, [(box.current?.scrollTop ?? 0) * scale, active]);
+  const view = useView(box, (recall<[number, number]>(name)?.[0] ?? 0) / scale, keep);
   const first = Math.floor((view.top * scale) / rowHeight);
   const from = Math.max(0, first - MARGIN);
   const to = Math.min(count, first + Math.ceil(view.height / rowHeight) + MARGIN);
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
-    const observer = new ResizeObserver(look);
-    observer.observe(element);
-    element.addEventListener('scroll', look, { passive: true });
-    return () => {
-      observer.disconnect();
-      element.removeEventListener('scroll', look);
-    };
-  }, []);
   useEffect(() => onSeen?.(from, to), [from, to, count]);
   const show = (index: number) => {
     const element = box.current;
@@ -109,8 +100,10 @@ export function Table<T>({
       show(next);
     }
     const now = row(active);
-    if (event.key === 'Enter' && event.target === box.current && now !== undefined && href)
+    if (event.key === 'Enter' && event.target === box.current && now !== undefined && href) {
+      keep();
       location.hash = href(now);
+    }
   };
   const drawn: JSX.Element[] = [];
   for (let index = from; index < to; index++)
@@ -175,6 +168,36 @@ export function Table<T>({
       </div>
     </div>
   );
+}
+
+interface View {
+  top: number;
+  height: number;
+}
+
+/** What of a box is seen; it begins at `first`, and `scrolled` is called when it is scrolled. */
+function useView(box: { current: HTMLElement | null }, first: number, scrolled: () => void): View {
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const latest = useRef(scrolled);
+  latest.current = scrolled;
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    element.scrollTop = first;
+    const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const scroll = () => {
+      look();
+      latest.current();
+    };
+    const observer = new ResizeObserver(look);
+    observer.observe(element);
+    element.addEventListener('scroll', scroll, { passive: true });
+    return () => {
+      observer.disconnect();
+      element.removeEventListener('scroll', scroll);
+    };
+  }, []);
+  return view;
 }
 
 function Row<T>({

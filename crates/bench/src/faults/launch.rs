@@ -20,17 +20,17 @@ pub struct Launch {
 }
 
 /// A directory that is removed when dropped.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new(launch: &Launch) -> Result<Self, BenchError> {
+    pub(crate) fn new(launch: &Launch) -> Result<Self, BenchError> {
         let name = format!("settee-faults-{:016x}", fastrand::u64(..));
         let path = launch.dir.join(name);
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -14,11 +14,9 @@ mod timeline;
 
 use std::time::{Duration, Instant};
 
-use self::launch::Folder;
 use self::ledger::Ledger;
 use self::load::Load;
 use self::outcome::Event;
-use self::process::Process;
 use self::timeline::Timeline;
 use crate::error::BenchError;
 use crate::system::WorkloadPart;
@@ -28,7 +26,9 @@ use crate::workload::alone;
 pub use launch::Launch;
 
 pub(crate) use databases::measure_databases;
+pub(crate) use launch::Folder;
 pub(crate) use outcome::FaultOutcome;
+pub(crate) use process::Process;
 
 /// Faults of one kind in a run; their median is reported.
 const FAULTS: usize = 3;

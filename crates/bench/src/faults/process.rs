@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(2);
 const LOG_CHARS_MAX: usize = 2_000;
 
 /// A server, which is killed when this is dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     launch: Launch,
     data: PathBuf,
     log: PathBuf,
@@ -31,10 +31,10 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a server with its data below `dir`, and waits until it answers.
-    pub(super) async fn start(launch: &Launch, dir: &Path) -> Result<Self, BenchError> {
+    pub(crate) async fn start(launch: &Launch, dir: &Path) -> Result<Self, BenchError> {
         // The port must stay the same when the server is started again, so it is chosen here.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let url = format!("http://{}@127.0.0.1:{port}", launch.credentials);
+        let url = url(launch, port);
         let mut process = Self {
             launch: launch.clone(),
             data: dir.join("data"),
@@ -50,6 +50,16 @@ impl Process {
 
     pub(super) fn target(&self) -> &Rc<Target> {
         &self.target
+    }
+
+    /// The server's URL, with the name and password of its admin.
+    pub(crate) fn url(&self) -> String {
+        url(&self.launch, self.port)
+    }
+
+    /// The number of the running process.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     /// Starts the program on the same data and port. It must not run.
@@ -124,13 +134,16 @@ impl Process {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<(), BenchError> {
-        let pid = self.child.as_ref().map(Child::id);
-        let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         match pid {
             Some(pid) => kill_process(pid, signal).map_err(|error| BenchError::Io(error.into())),
             None => Err(self.failed("does not run")),
         }
     }
+}
+
+fn url(launch: &Launch, port: u16) -> String {
+    format!("http://{}@127.0.0.1:{port}", launch.credentials)
 }
 
 impl Drop for Process {

@@ -345,7 +345,7 @@ pub(super) fn latency(value: f64, interval: Option<Interval>) -> String {
     match interval {
         Some(interval) => format!(
             "{} <small>({}–{})</small>",
-            milliseconds(interval.value),
+            milliseconds(value),
             milliseconds(interval.low),
             milliseconds(interval.high)
         ),
@@ -358,7 +358,7 @@ pub(super) fn rate(side: &Measurement) -> String {
     match side.rate_interval {
         Some(interval) => format!(
             "{} <small>({}–{})</small>",
-            number(interval.value),
+            number(side.rate.value),
             number(interval.low),
             number(interval.high)
         ),

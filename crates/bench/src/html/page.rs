@@ -104,14 +104,14 @@ pub(super) fn figures(report: &Report) -> String {
                     .iter()
                     .zip(&figure.intervals)
                     .map(|(value, interval)| match (value, interval) {
-                        (_, Some(interval)) => format!(
+                        (Some(value), Some(interval)) => format!(
                             "{} <small>({}–{})</small>",
-                            number(interval.value),
+                            number(*value),
                             number(interval.low),
                             number(interval.high)
                         ),
                         (Some(value), None) => number(*value),
-                        (None, None) => dash(),
+                        (None, _) => dash(),
                     });
             [escape(&figure.name), escape(&figure.unit)]
                 .into_iter()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::gather::Gatherer;
+use crate::lines::Figure;
 use crate::report::{Failure, Server};
 use crate::slice::Slice;
 use crate::system::WorkloadPart;
@@ -84,6 +85,45 @@ fn what_a_server_says_stays_text() {
     assert_eq!(html.matches("</style>").count(), 1);
     assert!(html.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
     assert!(html.contains("sandbox=\"allow-scripts\""));
+}
+
+#[test]
+fn the_page_and_the_terminal_show_the_same_figures() {
+    let mut gathering = Gatherer::new(1);
+    let mut build = Figure::new("time of a build".to_owned(), "seconds", 1);
+    // The last repeat takes four times as long, so the two kinds of means differ much.
+    for (repeat, times) in (0..).zip([1_u64, 1, 1, 1, 1, 4]) {
+        let mut slice = Slice::new();
+        (0..300).for_each(|_| slice.record(1, Duration::from_millis(times)));
+        (slice.count, slice.seconds) = (100_000, times as f64);
+        let part = WorkloadPart {
+            name: "get",
+            unit: "req",
+            slice,
+            cpu_seconds: None,
+            peak_resident_bytes: None,
+        };
+        gathering.add(0, repeat, 0.0, part);
+        build.add(0, times as f64 * 1e6);
+    }
+    let report = Report {
+        lines: gathering.into_lines("get"),
+        figures: vec![build],
+        ..report(1)
+    };
+    let html = page(&report, &[]);
+    let mut text = Vec::new();
+    crate::table::print(&report, &mut text, None).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    // The geometric means of rate, latency and single value, and the means of all repeats together.
+    for usual in ["79,370", "1.26", "1,259,921"] {
+        assert!(html.contains(usual), "{usual} in {html}");
+        assert!(text.contains(usual), "{usual} in {text}");
+    }
+    for together in ["66,667", "1,500,000"] {
+        assert!(!html.contains(together), "{together} in {html}");
+        assert!(!text.contains(together), "{together} in {text}");
+    }
 }
 
 #[test]

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::grid::Grid;
 use crate::slice::new_histogram;
 
 /// Differences that are named; further ones are only counted.
@@ -209,8 +208,12 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(us.max(1));
 }
 
-/// Prints a report for people.
-pub(super) fn print(report: &ReplayReport, out: &mut dyn Write) -> io::Result<()> {
+/// Prints a report for people. The table fits `width` characters, if it is known.
+pub(super) fn print(
+    report: &ReplayReport,
+    out: &mut dyn Write,
+    width: Option<usize>,
+) -> io::Result<()> {
     let ReplayReport {
         server,
         recorded_server,
@@ -229,7 +232,7 @@ pub(super) fn print(report: &ReplayReport, out: &mut dyn Write) -> io::Result<()
         "{same_status} had the recorded status, {} another one, {errors} no answer; latencies in ms, from when a request was due\n",
         requests - same_status - errors
     )?;
-    writeln!(out, "{}\n", table(&report.classes).trim_fmt())?;
+    writeln!(out, "{}\n", table(&report.classes).text(width))?;
     for difference in &report.differences {
         writeln!(
             out,
@@ -257,8 +260,7 @@ pub(super) fn print(report: &ReplayReport, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-fn table(classes: &[ClassReport]) -> Table {
-    let mut table = Table::new();
+fn table(classes: &[ClassReport]) -> Grid {
     let header = [
         "class",
         "requests",
@@ -271,8 +273,7 @@ fn table(classes: &[ClassReport]) -> Table {
         "recorded p50",
         "recorded p99",
     ];
-    table.load_style(NOTHING);
-    table.set_header(header);
+    let mut table = Grid::new(&header, &[0]);
     for class in classes {
         let ms = |value: f64| format!("{value:.2}");
         table.add_row([
@@ -287,9 +288,6 @@ fn table(classes: &[ClassReport]) -> Table {
             ms(class.recorded_ms_p50),
             ms(class.recorded_ms_p99),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

@@ -57,6 +57,8 @@ pub struct ReplayOptions {
     pub speed: Speed,
     /// Print the report as one JSON object.
     pub json: bool,
+    /// The longest line of the report's table.
+    pub width: Option<usize>,
 }
 
 /// Replays a recording, prints the report to `out`, and returns it.
@@ -68,7 +70,7 @@ pub async fn replay(
     options: ReplayOptions,
     out: &mut (dyn Write + Send),
 ) -> Result<ReplayReport, BenchError> {
-    let json = options.json;
+    let (json, width) = (options.json, options.width);
     let report = LocalSet::new()
         .run_until(async {
             tokio::select! {
@@ -81,7 +83,7 @@ pub async fn replay(
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        print(&report, out)?;
+        print(&report, out, width)?;
     }
     Ok(report)
 }
@@ -89,7 +91,7 @@ pub async fn replay(
 async fn replay_all(options: ReplayOptions) -> Result<ReplayReport, BenchError> {
     let mut recording = Recording::open(&options.file)?;
     let target = Target::resolve(&options.server).await?;
-    crate::system::System::require_of(&target, "GET", "/", None).await?;
+    crate::system::System::welcome(&target).await?;
     let shared = Rc::new(Shared {
         target,
         names: Names::default(),

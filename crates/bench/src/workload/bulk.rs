@@ -54,7 +54,9 @@ impl Workload for Bulk {
         state: &mut BulkState,
         length: Duration,
     ) -> Result<Vec<WorkloadPart>, BenchError> {
-        let (shape, documents) = (self.shape, self.documents);
+        let variation = system.variation();
+        let shape = variation.shape(self.shape);
+        let documents = variation.bulk_docs(self.documents);
         let requests = |_| -> Requests {
             let (target, path, ids) = (
                 Rc::clone(&system.target),

@@ -50,7 +50,7 @@ const WORKLOADS: &[Description] = &[
     description("all_docs", "_all_docs of 200,000 rows"),
     description(
         "ids",
-        "1,000,000 documents with sequential, then with random ids; sizes, compaction",
+        "1,000,000 documents with sequential ids, ids by time, random ids; compaction; sizes",
     ),
     description(
         "skip",
@@ -229,11 +229,17 @@ pub(crate) const RATIOS: &[(&str, &str)] = &[
     ("get", "constant"),
     ("single", "raw_fdatasync"),
     ("writers_32", "single"),
+    ("ids_sequential", "ids_by_time"),
     ("ids_sequential", "ids_random"),
-    ("ids_random bytes on disk", "ids_sequential bytes on disk"),
+    ("ids_sequential_compaction", "ids_by_time_compaction"),
+    ("ids_sequential_compaction", "ids_random_compaction"),
     (
-        "ids_random bytes on disk after compaction",
-        "ids_sequential bytes on disk after compaction",
+        "ids_by_time sizes.file after compaction",
+        "ids_sequential sizes.file after compaction",
+    ),
+    (
+        "ids_random sizes.file after compaction",
+        "ids_sequential sizes.file after compaction",
     ),
     ("replication", "replication_bulk_docs"),
     ("skip_of_10000", "skip_of_1000000"),

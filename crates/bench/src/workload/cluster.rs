@@ -19,6 +19,9 @@ const MIXED_WRITERS: usize = 8;
 pub(crate) struct WrittenDatabase {
     database: String,
     ids: Ids,
+    shape: Shape,
+    /// Documents in one `_bulk_docs` request.
+    bulk: u64,
 }
 
 impl WrittenDatabase {
@@ -29,16 +32,19 @@ impl WrittenDatabase {
         Ok(Self {
             database,
             ids: Ids::new(Order::Sequential),
+            shape: system.variation().shape(Shape::Foo),
+            bulk: system.variation().bulk_docs(BULK_DOCS),
         })
     }
 
     /// PUTs of new documents to a node.
     fn puts(&self, node: &Rc<Target>) -> Requests {
         let (node, database, ids) = (Rc::clone(node), self.database.clone(), self.ids.clone());
+        let shape = self.shape;
         Box::new(move |request| {
             let path = format!("/{database}/{}", ids.next_text());
             let mut body = Vec::with_capacity(16);
-            Shape::Foo.push_body(&mut body, 0);
+            shape.push_body(&mut body, ids.taken());
             node.write_request(request, "PUT", &path, "", Some(&body));
             Some(1)
         })
@@ -48,12 +54,13 @@ impl WrittenDatabase {
     fn bulks(&self, node: &Rc<Target>) -> Requests {
         let (node, ids) = (Rc::clone(node), self.ids.clone());
         let path = format!("/{}/_bulk_docs", self.database);
+        let (shape, bulk) = (self.shape, self.bulk);
         let mut body = Vec::new();
         Box::new(move |request| {
             body.clear();
-            Shape::Foo.push_bulk(&mut body, &ids, BULK_DOCS);
+            shape.push_bulk(&mut body, &ids, bulk);
             node.write_request(request, "POST", &path, "", Some(&body));
-            Some(BULK_DOCS)
+            Some(bulk)
         })
     }
 }

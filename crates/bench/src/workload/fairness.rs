@@ -90,7 +90,9 @@ impl Fairness {
                         .require("DELETE", &format!("/{loaded}"), None)
                         .await?;
                 }
-                Neighbour::Compaction => system.compact(database).await?,
+                Neighbour::Compaction => {
+                    system.compact(database).await?;
+                }
                 Neighbour::Replication => {
                     let copy = system.create("fairness_copy").await?;
                     let request = json!({

@@ -75,8 +75,9 @@ impl Workload for ManyDbs {
             .map(|number| system.claim(&format!("many-{number}")))
             .collect();
         let target = Rc::clone(&system.target);
+        let query = system.variation().create_query();
         let create = move |request: &mut Vec<u8>, name: &str| {
-            target.write_request(request, "PUT", &format!("/{name}"), "", None);
+            target.write_request(request, "PUT", &format!("/{name}{query}"), "", None);
             1
         };
         let creating = self.for_each(

@@ -42,7 +42,8 @@ impl Workload for Get {
     async fn prepare(&self, system: &System) -> Result<ReadState, BenchError> {
         let path = format!("/{}/document", system.create("get").await?);
         let mut body = Vec::new();
-        Shape::Bytes300.push_body(&mut body, 1);
+        let shape = system.variation().shape(Shape::Bytes300);
+        shape.push_body(&mut body, 1);
         system.require("PUT", &path, Some(&body)).await?;
         let size = system.require("GET", &path, None).await?.len();
         let constant = format!("/_settee/constant?size={size}");

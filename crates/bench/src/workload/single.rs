@@ -72,6 +72,7 @@ impl Single {
         length: Duration,
     ) -> Result<Slice, BenchError> {
         let (query, headers) = (self.query, self.headers);
+        let shape = system.variation().shape(Shape::Foo);
         let requests = |_| -> Requests {
             let (target, database, ids) = (
                 Rc::clone(&system.target),
@@ -81,7 +82,7 @@ impl Single {
             Box::new(move |request| {
                 let path = format!("/{database}/{}{query}", ids.next_text());
                 let mut body = Vec::with_capacity(16);
-                Shape::Foo.push_body(&mut body, 0);
+                shape.push_body(&mut body, ids.taken());
                 target.write_request(request, "PUT", &path, headers, Some(&body));
                 Some(1)
             })

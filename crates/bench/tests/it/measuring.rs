@@ -115,6 +115,67 @@ async fn fixed_amounts_of_work_are_repeated_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ids_in_each_order_are_compacted_under_the_clock() {
+    const COMPACTION: Duration = Duration::from_millis(60);
+    let fake = Fake::start().await;
+    fake.contents.lock().unwrap().compaction = COMPACTION;
+    let (report, _) = measured(options(&[&fake], "ids")).await;
+    for order in ["ids_sequential", "ids_by_time", "ids_random"] {
+        let side = |name: &str| {
+            let line = report.lines.iter().find(|line| line.name == name);
+            line.unwrap().sides[0].clone().unwrap()
+        };
+        let compacted = side(&format!("{order}_compaction"));
+        assert_eq!((side(order).count, compacted.count), (500, 500), "{order}");
+        assert!(compacted.seconds >= COMPACTION.as_secs_f64(), "{order}");
+        // The server says what it has, and nobody measured its disk.
+        let figures = report.figures.iter().map(|figure| &*figure.name);
+        let of_order: Vec<&str> = figures.filter(|name| name.starts_with(order)).collect();
+        let sizes = ["", " after compaction"]
+            .map(|when| ["file", "active"].map(|size| format!("{order} sizes.{size}{when}")));
+        assert_eq!(of_order, sizes.concat());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn query_servers_are_counted_by_language() {
+    let sleep = || {
+        std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap()
+    };
+    // The fake server is in this process: its children are the server's.
+    let mut children = [sleep(), sleep(), sleep()];
+    let ids = children.each_ref().map(std::process::Child::id);
+    let fake = Fake::start().await;
+    for is_reported in [true, false] {
+        fake.contents.lock().unwrap().top = is_reported.then(|| {
+            serde_json::json!({"languages": [
+                {"language": "javascript", "process_ids": ids[..1]},
+                {"language": "nodejs", "process_ids": ids[1..]},
+            ]})
+        });
+        let (report, table) = measured(options(&[&fake], "views_first_build")).await;
+        let processes = |part: &str| {
+            let name = format!("{part}: query servers");
+            let figure = report.figures.iter().find(|figure| figure.name == name);
+            figure.map(|figure| figure.sides[0].unwrap())
+        };
+        let found = ["first_build javascript", "first_build nodejs"].map(processes);
+        // Of a server that does not report them those count that work, and these sleep.
+        let expected = [Some(1.0), Some(2.0)];
+        assert_eq!(found == expected, is_reported, "{found:?}");
+        let is_noted = table.contains("does not report them by language");
+        assert_eq!(is_noted, !is_reported, "{table}");
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn few_repeats_say_that_they_are_few() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake], "get");
@@ -259,6 +320,112 @@ async fn a_swept_setting_is_put_back() {
     }
 }
 
+/// A sweep on a new fake server, its report, and the server's contents.
+async fn swept(workload: &str, sweep: &str) -> (Report, String, Fake) {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], workload);
+    options.sweep = Some(sweep.to_owned());
+    let (report, table) = measured(options).await;
+    (report, table, fake)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_value_of_q_has_databases_of_its_own() {
+    for sweep in ["q=2,60", "cluster/q=2,60"] {
+        for workload in ["get_random", "single", "many_dbs", "replication"] {
+            let (report, _, fake) = swept(workload, sweep).await;
+            let points = &report.sweep.unwrap().lines[0].points;
+            assert!(points.iter().all(Option::is_some), "{sweep} of {workload}");
+            let contents = fake.contents.lock().unwrap();
+            let mut shards: Vec<u64> = contents.created.iter().map(|(_, q)| *q).collect();
+            shards.dedup();
+            // The first value is measured again.
+            assert_eq!(shards, [2, 60, 2], "{sweep} of {workload}");
+            assert!(contents.databases.is_empty());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ignores_q_is_not_swept_by_it() {
+    let fake = Fake::start().await;
+    fake.contents.lock().unwrap().ignores_q = true;
+    let mut options = options(&[&fake], "get_random");
+    options.sweep = Some("q=2,60".to_owned());
+    let report = run(options, None, &mut Vec::new()).await.unwrap();
+    let reason = &report.failures[0].reason;
+    assert!(reason.contains("with q=60, and reports q=2"), "{reason}");
+    assert!(report.sweep.unwrap().lines.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_share_what_they_read() {
+    let (_, _, fake) = swept("get_random", "connections=1,3").await;
+    assert_eq!(fake.contents.lock().unwrap().created.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_and_bulks_have_the_swept_sizes() {
+    type OfBulk = fn(&(usize, usize)) -> usize;
+    let cases: [(&str, &str, OfBulk, [usize; 3]); 2] = [
+        (
+            "bulk_300",
+            "bulk_docs=7,50",
+            |(count, _)| *count,
+            [7, 50, 7],
+        ),
+        (
+            "get_random",
+            "document_bytes=200,20000",
+            // Commas and brackets are not the documents'.
+            |(count, bytes)| bytes / count / 200 * 200,
+            [200, 20_000, 200],
+        ),
+    ];
+    for (workload, sweep, of_bulk, expected) in cases {
+        let (_, _, fake) = swept(workload, sweep).await;
+        let contents = fake.contents.lock().unwrap();
+        let mut found: Vec<usize> = contents.bulks.iter().map(of_bulk).collect();
+        found.dedup();
+        assert_eq!(found, expected, "{sweep}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_a_running_server_does_not_follow_are_refused() {
+    let fake = Fake::start().await;
+    let row = |section: &str, key: &str, restart: bool| serde_json::json!({"section": section, "key": key, "restart": restart});
+    let table = [row("chttpd", "backlog", true), row("log", "level", false)];
+    fake.contents.lock().unwrap().setting_table = Some(serde_json::json!(table));
+    let of = |sweep: &str| {
+        let mut options = options(&[&fake], "get");
+        options.sweep = Some(sweep.to_owned());
+        options
+    };
+    let error = refused(of("chttpd/backlog=1,2")).await;
+    assert!(error.contains("only when it starts"), "{error}");
+    let error = refused(of("log/lewel=info,debug")).await;
+    assert!(error.contains("has no such setting"), "{error}");
+    assert!(fake.contents.lock().unwrap().settings_set.is_empty());
+    let (report, table) = measured(of("log/level=info,debug")).await;
+    assert!(report.sweep.unwrap().lines[0].again.is_some());
+    assert!(!table.contains("does not report which settings"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_a_table_of_settings_is_swept_with_a_warning() {
+    let (_, table, fake) = swept("get", r#"cors/origins=["http://a,http://b","*"]"#).await;
+    assert!(table.contains("does not report which settings"), "{table}");
+    let contents = fake.contents.lock().unwrap();
+    let set: Vec<&str> = contents
+        .settings_set
+        .iter()
+        .flatten()
+        .map(|v| &**v)
+        .collect();
+    assert_eq!(set, ["http://a,http://b", "*", "http://a,http://b"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_setting_is_put_back_when_the_server_refuses_a_value() {
     let fake = Fake::start().await;
@@ -344,7 +511,7 @@ async fn files_that_cannot_be_used_are_told_before_anything_is_measured() {
 async fn options_that_make_no_sense_are_refused() {
     let fake = Fake::start().await;
     let two = options(&[&fake, &fake], "get");
-    let mut wrong: Vec<BenchOptions> = vec![options(&[&fake], "get"); 7];
+    let mut wrong: Vec<BenchOptions> = vec![options(&[&fake], "get"); 9];
     wrong[0].repeats = 0;
     wrong[1].rate = Some(0.0);
     wrong[2].requests = Some(0);
@@ -354,6 +521,10 @@ async fn options_that_make_no_sense_are_refused() {
     wrong[5].sweep = Some("connections=1,2".to_owned());
     wrong[6].workloads.push("faults".to_owned());
     wrong[6].sweep = Some("connections=1,2".to_owned());
+    wrong[7] = options(&[&fake], "single");
+    wrong[7].sweep = Some("connections=1,2".to_owned());
+    wrong[8] = options(&[&fake], "lightning");
+    wrong[8].sweep = Some("q=1,2".to_owned());
     for options in wrong {
         let error = run(options, None, &mut Vec::new()).await.unwrap_err();
         assert!(matches!(error, BenchError::Options(_)), "{error}");

@@ -127,8 +127,8 @@ section! {
         exposed_headers: Option<Words>,
         /// Allowed methods, separated by commas; by default all methods of the API.
         methods: Option<Words>,
-        /// Allow cookies and passwords. With origins = *, every page on the web can use its
-        /// visitor's session.
+        /// Allow cookies and passwords. PouchDB needs it: all its requests have credentials. With
+        /// origins = *, every page on the web can use its visitor's session.
         credentials: Bool = "false",
         /// Time for which browsers may cache the preflight response, in seconds.
         max_age: Int = "600",

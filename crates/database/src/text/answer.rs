@@ -286,7 +286,7 @@ impl<'a> Highlighter<'a> {
         index: &'a TextIndex,
         highlight: &'a TextHighlight,
         parsed: &parsed::Query,
-        effort: &Effort,
+        effort: &Rc<Effort>,
     ) -> Result<Highlighter<'a>, Error> {
         let mut parts = vec![];
         parsed.visit(&mut |part| {

@@ -78,6 +78,9 @@ pub(super) struct EngineQuery {
 /// Memory for each byte of a query: its lexemes, and its texts in several forms, one of them a
 /// pattern with 8 bytes for a character.
 const BYTES_OF_BYTE: usize = 16;
+/// Copies of a field's name for each word that is searched in it: of the query in its forms, and of
+/// the term with its field.
+const NAME_COPIES: usize = 6;
 /// Memory of a clause besides its texts, in bytes.
 const CLAUSE_BYTES: usize = 256;
 /// The maximum length of a query that is a range of numbers.
@@ -91,6 +94,31 @@ fn query_bytes(q: &str) -> usize {
     // A clause has at least a character and a space.
     let clauses_max = (q.len() / 2 + 1).min(parsed::MAX_CLAUSES);
     BYTES_OF_BYTE * q.len() + CLAUSE_BYTES * clauses_max
+}
+
+/// Returns the length of the names of fields of all words of a query. A name that is written once
+/// can be that of a thousand words.
+fn names_bytes(query: &parsed::Query) -> usize {
+    use parsed::Query::{
+        Boolean, Boost, Fuzzy, Intervals, MatchAll, MatchNone, NumberRange, Phrase, Prefix, Range,
+        Regexp, Term, Wildcard,
+    };
+    let mut bytes = 0;
+    query.visit(&mut |part| {
+        bytes += match part {
+            Term { field, .. }
+            | Prefix { field, .. }
+            | Wildcard { field, .. }
+            | Regexp { field, .. }
+            | Fuzzy { field, .. }
+            | Range { field, .. }
+            | NumberRange { field, .. }
+            | Intervals { field, .. } => field.len(),
+            Phrase { field, terms, .. } => field.len() * (1 + terms.len()),
+            Boolean { .. } | Boost { .. } | MatchAll | MatchNone => 0,
+        };
+    });
+    bytes
 }
 
 fn by_score() -> SortKey {
@@ -145,7 +173,11 @@ impl TextIndex {
         let parsed = self.parse(q, locale, types, &go_on);
         effort.spend(q.len());
         effort.step()?;
-        parsed
+        let parsed = parsed?;
+        // Those that are written out are charged as parts of the text.
+        let names = NAME_COPIES * names_bytes(&parsed);
+        effort.take(names.saturating_sub(BYTES_OF_BYTE * q.len()))?;
+        Ok(parsed)
     }
 
     /// The range of numbers that a query of Clouseau specifies.

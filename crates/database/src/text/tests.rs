@@ -144,6 +144,14 @@ async fn a_parsed_query_is_charged() {
     let refused = index.understand(&"x".repeat(80_000), &effort);
     let too_much = search::Error::TooMuch { max: 1 << 20 };
     assert_eq!(refused.unwrap_err().to_string(), too_much.to_string());
+    // So is a name that is written once for many words.
+    let effort = search::Effort::new(Duration::from_secs(600), 16 << 20);
+    let words = |name: &str| format!("{name}:({})", "x ".repeat(1_000));
+    index.understand(&words("f"), &effort).unwrap();
+    assert!(effort.taken() < 1 << 20);
+    let refused = index.understand(&words(&"f".repeat(4_000)), &effort);
+    let too_much = search::Error::TooMuch { max: 16 << 20 };
+    assert_eq!(refused.unwrap_err().to_string(), too_much.to_string());
     // Ranges of `_search` are not: they are short.
     assert!(index.range("a", "[1 TO 2]").is_ok());
     let long = format!("[1 TO {:02000}]", 2);

@@ -181,22 +181,38 @@ fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
     })
 }
 
+/// The maximum length of a regular expression, in bytes: it takes up to a few kilobytes for each
+/// before its size is checked.
+const REGEX_BYTES_MAX: usize = 4 << 10;
+
+/// The context of a character of a regular expression, outside of classes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// The beginning of an alternative: nothing can be repeated, separated or closed.
+    Beginning,
+    /// An opening parenthesis, which can be closed.
+    Parenthesis,
+    Atom,
+    Repetition,
+}
+
 /// Translates Lucene's regular expressions: `^` and `$` are characters there, `@` is any text, `#`
-/// none, quotes hold literal text. Complements, intersections and ranges of numbers are not
-/// supported.
+/// none, quotes hold literal text. Groups have no options, and do not capture. Complements,
+/// intersections and ranges of numbers are not supported.
 fn regex_of(pattern: &str) -> Result<String, Error> {
+    if pattern.len() > REGEX_BYTES_MAX {
+        let reason = format!("a regular expression has at most {REGEX_BYTES_MAX} bytes");
+        return Err(Error::BadRequest(reason));
+    }
     let mut out = String::new();
     let mut chars = pattern.chars();
     let mut in_class = false;
+    let mut next = Before::Beginning;
     while let Some(c) = chars.next() {
+        let before = std::mem::replace(&mut next, Before::Atom);
+        let is_beginning = matches!(before, Before::Beginning | Before::Parenthesis);
         match c {
-            '\\' => {
-                let next = chars.next().unwrap_or('\\');
-                match next {
-                    'd' | 'D' | 's' | 'S' | 'w' | 'W' => out.extend(['\\', next]),
-                    next => push_literal(next, &mut out),
-                }
-            }
+            '\\' => push_escaped(chars.next().unwrap_or('\\'), in_class, &mut out),
             '[' if !in_class => {
                 in_class = true;
                 out.push('[');
@@ -211,13 +227,34 @@ fn regex_of(pattern: &str) -> Result<String, Error> {
             '@' => out.push_str(".*"),
             '#' => out.push_str("[^\\s\\S]"),
             '"' => {
+                out.push_str("(?:");
                 for c in chars.by_ref().take_while(|c| *c != '"') {
                     push_literal(c, &mut out);
                 }
+                out.push(')');
             }
             '~' | '&' | '<' => {
                 let reason = format!("regular expressions with {c} are not supported");
                 return Err(Error::BadRequest(reason));
+            }
+            '?' | '*' | '+' | '{' | '|' if is_beginning => out.extend(['\\', c]),
+            ')' if before == Before::Beginning => out.extend(['\\', c]),
+            '(' => {
+                out.push_str("(?:");
+                next = Before::Parenthesis;
+            }
+            '|' => {
+                out.push('|');
+                next = Before::Beginning;
+            }
+            // Not a lazy repetition.
+            '?' if before == Before::Repetition => {
+                out.push_str("{0,1}");
+                next = Before::Repetition;
+            }
+            '?' | '*' | '+' | '}' => {
+                out.push(c);
+                next = Before::Repetition;
             }
             c => out.push(c),
         }
@@ -225,8 +262,25 @@ fn regex_of(pattern: &str) -> Result<String, Error> {
     Ok(out)
 }
 
+/// Writes an escaped character. Lucene's classes are of ASCII; those of the engine are of Unicode,
+/// and large.
+fn push_escaped(c: char, in_class: bool, out: &mut String) {
+    let members = match c.to_ascii_lowercase() {
+        'd' => "0-9",
+        's' => "\\t\\n\\r\\x20",
+        'w' => "0-9A-Z_a-z",
+        _ => return push_literal(c, out),
+    };
+    match (c.is_ascii_uppercase(), in_class) {
+        (true, _) => out.extend(["[^", members, "]"]),
+        (false, true) => out.push_str(members),
+        (false, false) => out.extend(["[", members, "]"]),
+    }
+}
+
 fn push_literal(c: char, out: &mut String) {
-    if c.is_ascii_punctuation() {
+    // `\<` and `\>` are the beginning and the end of a word.
+    if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
         out.push('\\');
     }
     out.push(c);
@@ -234,6 +288,8 @@ fn push_literal(c: char, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
 
     #[test]
@@ -255,18 +311,86 @@ mod tests {
     #[test]
     fn lucenes_regular_expressions_are_read() {
         for (theirs, ours) in [
-            ("fox(es)?", "fox(es)?"),
+            ("fox(es)?", "fox(?:es)?"),
             ("^a$", r"\^a\$"),
             ("a@", "a.*"),
             (r"a\.b", r"a\.b"),
-            ("\"a.b\"c", r"a\.bc"),
+            ("\"a.b\"c", r"(?:a\.b)c"),
             ("[fr]oam", "[fr]oam"),
-            (r"\w+", r"\w+"),
+            (r"\w+", "[0-9A-Z_a-z]+"),
+            (r"\D", "[^0-9]"),
+            (r"[\s\S-]", r"[\t\n\r\x20[^\t\n\r\x20]-]"),
+            (r"\<b\>", "<b>"),
+            (r"\p\x\b", "pxb"),
+            ("a{2,3}b*", "a{2,3}b*"),
         ] {
             assert_eq!(regex_of(theirs).unwrap(), ours);
         }
         for refused in ["a&b", "~a", "<1-5>"] {
             assert!(regex_of(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn groups_have_no_options() {
+        for (theirs, ours) in [
+            ("(?i)a", r"(?:\?i)a"),
+            ("(?:a)", r"(?:\?:a)"),
+            ("()a", "(?:)a"),
+            ("*a|+b", r"\*a|\+b"),
+            ("a|)", r"a|\)"),
+            ("(|)", r"(?:\|)"),
+            ("{1}", r"\{1}"),
+            ("a+?b", "a+{0,1}b"),
+            ("a{2}?", "a{2}{0,1}"),
+        ] {
+            assert_eq!(regex_of(theirs).unwrap(), ours);
+        }
+    }
+
+    #[test]
+    fn regular_expressions_have_a_maximum_length_and_no_large_classes() {
+        let longest = r"\w".repeat(REGEX_BYTES_MAX / 2);
+        let ours = regex_of(&longest).unwrap();
+        assert!(ours.is_ascii() && !ours.contains("\\w"));
+        assert!(ours.len() <= 8 * REGEX_BYTES_MAX);
+        for longer in [format!("{longest}a"), "#".repeat(1 << 20)] {
+            assert!(matches!(regex_of(&longer), Err(Error::BadRequest(_))));
+        }
+    }
+
+    #[test]
+    fn translated_expressions_match_as_in_lucene() {
+        let effort = Rc::new(search::Effort::default());
+        let matches = |pattern: &str, word: &str| {
+            let query = Query::Regex {
+                field: "t".to_owned(),
+                pattern: regex_of(pattern).unwrap(),
+            };
+            let weight = search::query::likeness_of(&query, &effort).unwrap();
+            weight(word).is_some()
+        };
+        for (pattern, word, expected) in [
+            ("fox(es)?", "foxes", true),
+            ("(?i)a", "A", false),
+            ("(?i)a", "?ia", true),
+            (r"\w+", "a_1", true),
+            (r"\w+", "é", false),
+            (r"\W", "é", true),
+            (r"[\w-]+", "a-b", true),
+            (r"[^\d]", "1", false),
+            (r"\s\S", "\ta", true),
+            (r"\s", "\u{a0}", false),
+            ("xa+?y", "xy", true),
+            ("\"ab\"+", "abab", true),
+            ("#|a", "a", true),
+            ("a@", "abc", true),
+            ("@*", "", true),
+            ("()", "", true),
+            (r"\<b\>", "<b>", true),
+            ("]}", "]}", true),
+        ] {
+            assert_eq!(matches(pattern, word), expected, "{pattern} {word}");
         }
     }
 }

@@ -133,7 +133,7 @@ async fn use_one(db: Arc<Database>, model: &mut Model, step: Step, (n, written):
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: rounds(16, 48), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(10, 48), ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_closed_is_as_it_was_when_it_is_opened_again(
@@ -156,7 +156,7 @@ const NAMES: u64 = 6;
 /// Reads, queries and writes of one client; counts what it wrote to each database.
 async fn work(databases: Arc<Databases>, seed: u64, written: &[AtomicU64]) {
     let mut random = fastrand::Rng::with_seed(seed);
-    for round in 0..rounds(150, 400) {
+    for round in 0..rounds(100, 400) {
         let n = random.u64(..NAMES);
         let db = databases.get(&format!("db{n}")).unwrap();
         match random.u8(..4) {

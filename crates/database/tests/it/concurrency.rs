@@ -19,12 +19,12 @@ const COMPACTIONS_MIN: usize = 3;
 
 /// Documents before the race begins.
 fn docs_before() -> usize {
-    rounds(800, 2_000)
+    rounds(500, 2_000)
 }
 
 /// Documents of each writer.
 fn docs_per_writer() -> usize {
-    rounds(400, 1_000)
+    rounds(250, 1_000)
 }
 
 /// Documents of all.
@@ -46,7 +46,7 @@ impl Race {
 
     /// Whether a reader should continue after this number of rounds.
     fn wants_more(&self, done: usize) -> bool {
-        done < rounds(3, 5) || self.compactions.load(Relaxed) < COMPACTIONS_MIN
+        done < rounds(2, 5) || self.compactions.load(Relaxed) < COMPACTIONS_MIN
     }
 }
 

@@ -366,7 +366,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => rounds(24, 64),
+            None => rounds(16, 64),
         },
         failure_persistence: None,
         max_shrink_iters: 2000,

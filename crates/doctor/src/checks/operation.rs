@@ -168,7 +168,7 @@ pub const CORS: Check = Check {
             .evidence(json!({"origins": "*", "credentials": true}))
             .act(set("cors", "origins", "https://app.example.com"))
             .act(format!(
-                "{}   # if pages need no login",
+                "{}   # if pages need no login, and none uses PouchDB",
                 set("cors", "credentials", "false")
             )),
         ])
@@ -352,7 +352,7 @@ pub const BACKUP: Check = Check {
 fn backup_age(facts: &Facts) -> Vec<Finding> {
     let operation = &facts.operation;
     let max = operation.backup_age_max;
-    let command = "settee backup $S /backups/$(date +%F)";
+    let command = "settee backup $S /backups";
     let days = |s: u64| counted(s / 86_400, "days");
     match operation.backup_age {
         Some(age) if age <= max => vec![],

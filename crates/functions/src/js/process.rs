@@ -21,6 +21,7 @@ use super::socket::{WorkerSocket, is_timeout};
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
 use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
+use query_server::TrackedProcess;
 use query_server::language::{
     DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
 };
@@ -45,6 +46,8 @@ struct Worker {
     /// Its share of the memory of all workers. It is dropped before the process is waited for, so
     /// its process number is never another's.
     share: Option<Share>,
+    /// Its processor time and memory. It is dropped before the process is waited for too.
+    account: Option<TrackedProcess>,
     child: Child,
     socket: BufReader<WorkerSocket>,
     /// The profiler's control.
@@ -68,6 +71,7 @@ impl Drop for Worker {
         }
         self.control.end();
         self.share = None;
+        self.account = None;
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -102,6 +106,7 @@ impl Worker {
         let pid = child.id();
         let mut worker = Worker {
             share: Some(budget.share(pid)),
+            account: Some(TrackedProcess::worker(pid)),
             child,
             socket: BufReader::new(WorkerSocket::new(ours, pid, START_TIME_MAX)?),
             control,

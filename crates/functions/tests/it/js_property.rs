@@ -110,7 +110,7 @@ fn run(isolation: Isolation, cases: u32) {
 
 #[test]
 fn documents_go_through_a_map_function_unchanged() {
-    run(Isolation::Thread, rounds(500, 1500));
+    run(Isolation::Thread, rounds(300, 1500));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn contents(list: &mut List) {
         ),
         (
             "settee/cluster/contents/failures",
-            "number of failed attempts to copy an attachment to another node",
+            "number of failed attempts to copy an attachment to another node or to fetch it from others",
             counters::CONTENT_FAILURES.get(),
         ),
         (

@@ -1,5 +1,6 @@
 //! The server's use of its machine: memory, processors, files, disk, and the lengths of its queues.
 
+use functions::query_server::{LanguageUsage, usage_by_language};
 use metrics::prometheus::Text;
 use metrics::{MemoryPart, labelled, process};
 
@@ -97,6 +98,7 @@ pub fn write(app: &App, text: &mut Text) {
     let head = ("settee_queue_length", "gauge", "waiting work, by queue");
     text.by(head, "queue", queues);
     labelled::write_cpu_times(text);
+    write_languages(text);
     let files = app.node.databases.file_bytes();
     let head = (
         "settee_keyspace_bytes",
@@ -108,4 +110,34 @@ pub fn write(app: &App, text: &mut Text) {
         "keyspace",
         files.into_iter().map(|(name, n)| (name, n as f64)),
     );
+}
+
+/// Appends the resources of the processes that run users' functions, by language.
+fn write_languages(text: &mut Text) {
+    type Of = fn(&LanguageUsage) -> f64;
+    let usage = usage_by_language();
+    let metrics: [(&str, &str, &str, Of); 3] = [
+        (
+            "settee_function_processes",
+            "gauge",
+            "processes that run users' functions, by language",
+            |of| of.process_ids.len() as f64,
+        ),
+        (
+            "settee_function_private_bytes",
+            "gauge",
+            "memory that these processes and those that they started share with no other",
+            |of| of.private_bytes as f64,
+        ),
+        (
+            "settee_function_cpu_seconds_total",
+            "counter",
+            "CPU time of processes that run users' functions, by language, also of those that ended",
+            |of| of.cpu.as_secs_f64(),
+        ),
+    ];
+    for (name, kind, help, value) in metrics {
+        let values = usage.iter().map(|of| (&*of.language, value(of)));
+        text.by((name, kind, help), "language", values);
+    }
 }

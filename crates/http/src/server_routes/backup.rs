@@ -12,10 +12,10 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// - `POST` with `{"target": …}`: a URL, or the path of an existing directory, gets an incremental
-///   backup in the background: 202 with its id. A path that does not exist yet becomes a plain copy
-///   of the store: 201 once it is made.
-/// - `POST` with `{"directory": path}`: always a plain copy.
+/// - `POST` with `{"target": …}`: a URL, or the path of a directory, gets an incremental backup in the
+///   background: 202 with its id. A directory that does not exist is created.
+/// - `POST` with `{"directory": path}`: a path that does not exist yet becomes a plain copy of the
+///   store: 201 once it is made.
 /// - With `"permit"`, the name of a file that the client made in the directory, any directory will do;
 ///   without, those that the server's files allow.
 /// - `GET`: the known backups of targets.
@@ -28,18 +28,13 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     let permit = body.get("permit").and_then(Value::as_str);
     let directory = match (body.get("target"), body.get("directory")) {
         (Some(Value::String(target)), None) => {
-            let is_path = !target.contains("://");
-            let is_absolute = target.starts_with('/');
-            if is_path && !is_absolute {
+            if !target.contains("://") && !target.starts_with('/') {
                 return Err(ApiError::bad_request(
                     "`target` must be an absolute path or a URL",
                 ));
             }
-            if !is_path || std::path::Path::new(target).exists() {
-                let id = app.node.backups.start(target, permit)?;
-                return Ok(Reply::json(202, &json!({"ok": true, "id": id})));
-            }
-            target
+            let id = app.node.backups.start(target, permit)?;
+            return Ok(Reply::json(202, &json!({"ok": true, "id": id})));
         }
         (None, Some(Value::String(directory))) => directory,
         _ => {

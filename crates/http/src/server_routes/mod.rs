@@ -11,6 +11,7 @@ pub mod reshard;
 pub mod root;
 pub mod session;
 pub mod setup;
+pub mod slow;
 pub mod this_node;
 pub mod top;
 pub mod utils;

@@ -51,6 +51,7 @@ fn told(app: &App, is_admin: bool) -> Value {
     let mut told = sums(app, &counts);
     told["routes"] = routes(&counts);
     told["threads"] = threads();
+    told["languages"] = languages();
     let usage = app.stats.usage();
     told["databases"] = busiest(app, &usage.databases);
     told["views"] = busiest(app, &usage.views);
@@ -159,6 +160,20 @@ fn threads() -> Value {
         "cpu_seconds": cpu_of_threads.collect::<Map<_, _>>(),
         "worker_cpu_seconds": cpu.as_ref().map(|cpu| cpu.workers),
     })
+}
+
+/// The processes that run users' functions, by language.
+fn languages() -> Value {
+    let all = functions::query_server::usage_by_language().into_iter();
+    let told = all.map(|of| {
+        json!({
+            "language": &*of.language,
+            "process_ids": of.process_ids,
+            "private_bytes": of.private_bytes,
+            "cpu_seconds": of.cpu.as_secs_f64(),
+        })
+    });
+    told.collect()
 }
 
 fn busiest(app: &App, used: &UsageByName) -> Value {

@@ -66,9 +66,20 @@ fn set(members: &str, negated: bool) -> String {
 /// The last character that has another case (U+1E943).
 const LAST_CASED: u32 = 0x1E943;
 
-/// Maximum number of characters of caseless classes in one pattern: the compiler takes about 25 ns
+/// Maximum number of characters of caseless classes in a selector: the compiler takes about 25 ns
 /// for each, before it checks sizes.
 const FOLDED_MAX: u32 = 1 << 22;
+/// The number of characters that a short list of them counts as in a caseless class.
+const SHORT_LIST: u32 = 128;
+
+/// Maximum number of ranges of Unicode's properties in a selector: each takes 8 bytes until the
+/// sizes of its expression are checked.
+const RANGES_MAX: u32 = 1 << 20;
+/// The number of ranges that a property counts as. The largest have about 800.
+const PROPERTY_RANGES: u32 = 1_000;
+/// The number for small properties.
+const SMALL_PROPERTY_RANGES: u32 = 100;
+const SMALL_PROPERTIES: [&str; 2] = [r"\p{Nd}", r"\p{Z}"];
 
 impl Translation<'_> {
     /// Parses a class, after its bracket.
@@ -93,7 +104,7 @@ impl Translation<'_> {
         } else {
             ("", "")
         };
-        if self.folded > FOLDED_MAX {
+        if self.costs.folded > FOLDED_MAX {
             return Err("too many characters in caseless classes");
         }
         self.atom(&format!("{open}[{}]{close}", set(&members, negated)));
@@ -131,7 +142,8 @@ impl Translation<'_> {
             match found {
                 ClassMember::Set(members) => {
                     output.push_str(&members);
-                    self.fold(0, LAST_CASED);
+                    let is_large = members.contains(r"\p") || members.starts_with("[^");
+                    self.fold(0, if is_large { LAST_CASED } else { SHORT_LIST - 1 });
                 }
                 ClassMember::Char(low) if !quoted && self.hyphen_of_range() => {
                     match self.member(&mut quoted)? {
@@ -170,8 +182,21 @@ impl Translation<'_> {
     fn fold(&mut self, low: u32, high: u32) {
         if self.is_folded() {
             let looked_at = (high.min(LAST_CASED) + 1).saturating_sub(low);
-            self.folded = self.folded.saturating_add(looked_at);
+            self.costs.folded = self.costs.folded.saturating_add(looked_at);
         }
+    }
+
+    /// Returns members, whose properties are counted.
+    fn counted(&mut self, members: String) -> Result<String, Refusal> {
+        let count = |property: &str| members.matches(property).count() as u32;
+        let small = SMALL_PROPERTIES.map(count).iter().sum::<u32>();
+        let large = count(r"\p") - small;
+        let ranges = large * PROPERTY_RANGES + small * SMALL_PROPERTY_RANGES;
+        self.costs.ranges = self.costs.ranges.saturating_add(ranges);
+        if self.costs.ranges > RANGES_MAX {
+            return Err("too many Unicode classes");
+        }
+        Ok(members)
     }
 
     fn range(&mut self, output: &mut String, low: char, high: char) {
@@ -250,7 +275,7 @@ impl Translation<'_> {
             // The compiler knows the others.
             (_, name) => return Ok(Some(set(&format!("[:{name}:]"), negated))),
         };
-        Ok(Some(set(members, negated)))
+        self.counted(set(members, negated)).map(Some)
     }
 
     /// Returns the members of a multi-character escape, as they are written between brackets.
@@ -265,10 +290,14 @@ impl Translation<'_> {
             's' => r"\t-\r\x20",
             'h' => HORIZONTAL,
             'v' => VERTICAL,
-            'p' => return self.property(letter == 'P').map(Some),
+            'p' => {
+                let property = self.property(letter == 'P')?;
+                return self.counted(property).map(Some);
+            }
             _ => return Ok(None),
         };
-        Ok(Some(set(members, letter.is_ascii_uppercase())))
+        let members = set(members, letter.is_ascii_uppercase());
+        self.counted(members).map(Some)
     }
 
     /// Parses the rest of `\p{Lu}`, `\p{^Lu}` or `\pL`.

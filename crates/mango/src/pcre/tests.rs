@@ -5,6 +5,14 @@ use super::*;
 
 const BYTES_MAX: usize = 1 << 20;
 
+fn compile(text: &str) -> Result<Pattern, String> {
+    Pattern::compile(text, BYTES_MAX, BYTES_MAX, &mut ClassCosts::default())
+}
+
+fn translated(text: &str) -> Result<String, Refusal> {
+    translate(text, &mut ClassCosts::default())
+}
+
 /// Patterns, subjects that match, subjects that do not: as Erlang's `re:run` returns, except for
 /// the last two groups.
 #[rustfmt::skip]
@@ -150,7 +158,7 @@ const REFUSED: &[(&str, Refusal)] = &[
 #[test]
 fn patterns_match_what_they_match_in_pcre() {
     for (text, matching, others) in CASES {
-        let pattern = Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap();
+        let pattern = compile(text).unwrap();
         assert_eq!(pattern.as_str(), *text);
         let is_match = |subject: &&&str| pattern.is_match(subject);
         let missed: Vec<_> = matching.iter().filter(|s| !is_match(s)).collect();
@@ -165,13 +173,13 @@ fn patterns_match_what_they_match_in_pcre() {
 #[test]
 fn what_cannot_be_matched_is_refused_with_the_reason() {
     for (text, reason) in REFUSED {
-        assert_eq!(translate(text), Err(*reason), "{text}");
+        assert_eq!(translated(text), Err(*reason), "{text}");
     }
 }
 
 #[test]
 fn a_large_pattern_is_refused() {
-    let refusal = |text: &str| Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap_err();
+    let refusal = |text: &str| compile(text).unwrap_err();
     assert!(refusal("(a{1000}){1000}").contains("size limit"));
     assert!(refusal(&"a".repeat(PATTERN_BYTES_MAX + 1)).contains("longer than"));
     let groups = ["(", ")"].map(|bracket| bracket.repeat(PATTERN_BYTES_MAX / 2));
@@ -205,11 +213,11 @@ fn pattern() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn any_pattern_is_compiled_or_refused(text in pattern(), subject in "(?s).{0,8}") {
-        let translated = translate(&text);
+        let translated = translated(&text);
         if let Ok(translated) = &translated {
             prop_assert!(translated.len() <= 64 * text.len());
         }
-        match (Pattern::compile(&text, BYTES_MAX, BYTES_MAX), translated) {
+        match (compile(&text), translated) {
             (Ok(pattern), _) => {
                 pattern.is_match(&subject);
             }
@@ -224,26 +232,64 @@ proptest! {
 
 #[test]
 fn caseless_classes_are_bounded_before_they_are_compiled() {
-    for class in ["[ -\u{2a943}]", r"[\w]"] {
+    for class in ["[ -\u{2a943}]", r"[\W\w]"] {
         let many = format!("(*UTF8)(?i){}", class.repeat(5_000));
-        let refused = Pattern::compile(&many, BYTES_MAX, BYTES_MAX).unwrap_err();
+        let refused = compile(&many).unwrap_err();
         assert_eq!(refused, "too many characters in caseless classes");
         let few = format!("(*UTF8)(?i)^{}$", class.repeat(2));
-        assert!(
-            Pattern::compile(&few, BYTES_MAX, BYTES_MAX)
-                .unwrap()
-                .is_match("aB")
-        );
+        assert!(compile(&few).unwrap().is_match("aB"));
     }
-    let ascii = format!("(*UTF8)(?i)^{}$", "[a-z]".repeat(500));
-    assert!(Pattern::compile(&ascii, BYTES_MAX, BYTES_MAX).is_ok());
+    let ascii = format!("(*UTF8)(?i)^{}$", r"[a-z\d]".repeat(500));
+    assert!(compile(&ascii).is_ok());
+}
+
+#[test]
+fn unicode_classes_are_bounded_before_they_are_compiled() {
+    for class in [r"\w", r"\p{Lu}", r"[[:alpha:]]", r"[^\w]"] {
+        let many = format!("(*UCP){}", format!("{class}{{0}}").repeat(2_000));
+        assert_eq!(compile(&many).unwrap_err(), "too many Unicode classes");
+        let few = format!("(*UCP)a{}$", format!("{class}{{0}}").repeat(400));
+        assert!(compile(&few).unwrap().is_match("a"));
+    }
+    let small = format!("(*UCP)^{}$", r"\d{0}".repeat(5_000));
+    assert!(compile(&small).is_ok());
+}
+
+#[test]
+fn long_translations_are_refused_before_they_are_compiled() {
+    for text in ["$", r"\h", r"\R"] {
+        let many = text.repeat(PATTERN_BYTES_MAX / text.len());
+        let refused = compile(&many).unwrap_err();
+        assert_eq!(refused, "regular expression is too long");
+    }
+    let literal = translated(&"_".repeat(PATTERN_BYTES_MAX)).unwrap();
+    assert_eq!(literal.len(), TRANSLATION_BYTES_MAX);
+}
+
+#[test]
+fn the_costs_of_classes_are_those_of_the_whole_selector() {
+    let selector = |pattern: &str, count: usize| {
+        let condition = serde_json::json!({"a": {"$regex": pattern}});
+        let conditions = vec![condition; count];
+        crate::Selector::parse(&serde_json::json!({"$or": conditions}))
+    };
+    let caseless = format!("(*UTF8)(?i){}", "[ -\u{1e943}]{0}".repeat(20));
+    let unicode = format!("(*UCP){}", r"\w{0}".repeat(400));
+    for pattern in [caseless, unicode] {
+        assert!(selector(&pattern, 1).is_ok());
+        let refused = selector(&pattern, 2).err();
+        assert!(matches!(
+            refused,
+            Some(crate::SelectorError::BadRegex { .. })
+        ));
+    }
 }
 
 #[test]
 fn texts_are_read_with_stops_as_without() {
     let mut read = 0;
     for (pattern, matching, others) in CASES {
-        let pattern = Pattern::compile(pattern, BYTES_MAX, BYTES_MAX).unwrap();
+        let pattern = compile(pattern).unwrap();
         let automaton = pattern.automaton().unwrap();
         for subject in matching.iter().chain(*others) {
             if let Some(matches) = with_stops(automaton, subject.as_bytes()) {
@@ -257,12 +303,12 @@ fn texts_are_read_with_stops_as_without() {
 
 #[test]
 fn long_texts_are_read_too() {
-    let pattern = Pattern::compile("b(a|c){1,20}d$", BYTES_MAX, BYTES_MAX).unwrap();
+    let pattern = compile("b(a|c){1,20}d$").unwrap();
     let long = "acb".repeat(100_000);
     assert!(!pattern.is_match(&long));
     assert!(pattern.is_match(&format!("{long}acad")));
     // Beyond ASCII the automaton stops, and the other engine does not accept a text of this length.
-    let of_words = Pattern::compile(r"(*UCP)\bb\b", BYTES_MAX, BYTES_MAX).unwrap();
+    let of_words = compile(r"(*UCP)\bb\b").unwrap();
     assert!(of_words.is_match(&format!("é {}b", "aé ".repeat(5000))));
     let judged = crate::work::bounded(|| of_words.is_match(&"é ".repeat(50_000)));
     assert_eq!(judged, Err(crate::work::TookTooLong));
@@ -271,7 +317,7 @@ fn long_texts_are_read_too() {
 #[test]
 fn the_memory_of_an_expression_is_that_of_its_automata() {
     let bytes = |text: &str| {
-        let pattern = Pattern::compile(text, BYTES_MAX, BYTES_MAX).unwrap();
+        let pattern = compile(text).unwrap();
         // The automaton for long texts is within the size that is counted for it.
         assert!(pattern.automaton().is_some(), "{text}");
         pattern.memory_bytes()

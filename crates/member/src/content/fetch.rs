@@ -10,7 +10,7 @@ use peers::Body;
 use storage::Content;
 
 use super::{ContentError, ContentExchange, ContentName, FETCH, LackedContent, blocking, stream};
-use crate::counters::CONTENTS_FETCHED;
+use crate::counters::{CONTENT_FAILURES, CONTENTS_FETCHED};
 
 /// Time limit for a node to begin to send a content; its duration is not limited.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -45,8 +45,13 @@ impl ContentExchange {
                 // This node's.
                 Err(ContentError::Full(e)) => return Err(StoreError::Full(e)),
                 Err(ContentError::Failed(e)) => failure = Some(format!("node {node:x}: {e}")),
+                // It says nothing about the content. This node will know of the deletion, too.
+                Err(ContentError::Gone) => {
+                    failure = Some(format!("node {node:x} has deleted the database"));
+                }
             }
         }
+        CONTENT_FAILURES.count();
         Err(self.lacking((slot, name), &lacking, failure))
     }
 
@@ -112,7 +117,9 @@ impl ContentExchange {
 
 fn failed(e: ContentError) -> StoreError {
     match e {
-        ContentError::Missing => StoreError::Failed("there is no such database".into()),
+        ContentError::Missing | ContentError::Gone => {
+            StoreError::Failed("there is no such database".into())
+        }
         ContentError::Full(why) => StoreError::Full(why),
         ContentError::Failed(why) => StoreError::Failed(why),
     }

@@ -46,9 +46,9 @@ pub const STAGED_FROM_BYTES: u64 = 64 << 10;
 pub const KEPT_TIME: Duration = Duration::from_hours(1);
 /// Interval of that.
 const RECLAIMED_EVERY: Duration = Duration::from_mins(1);
-/// Maximum number of contents that other nodes send to this one at a time, that this one sends to
-/// others before their records, and that it sends to nodes that request them: each takes a thread,
-/// and less than 1 MiB of memory.
+/// Maximum number of contents that another node sends to this one at a time, that this one sends to
+/// it before their records, and that it sends to it on request: each takes a thread, and less than
+/// 1 MiB of memory.
 const STREAMS_MAX: usize = 8;
 /// Time limit to wait for the catalogue's version that has the database.
 const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -107,6 +107,8 @@ pub type LackedContent = (ContentId, StoreError);
 pub enum ContentError {
     /// It does not have the content.
     Missing,
+    /// It has no such database any more.
+    Gone,
     /// Its disk is full.
     Full(String),
     /// Anything else, in words.
@@ -145,16 +147,33 @@ pub struct ContentExchange {
     pins: Mutex<FxHashMap<ContentPlace, Pin>>,
     /// Locks of contents that are being stored, fetched, kept or removed.
     turns: Mutex<FxHashMap<ContentPlace, Arc<tokio::sync::Mutex<()>>>>,
-    receiving: Semaphore,
-    sending: Arc<Semaphore>,
+    receiving: StreamLimits,
+    sending: StreamLimits,
     /// Apart from `sending`: a node that requests a content applies nothing more without it.
-    giving: Arc<Semaphore>,
+    giving: StreamLimits,
 }
 
 struct Pin {
     database: [u8; 16],
     shard: usize,
     named: Instant,
+    /// This process has seen it on disk.
+    is_on_disk: bool,
+}
+
+/// Limits the contents that are transferred at a time, for each other node on its own: a slow node
+/// delays no other one.
+#[derive(Default)]
+struct StreamLimits(Mutex<FxHashMap<NodeId, Arc<Semaphore>>>);
+
+impl StreamLimits {
+    /// Returns the limit of one node.
+    fn of(&self, node: NodeId) -> Arc<Semaphore> {
+        let mut limits = self.0.lock();
+        let limit = limits.entry(node);
+        let new = || Arc::new(Semaphore::new(STREAMS_MAX));
+        limit.or_insert_with(new).clone()
+    }
 }
 
 impl ContentExchange {
@@ -173,13 +192,16 @@ impl ContentExchange {
             peers,
             pins: Mutex::default(),
             turns: Mutex::default(),
-            receiving: Semaphore::new(STREAMS_MAX),
-            sending: Arc::new(Semaphore::new(STREAMS_MAX)),
-            giving: Arc::new(Semaphore::new(STREAMS_MAX)),
+            receiving: StreamLimits::default(),
+            sending: StreamLimits::default(),
+            giving: StreamLimits::default(),
         })
     }
 
     /// Opens the database of a content, and returns it with where the content is.
+    ///
+    /// # Errors
+    /// [`ContentError::Gone`] if it was deleted.
     async fn place(
         &self,
         name: &ContentName,
@@ -191,7 +213,7 @@ impl ContentExchange {
         waited.map_err(|e| failed(&e))?;
         let uuid = DatabaseUuid::new(name.database);
         let db = self.catalogue.database(&self.databases, uuid);
-        let db = db.map_err(|e| failed(&e))?.ok_or(ContentError::Missing)?;
+        let db = db.map_err(|e| failed(&e))?.ok_or(ContentError::Gone)?;
         let contents = db.contents_of_shard(name.shard).cloned();
         let contents = contents.ok_or_else(|| failed(&"there is no such shard"))?;
         Ok((db, contents))
@@ -221,7 +243,7 @@ impl ContentError {
     /// Adds the node that it was.
     fn at(self, node: NodeId) -> ContentError {
         match self {
-            ContentError::Missing => ContentError::Missing,
+            ContentError::Missing | ContentError::Gone => self,
             ContentError::Full(why) => ContentError::Full(format!("node {node:x}: {why}")),
             ContentError::Failed(why) => ContentError::Failed(format!("node {node:x}: {why}")),
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use cluster::{NodeId, SlotNumber};
 use peers::Body;
 use storage::Content;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
-use super::{ContentError, ContentExchange, ContentName, KEPT, PIN, STORE, stream};
+use super::{ContentError, ContentExchange, ContentName, KEPT, KEPT_TIME, PIN, STORE, stream};
 use crate::counters::{CONTENT_FAILURES, CONTENTS_STAGED};
 
 /// Time limit of a content, and of the question whether a node has it.
@@ -18,8 +19,12 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 const PIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Long contents have more time: the assumed minimum throughput, in bytes per millisecond.
 const BYTES_A_MS: u64 = 1_000;
+/// Interval in which contents of a long request are named again.
+const KEPT_AGAIN_EVERY: Duration = Duration::from_mins(15);
 /// Pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(300);
+
+const _: () = assert!(KEPT_AGAIN_EVERY.as_secs() * 2 < KEPT_TIME.as_secs());
 
 /// One content on its way to the replicas.
 struct Staging {
@@ -33,7 +38,7 @@ struct Staging {
 
 impl ContentExchange {
     /// Copies a content to the replicas of a slot. Returns when a majority keeps it on disk; the
-    /// others get it meanwhile.
+    /// others get it meanwhile. If this is dropped or fails, nothing more is copied.
     ///
     /// # Errors
     /// The reason why too few have it.
@@ -54,31 +59,63 @@ impl ContentExchange {
             deadline,
             is_done: AtomicBool::new(false),
         });
-        let (to, mut results) = mpsc::unbounded_channel();
+        // Dropping it ends the attempts.
+        let mut attempts = JoinSet::new();
         for node in replicas {
-            let (staging, to) = (staging.clone(), to.clone());
-            tokio::spawn(async move {
-                // The caller may have gone.
-                let _ = to.send(staging.copy_to(node).await);
-            });
+            let staging = staging.clone();
+            attempts.spawn(async move { staging.copy_to(node).await });
         }
-        drop(to);
         let mut why = ContentError::Failed("no node answered in time".into());
         while needed > 0 {
-            match tokio::time::timeout_at(deadline, results.recv()).await {
-                Ok(Some(Ok(()))) => needed -= 1,
-                Ok(Some(Err(e))) => why = e,
+            match timeout_at(deadline, attempts.join_next()).await {
+                Ok(Some(Ok(Ok(())))) => needed -= 1,
+                Ok(Some(Ok(Err(e)))) => why = e,
+                Ok(Some(Err(e))) => why = ContentError::Failed(e.to_string()),
                 Ok(None) | Err(_) => break,
             }
         }
-        staging.is_done.store(true, Relaxed);
-        match needed {
-            0 => {
-                CONTENTS_STAGED.count();
-                Ok(())
-            }
-            _ => Err(refusal(why)),
+        if needed > 0 {
+            return Err(refusal(why));
         }
+        staging.is_done.store(true, Relaxed);
+        attempts.detach_all();
+        CONTENTS_STAGED.count();
+        Ok(())
+    }
+}
+
+impl ContentExchange {
+    /// Keeps contents that are copied, or will be, for as long as the others of their request take:
+    /// until the future is dropped, or the server stops.
+    pub(crate) async fn keep_at_times(&self, slot: SlotNumber, names: &[ContentName]) {
+        while !self.catalogue.is_closed() {
+            tokio::time::sleep(KEPT_AGAIN_EVERY).await;
+            self.keep_again(slot, names).await;
+        }
+    }
+
+    /// Names contents to the replicas of a slot once more.
+    pub(crate) async fn keep_again(&self, slot: SlotNumber, names: &[ContentName]) {
+        let replicas = (self.replicas_of)(slot);
+        for name in names {
+            for node in &replicas {
+                // One that cannot be reached now keeps them from the last time on.
+                if *node == self.me {
+                    drop(self.keep_own(name).await);
+                } else {
+                    drop(self.is_kept_at(*node, name).await);
+                }
+            }
+        }
+    }
+
+    /// Lets another node keep a content. Returns whether it has it.
+    async fn is_kept_at(&self, node: NodeId, name: &ContentName) -> Result<bool, ContentError> {
+        let path = format!("{PIN}?{}", name.to_query());
+        let asked = self.peers.call(node, path, Body::empty(), PIN_TIME_MAX);
+        let answer = asked.await?.read(KEPT.len()).await;
+        let answer = answer.map_err(|e| ContentError::Failed(e.to_string()))?;
+        Ok(answer == KEPT)
     }
 }
 
@@ -94,9 +131,11 @@ impl Staging {
                 return Ok(());
             };
             CONTENT_FAILURES.count();
+            // No attempt finds the database or, here, the content again.
+            let is_gone = matches!(why, ContentError::Gone | ContentError::Missing);
             // Further attempts would hold the store while the server stops.
             let is_over = self.is_done.load(Relaxed) || self.exchange.catalogue.is_closed();
-            if is_over || Instant::now() + PAUSE >= self.deadline {
+            if is_gone || is_over || Instant::now() + PAUSE >= self.deadline {
                 return Err(why.at(node));
             }
             tokio::time::sleep(PAUSE).await;
@@ -104,18 +143,15 @@ impl Staging {
     }
 
     async fn try_node(&self, node: NodeId) -> Result<(), ContentError> {
-        let (exchange, query) = (&self.exchange, self.name.to_query());
-        let path = format!("{PIN}?{query}");
-        let asked = exchange.peers.call(node, path, Body::empty(), PIN_TIME_MAX);
-        let answer = asked.await?.read(KEPT.len()).await;
-        let answer = answer.map_err(|e| ContentError::Failed(e.to_string()))?;
-        if answer == KEPT {
+        let exchange = &self.exchange;
+        if exchange.is_kept_at(node, &self.name).await? {
             return Ok(());
         }
-        let closed = |_| ContentError::Failed("the server is shutting down".into());
-        let room = exchange.sending.clone().acquire_owned().await;
-        let body = stream::send(self.content.clone(), room.map_err(closed)?);
-        let path = format!("{STORE}?{query}");
+        let Some(room) = self.room_at(node).await? else {
+            return Ok(());
+        };
+        let body = stream::send(self.content.clone(), room);
+        let path = format!("{STORE}?{}", self.name.to_query());
         let time_max = self.deadline.saturating_duration_since(Instant::now());
         exchange
             .peers
@@ -123,12 +159,27 @@ impl Staging {
             .await
             .map(drop)
     }
+
+    /// Waits until the node may be sent one more content. `None`: a majority has it, and further
+    /// contents wait for this node. It fetches it when it needs it.
+    async fn room_at(&self, node: NodeId) -> Result<Option<OwnedSemaphorePermit>, ContentError> {
+        let failed = |why: &str| ContentError::Failed(why.to_owned());
+        let limit = self.exchange.sending.of(node);
+        let room = timeout_at(self.deadline, limit.clone().acquire_owned()).await;
+        let room = room.map_err(|_| failed("too many contents are being sent to it"))?;
+        let room = room.map_err(|_| failed("the server is shutting down"))?;
+        let is_busy = limit.available_permits() == 0;
+        Ok((!is_busy || !self.is_done.load(Relaxed)).then_some(room))
+    }
 }
 
 fn refusal(why: ContentError) -> database::Error {
     match why {
         ContentError::Full(why) => database::Error::InsufficientStorage(why),
-        ContentError::Missing => refusal(ContentError::Failed("the database was deleted".into())),
+        ContentError::Gone => database::Error::NoDatabase,
+        ContentError::Missing => refusal(ContentError::Failed(
+            "a node replaced its copy of the slot".into(),
+        )),
         ContentError::Failed(why) => database::Error::Unavailable(format!(
             "an attachment did not reach a majority of the nodes: {why}"
         )),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::NodeId;
 use database::DatabaseUuid;
 use document::ContentId;
 use peers::Body;
@@ -10,8 +11,8 @@ use storage::{Contents, ShardNumber};
 use tokio::time::Instant;
 
 use super::{
-    ContentError, ContentExchange, ContentName, FETCH, KEPT, KEPT_TIME, PIN, Pin, RECLAIMED_EVERY,
-    STORE, blocking, stream,
+    ContentError, ContentExchange, ContentName, ContentPlace, FETCH, KEPT, KEPT_TIME, PIN, Pin,
+    RECLAIMED_EVERY, STORE, blocking, stream,
 };
 
 /// The length of the tag of a content that is kept: the database, and the shard's index.
@@ -24,6 +25,7 @@ impl ContentExchange {
     /// The reason why it was not done.
     pub async fn answer(
         self: &Arc<Self>,
+        from: NodeId,
         (path, query): (&str, &str),
         body: Body,
     ) -> Option<Result<Body, ContentError>> {
@@ -39,8 +41,11 @@ impl ContentExchange {
                 true => Body::from(bytes::Bytes::from_static(KEPT)),
                 false => Body::empty(),
             }),
-            STORE => self.take_in(&name, body).await.map(|()| Body::empty()),
-            _ => self.give_out(&name).await,
+            STORE => {
+                let taken = self.take_in(from, &name, body).await;
+                taken.map(|()| Body::empty())
+            }
+            _ => self.give_out(from, &name).await,
         })
     }
 
@@ -56,19 +61,46 @@ impl ContentExchange {
         contents: &Arc<Contents>,
         name: &ContentName,
     ) -> Result<bool, ContentError> {
+        let place = (contents.home(), name.id);
+        let Some(before) = self.note_pin(place, name) else {
+            return Ok(true);
+        };
         let index = u32::try_from(name.shard).unwrap_or(u32::MAX).to_be_bytes();
         let tag = [&name.database[..], &index].concat();
         let (of, id) = (contents.clone(), name.id);
         let is_here = blocking(move || of.pin(&id, &tag)).await?;
-        if is_here {
-            let pin = Pin {
-                database: name.database,
-                shard: name.shard,
-                named: Instant::now(),
-            };
-            self.pins.lock().insert((contents.home(), name.id), pin);
+        let mut pins = self.pins.lock();
+        match (is_here, before) {
+            (true, _) => {
+                if let Some(pin) = pins.get_mut(&place) {
+                    pin.is_on_disk = true;
+                }
+            }
+            (false, Some(before)) => drop(pins.insert(place, before)),
+            (false, None) => drop(pins.remove(&place)),
         }
         Ok(is_here)
+    }
+
+    /// Notes that a content is named. `None`: it is kept on disk already. Otherwise it is noted
+    /// before it is kept, and the former note is returned: the caller may be dropped while the disk
+    /// is slow, and the content is kept nevertheless.
+    fn note_pin(&self, place: ContentPlace, name: &ContentName) -> Option<Option<Pin>> {
+        let mut pins = self.pins.lock();
+        if let Some(pin) = pins.get_mut(&place) {
+            let is_same = (pin.database, pin.shard) == (name.database, name.shard);
+            if pin.is_on_disk && is_same {
+                pin.named = Instant::now();
+                return None;
+            }
+        }
+        let pin = Pin {
+            database: name.database,
+            shard: name.shard,
+            named: Instant::now(),
+            is_on_disk: false,
+        };
+        Some(pins.insert(place, pin))
     }
 
     /// Keeps a content that this node holds.
@@ -79,14 +111,20 @@ impl ContentExchange {
         }
     }
 
-    async fn take_in(&self, name: &ContentName, body: Body) -> Result<(), ContentError> {
+    async fn take_in(
+        &self,
+        from: NodeId,
+        name: &ContentName,
+        body: Body,
+    ) -> Result<(), ContentError> {
         let (_db, contents) = self.place(name).await?;
         let _turn = self.turn(contents.home(), &name.id).await;
         if self.pin(&contents, name).await? {
             return Ok(());
         }
         let closed = |_| ContentError::Failed("the server is shutting down".into());
-        let _room = self.receiving.acquire().await.map_err(closed)?;
+        let limit = self.receiving.of(from);
+        let _room = limit.acquire().await.map_err(closed)?;
         let _content = stream::receive(contents.clone(), name, body).await?;
         match self.pin(&contents, name).await? {
             true => Ok(()),
@@ -94,13 +132,14 @@ impl ContentExchange {
         }
     }
 
-    async fn give_out(&self, name: &ContentName) -> Result<Body, ContentError> {
+    async fn give_out(&self, from: NodeId, name: &ContentName) -> Result<Body, ContentError> {
         let (_db, contents) = self.place(name).await?;
         let id = name.id;
         let held = blocking(move || contents.hold(&id)).await?;
         let content = held.ok_or(ContentError::Missing)?;
         let closed = |_| ContentError::Failed("the server is shutting down".into());
-        let room = self.giving.clone().acquire_owned().await.map_err(closed)?;
+        let limit = self.giving.of(from);
+        let room = limit.acquire_owned().await.map_err(closed)?;
         Ok(stream::send(content, room))
     }
 
@@ -130,6 +169,7 @@ impl ContentExchange {
                 database,
                 shard: index as usize,
                 named: Instant::now(),
+                is_on_disk: false,
             });
         }
         Ok(())
@@ -146,9 +186,13 @@ impl ContentExchange {
         };
         for ((home, id), database, shard) in all {
             let _turn = self.turn(home, &id).await;
-            let is_old = self.pins.lock().get(&(home, id)).is_some_and(old);
-            if !is_old {
-                continue;
+            {
+                let mut pins = self.pins.lock();
+                let Some(pin) = pins.get_mut(&(home, id)).filter(|pin| old(pin)) else {
+                    continue;
+                };
+                // Unknown if this fails.
+                pin.is_on_disk = false;
             }
             match self.unpin(home, id, (database, shard)).await {
                 Ok(()) => drop(self.pins.lock().remove(&(home, id))),
@@ -177,6 +221,12 @@ impl ContentExchange {
             }
         })
         .await
+    }
+
+    /// Returns when a content was last named.
+    #[cfg(test)]
+    pub(crate) fn last_named(&self) -> Option<Instant> {
+        self.pins.lock().values().map(|pin| pin.named).max()
     }
 
     /// Returns the number of contents that are kept.

@@ -254,7 +254,7 @@ async fn an_adoption_is_refused_where_it_would_do_harm() {
     .await;
     let (home, adopted) = idle(data).await.adopt(&new_cluster()).unwrap();
     assert_eq!(adopted.databases, ["a", "empty"]);
-    assert!(home.brings_data && is_member(data) && !adopted.was_nodes);
+    assert!(home.brings_data && is_member(data) && !adopted.was_nodes && !adopted.was_prepared);
     let again = idle(data).await.adopt(&new_cluster());
     assert!(matches!(again, Err(Error::AlreadyMember(_))));
     let same = idle(data)
@@ -305,6 +305,11 @@ async fn the_update_seqs_of_a_nodes_store_are_not_adopted() {
     // As after an adoption that was interrupted: they are new already.
     assert_eq!(found.known_seqs().unwrap(), KnownSeqs::Valid);
     drop(found);
+    // Which is what it says.
+    let other = tempfile::tempdir().unwrap();
+    let found = idle_at(other.path(), &dir).await;
+    assert!(!adopted.was_prepared && found.data().unwrap().was_prepared);
+    drop(found);
     let opened = store(&dir).await;
     assert_ne!(uuid(&opened), before);
     close(opened).await;
@@ -342,6 +347,55 @@ async fn a_recovery_can_be_repeated_from_each_of_its_steps() {
         .recover(&again, RecordVersion::LATEST)
         .unwrap();
     assert_eq!(home.cluster.name, "shop-2");
+}
+
+/// The node had deleted it from the catalogue, and lost power before it deleted the data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_deletion_is_on_disk_is_not_recovered() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path();
+    let path = data.join("store");
+    alone(&path, async |databases| fill(databases).await).await;
+    idle(data).await.adopt(&new_cluster()).unwrap();
+    let opened = store(&path).await;
+    let record = opened.database("empty").unwrap().unwrap();
+    let (keyspace, key, value) = Store::put_database("deleted", record);
+    let mut writes = opened.engine().writes();
+    writes.put(keyspace, key, value.unwrap());
+    writes.commit(true).unwrap();
+    close(opened).await;
+    let left = idle(data).await.left(RecordVersion::LATEST).unwrap();
+    assert_eq!(left.data.databases, ["a", "empty"]);
+    assert_eq!(left.deleted, ["deleted"]);
+    assert!(matches!(left.check_name("shop"), Err(Error::SameName(_))));
+    let again = NewCluster {
+        name: "shop-2".into(),
+        ..new_cluster()
+    };
+    let recovered = idle(data).await.recover(&again, RecordVersion::LATEST);
+    assert_eq!(recovered.unwrap().1.databases, ["a", "empty"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recovered_database_keeps_the_number_of_copies_that_was_requested() {
+    let mut lost = Nodes::three().await;
+    let wanted = database::CreateOptions {
+        n: Some(2),
+        ..database(2)
+    };
+    lost.node(1).databases.create("a", wanted).await.unwrap();
+    lost.agree(&[1, 2, 3]).await;
+    let dir = lost.dir(1);
+    lost.stop(1).await;
+    let root = tempfile::tempdir().unwrap();
+    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
+    let found = idle_at(root.path(), &dir).await;
+    let recovered = found.recover(&new_cluster(), RecordVersion::LATEST);
+    assert_eq!(recovered.unwrap().1.databases, ["a"]);
+    let opened = store(&dir).await;
+    let state = crate::control::state_in(&opened.snapshot()).unwrap();
+    assert_eq!(state.databases["a"].n, Some(2));
+    close(opened).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

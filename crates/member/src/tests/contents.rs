@@ -11,11 +11,11 @@ use super::nodes::{Nodes, SLOTS, until};
 use crate::placement::slot_of;
 
 /// A length that records do not contain, and one that they do.
-const LONG: usize = 300_000;
+pub const LONG: usize = 300_000;
 const SHORT: usize = 5_000;
 
 /// A document with an attachment of random bytes, as JSON.
-fn with_file(id: &str, rev: Option<&Rev>, bytes: usize) -> String {
+pub fn with_file(id: &str, rev: Option<&Rev>, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes).map(|_| fastrand::u8(..)).collect();
     let data = data_encoding::BASE64.encode(&content);
     let rev = rev.map_or(String::new(), |rev| format!(r#""_rev":"{rev}","#));
@@ -35,7 +35,7 @@ fn rev(outcomes: &[Outcome]) -> Rev {
     }
 }
 
-async fn with_database() -> Nodes {
+pub async fn with_database() -> Nodes {
     let nodes = Nodes::three().await;
     nodes.create(1, "a", 4).await;
     nodes.agree(&[1, 2, 3]).await;

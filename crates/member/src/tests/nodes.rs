@@ -17,7 +17,7 @@ use peers::Body;
 use storage::{ShardEdit, ShardPurge};
 use tokio::time::Instant;
 
-use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH};
+use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, STORE};
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{CopySender, Source};
@@ -59,6 +59,28 @@ pub struct Net {
     /// Nodes to which no contents are sent, and nodes that get none at their own request.
     pub not_staged: Mutex<BTreeSet<NodeId>>,
     pub not_fetched: Mutex<BTreeSet<NodeId>>,
+    /// Nodes that receive nothing of the contents that are sent to them, and for how many contents
+    /// that is the case now.
+    pub stalled: Mutex<BTreeSet<NodeId>>,
+    pub stalled_calls: Arc<AtomicU32>,
+    /// Nodes that answer requests for contents as if the database was deleted.
+    pub without_databases: Mutex<BTreeSet<NodeId>>,
+}
+
+/// Counts calls until they are dropped.
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    fn new(calls: &Arc<AtomicU32>) -> Counted {
+        calls.fetch_add(1, Relaxed);
+        Counted(calls.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 struct NetOf {
@@ -131,9 +153,18 @@ impl ContentPeers for NetOf {
                 FETCH => net.not_fetched.lock().contains(&me),
                 _ => net.not_staged.lock().contains(&node),
             };
+            if net.without_databases.lock().contains(&node) {
+                return Err(ContentError::Gone);
+            }
+            if path == STORE {
+                let _counted = Counted::new(&net.stalled_calls);
+                while net.stalled.lock().contains(&node) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
             let contents = net.nodes.lock().get(&node).map(|node| node.2.clone());
             match contents.filter(|_| !is_refused) {
-                Some(contents) => contents.answer((path, query), body).await.unwrap(),
+                Some(contents) => contents.answer(me, (path, query), body).await.unwrap(),
                 None => Err(ContentError::Failed("it is down".into())),
             }
         })
@@ -311,10 +342,8 @@ impl Nodes {
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
         let of_store = (&databases, &catalogue);
-        // The replicas refer to it.
-        let of_node = Arc::downgrade(&replicas);
-        let nodes_of = move |slot| of_node.upgrade().map_or(vec![], |all| all.nodes_of(slot));
-        let contents = ContentExchange::new(me, of_store, Box::new(nodes_of), between.clone());
+        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let contents = ContentExchange::new(me, of_store, nodes_of, between.clone());
         contents.load_pins().await.unwrap();
         let parts = SlotStarter {
             node: me,

@@ -440,7 +440,7 @@ impl Pieces<'_> {
 fn functions_of_random_pieces_that_are_trusted_leave_nothing_behind() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
     let seed = number("SETTEE_SEED", 5);
-    let count = number("SETTEE_FUNCTIONS", rounds(1_500, 4_000));
+    let count = number("SETTEE_FUNCTIONS", rounds(1_000, 4_000));
     let calls = calls();
     let mut choices = Choices(seed);
     let mut trusted = 0;

@@ -191,6 +191,11 @@ pub(super) static SERVER: &[Row] = &[
         .operations(&[
             get("Samples the server, and returns a flame graph.", "Any").query(&[&PROFILE]).gives(ANY),
         ]),
+    Row::server("GET", "/_settee/slow", Class::Server, |_| Route::Server(ServerRoute::Slow))
+        .cluster(Cluster::Node).ignores_rest()
+        .operations(&[
+            get("Returns the last lines of the slow log.", "Object"),
+        ]),
     Row::server("GET", "/_settee/top", Class::Server, |_| Route::Server(ServerRoute::Top))
         .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest()
         .operations(&[

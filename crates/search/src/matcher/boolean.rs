@@ -134,17 +134,23 @@ impl Disjunction {
         }
     }
 
-    /// Moves all parts that are before `target`.
+    /// Moves all parts that are before `target`, and counts those beyond the first: that one is
+    /// part of the step of [`Disjunction::settle`].
     fn move_to(&mut self, target: Doc) {
+        let mut moved = 0;
         while let Some(first) = self.parts.first_mut()
             && first.doc() < target
         {
+            moved += 1;
             if first.seek(target) == END {
                 let last = self.parts.len() - 1;
                 self.parts.swap(0, last);
                 self.parts.pop();
             }
             self.sink(0);
+        }
+        if moved > 1 {
+            self.effort.spend(moved - 1);
         }
     }
 
@@ -226,45 +232,61 @@ impl Matcher for Disjunction {
 pub(crate) struct Exclusion {
     inner: BoxMatcher,
     not: BoxMatcher,
+    doc: Doc,
+    effort: Rc<Effort>,
 }
 
 impl Exclusion {
-    pub fn new(inner: BoxMatcher, not: BoxMatcher) -> Exclusion {
-        let mut excluding = Exclusion { inner, not };
-        excluding.settle();
+    pub fn new(inner: BoxMatcher, not: BoxMatcher, effort: Rc<Effort>) -> Exclusion {
+        let doc = inner.doc();
+        let mut excluding = Exclusion {
+            inner,
+            not,
+            doc,
+            effort,
+        };
+        excluding.settle(doc);
         excluding
     }
 
-    fn settle(&mut self) -> Doc {
-        loop {
-            let doc = self.inner.doc();
-            if doc == END {
-                return END;
-            }
+    /// Returns the first document from `doc` on that is not excluded; the inner part is at `doc`.
+    fn settle(&mut self, mut doc: Doc) -> Doc {
+        while doc != END {
             if self.not.doc() < doc {
                 self.not.seek(doc);
             }
             if self.not.doc() != doc {
-                return doc;
+                break;
             }
-            self.inner.advance();
+            doc = match self.effort.go_on() {
+                true => self.inner.advance(),
+                false => END,
+            };
         }
+        self.doc = doc;
+        doc
     }
 }
 
 impl Matcher for Exclusion {
     fn doc(&self) -> Doc {
-        self.inner.doc()
+        self.doc
     }
 
     fn advance(&mut self) -> Doc {
-        self.inner.advance();
-        self.settle()
+        if self.doc == END {
+            return END;
+        }
+        let doc = self.inner.advance();
+        self.settle(doc)
     }
 
     fn seek(&mut self, target: Doc) -> Doc {
-        self.inner.seek(target);
-        self.settle()
+        if self.doc >= target {
+            return self.doc;
+        }
+        let doc = self.inner.seek(target);
+        self.settle(doc)
     }
 
     fn score(&mut self) -> f32 {
@@ -379,5 +401,62 @@ impl Matcher for Coordination {
 
     fn cost(&self) -> u64 {
         self.inner.cost()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{AllDocs, DocList};
+    use super::*;
+    use crate::Error;
+
+    fn all_docs(docs: Doc) -> BoxMatcher {
+        Box::new(AllDocs::new(docs, 1.0))
+    }
+
+    fn docs_of(mut matcher: impl Matcher) -> Vec<Doc> {
+        let mut docs = vec![];
+        while matcher.doc() != END {
+            docs.push(matcher.doc());
+            matcher.advance();
+        }
+        docs
+    }
+
+    #[test]
+    fn excluded_documents_are_left_out() {
+        let list = |docs: &[Doc]| -> BoxMatcher { Box::new(DocList::new(docs.to_vec(), 1.0)) };
+        let effort = Rc::new(Effort::default());
+        let excluding =
+            |not: &[Doc]| Exclusion::new(list(&[1, 3, 5, 7, 9]), list(not), effort.clone());
+        assert_eq!(docs_of(excluding(&[])), [1, 3, 5, 7, 9]);
+        assert_eq!(docs_of(excluding(&[0, 1, 2, 5, 9, 10])), [3, 7]);
+        assert!(docs_of(excluding(&[1, 3, 5, 7, 9])).is_empty());
+        let mut some = excluding(&[5, 7]);
+        assert_eq!((some.seek(4), some.seek(2), some.doc()), (9, 9, 9));
+        assert_eq!(
+            (some.advance(), some.advance(), some.seek(20)),
+            (END, END, END)
+        );
+    }
+
+    #[test]
+    fn each_excluded_document_is_a_step() {
+        let over = Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+        let excluding = Exclusion::new(all_docs(10_000), all_docs(10_000), over.clone());
+        assert_eq!(excluding.doc(), END);
+        assert!(matches!(over.step(), Err(Error::TooLong)));
+    }
+
+    #[test]
+    fn each_moved_part_is_a_step() {
+        let over = Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+        let parts = (0..1_100).map(|_| all_docs(10)).collect();
+        let mut any = Disjunction::new(parts, 1, over.clone());
+        assert_eq!(any.doc(), 0);
+        assert_eq!(any.advance(), END);
+        assert!(matches!(over.step(), Err(Error::TooLong)));
     }
 }

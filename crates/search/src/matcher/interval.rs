@@ -19,8 +19,83 @@ struct Span {
     gaps: u32,
 }
 
-/// The terms of the source with their postings; `None` when the segment has none.
-type Terms = FxHashMap<String, Option<SegmentPostings>>;
+/// A term of the source.
+struct IntervalTerm {
+    postings: SegmentPostings,
+    /// The first positions in `read_doc`.
+    positions: Vec<u32>,
+    /// The document whose positions were read.
+    read_doc: Doc,
+}
+
+/// The terms of the source that the segment has.
+struct Terms {
+    by_term: FxHashMap<String, IntervalTerm>,
+    /// All positions of a term in a document.
+    buffer: Vec<u32>,
+    /// Memory taken for the buffer, in bytes.
+    held: usize,
+}
+
+impl Terms {
+    fn new(postings: FxHashMap<String, Option<SegmentPostings>>) -> Terms {
+        let found = postings.into_iter().filter_map(|(term, postings)| {
+            let found = IntervalTerm {
+                postings: postings?,
+                positions: vec![],
+                read_doc: END,
+            };
+            Some((term, found))
+        });
+        Terms {
+            by_term: found.collect(),
+            buffer: vec![],
+            held: 0,
+        }
+    }
+
+    /// Returns the first document from `doc` on that has any of the terms.
+    fn seek(&mut self, doc: Doc) -> Doc {
+        let mut next = END;
+        for IntervalTerm { postings, .. } in self.by_term.values_mut() {
+            if postings.doc() < doc {
+                postings.seek(doc);
+            }
+            next = next.min(postings.doc());
+        }
+        next
+    }
+
+    /// Returns the first positions of a term in a document, where the cursors are; none when there
+    /// is no time or memory for all of them.
+    fn positions(&mut self, term: &str, doc: Doc, effort: &Effort) -> &[u32] {
+        let Some(found) = self.by_term.get_mut(term) else {
+            return &[];
+        };
+        if found.postings.doc() != doc {
+            return &[];
+        }
+        if found.read_doc != doc {
+            let count = found.postings.term_freq() as usize;
+            let wanted = count * size_of::<u32>();
+            if !effort.spend(count) || !effort.hold(wanted.saturating_sub(self.held)) {
+                return &[];
+            }
+            self.held = self.held.max(wanted);
+            found.postings.positions(&mut self.buffer);
+            found.positions.clear();
+            let first = self.buffer.iter().take(POSITIONS_MAX);
+            found.positions.extend(first);
+            found.read_doc = doc;
+        }
+        &found.positions
+    }
+
+    fn cost(&self) -> u64 {
+        let terms = self.by_term.values();
+        terms.map(|t| u64::from(t.postings.size_hint())).sum()
+    }
+}
 
 /// Documents that an interval source matches.
 pub(crate) struct IntervalMatcher {
@@ -34,17 +109,25 @@ pub(crate) struct IntervalMatcher {
 }
 
 impl IntervalMatcher {
-    /// `docs` is the number of documents of the segment.
+    /// Returns the maximum size of the positions and spans of one document, in bytes, besides the
+    /// buffer: a list of spans is read while another one is made of it.
+    pub fn bytes_max(source: &Interval) -> usize {
+        let of_mention = POSITIONS_MAX * (size_of::<u32>() + 2 * size_of::<Span>());
+        source.terms() * of_mention
+    }
+
+    /// `docs` is the number of documents of the segment. `terms` are those of the source with their
+    /// postings; `None` when the segment has none.
     pub fn new(
         source: Interval,
-        terms: Terms,
+        terms: FxHashMap<String, Option<SegmentPostings>>,
         boost: f32,
         docs: Doc,
         effort: Rc<Effort>,
     ) -> IntervalMatcher {
         let mut matcher = IntervalMatcher {
             source,
-            terms,
+            terms: Terms::new(terms),
             boost,
             docs,
             doc: 0,
@@ -57,15 +140,9 @@ impl IntervalMatcher {
 
     fn settle(&mut self, mut doc: Doc) -> Doc {
         loop {
-            // The next document that has any of the terms.
-            let mut next = END;
-            for postings in self.terms.values_mut().flatten() {
-                if postings.doc() < doc {
-                    postings.seek(doc);
-                }
-                next = next.min(postings.doc());
-            }
-            if next == END || next >= self.docs || !self.effort.go_on() {
+            let next = self.terms.seek(doc);
+            let steps = self.terms.by_term.len();
+            if next == END || next >= self.docs || !self.effort.spend(steps) {
                 self.doc = END;
                 return END;
             }
@@ -106,8 +183,7 @@ impl Matcher for IntervalMatcher {
     }
 
     fn cost(&self) -> u64 {
-        let costs = self.terms.values().flatten();
-        costs.map(|p| u64::from(p.size_hint())).sum()
+        self.terms.cost()
     }
 }
 
@@ -122,22 +198,13 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec
     }
     match source {
         Interval::Term(term) => {
-            let found = terms.get_mut(term).and_then(Option::as_mut);
-            let Some(postings) = found.filter(|p| p.doc() == doc) else {
-                return vec![];
-            };
-            let mut positions = vec![];
-            postings.positions(&mut positions);
-            let span = |at| Span {
-                first: at,
-                last: at,
+            let positions = terms.positions(term, doc, effort);
+            let span = |at: &u32| Span {
+                first: *at,
+                last: *at,
                 gaps: 0,
             };
-            positions
-                .into_iter()
-                .take(POSITIONS_MAX)
-                .map(span)
-                .collect()
+            positions.iter().map(span).collect()
         }
         Interval::Phrase(parts) => {
             let ordered = ordered(parts, terms, doc, effort);
@@ -145,12 +212,14 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec
         }
         Interval::Ordered(parts) => least(ordered(parts, terms, doc, effort)),
         Interval::Unordered(parts) => least(unordered(parts, terms, doc, effort)),
-        Interval::Or(parts) => least(
-            parts
-                .iter()
-                .flat_map(|part| spans(part, terms, doc, effort))
-                .collect(),
-        ),
+        Interval::Or(parts) => {
+            let all = parts.iter();
+            let all = all.flat_map(|part| spans(part, terms, doc, effort));
+            let all: Vec<Span> = all.collect();
+            // Sorting takes longer than finding them.
+            effort.spend(all.len());
+            least(all)
+        }
         Interval::MaxWidth(width, part) => {
             let mut found = spans(part, terms, doc, effort);
             found.retain(|s| s.last - s.first < *width);
@@ -172,6 +241,7 @@ fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> 
     };
     let mut found = spans(first, terms, doc, effort);
     for part in others {
+        effort.spend(found.len());
         let next = spans(part, terms, doc, effort);
         let follow = |before: Span| {
             let after = nearest(&next, before.last.saturating_add(1))?;
@@ -196,7 +266,7 @@ fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -
     let starts: Vec<u32> = all.iter().flatten().map(|s| s.first).collect();
     let mut found = vec![];
     for start in starts {
-        if !effort.go_on() {
+        if !effort.spend(all.len()) {
             return vec![];
         }
         let nearest: Option<Vec<Span>> = all.iter().map(|spans| nearest(spans, start)).collect();

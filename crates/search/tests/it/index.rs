@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use search::query::Interval;
+use search::query::{Interval, WildcardToken};
 use search::{
     ClassicOptions, Distance, Effort, Error, Fields, GroupRequest, Index, Query, Range, Request,
     Similarity, SortBy, SortKey, SortValue,
@@ -343,6 +343,100 @@ fn words_of_intervals_are_clauses_and_patterns_are_whole() {
     };
     let refused = search(&index.reader(), &by_score(query)).unwrap_err();
     assert!(matches!(refused, Error::Regex(_)));
+}
+
+#[test]
+fn long_terms_take_more_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let long = |end: &str| format!("{}{end}", "a".repeat(60_000));
+    write(&index, &[("a", &long("x")), ("b", &long("y"))], 1);
+    let reader = index.reader();
+    let field = || "t".to_owned();
+    let queries = [
+        Query::Prefix {
+            field: field(),
+            prefix: "a".into(),
+        },
+        Query::Wildcard {
+            field: field(),
+            pattern: vec![WildcardToken::Char('a'), WildcardToken::Many],
+        },
+        Query::Fuzzy {
+            field: field(),
+            term: long("z"),
+            edits: 1,
+            prefix: 0,
+        },
+    ];
+    for query in queries {
+        let over = Effort::new(Duration::ZERO, usize::MAX);
+        let answer = asked(&reader, &by_score(query.clone()), over);
+        assert!(matches!(answer, Err(Error::TooLong)));
+        let answer = search(&reader, &by_score(query));
+        assert_eq!(answer.unwrap().total, 2);
+    }
+}
+
+#[test]
+fn terms_of_fuzzy_queries_are_charged_with_the_names_of_their_fields() {
+    const BYTES_MAX: usize = 6 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let long = "f".repeat(4_000);
+    let words: String = (0..100).map(|n| format!("aa{n:02} ")).collect();
+    let mut fields = Fields::new();
+    for field in ["t", long.as_str()] {
+        fields
+            .add(0, "text", field, json!(words), &Value::Null)
+            .unwrap();
+    }
+    let mut update = index.update(1, 0).unwrap();
+    update.put("a", None, fields, &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let reader = index.reader();
+    let fuzzy = |field: &str| {
+        let clause = |n: usize| Query::Fuzzy {
+            field: field.into(),
+            term: format!("aa{n:02}"),
+            edits: 2,
+            prefix: 0,
+        };
+        let effort = Effort::new(Duration::from_secs(600), BYTES_MAX);
+        let query = Query::any((0..20).map(clause).collect());
+        asked(&reader, &by_score(query), effort)
+    };
+    assert_eq!(fuzzy("t").unwrap().total, 1);
+    let refused = fuzzy(&long);
+    assert!(matches!(refused, Err(Error::TooMuch { max: BYTES_MAX })));
+}
+
+#[test]
+fn positions_of_intervals_are_charged_and_read_once_for_a_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", &"x ".repeat(50_000))], 1);
+    let reader = index.reader();
+    let any = |count| {
+        by_score(Query::Interval {
+            field: "t".into(),
+            source: Interval::Or(vec![Interval::Term("x".into()); count]),
+        })
+    };
+    let over = Effort::new(Duration::ZERO, usize::MAX);
+    let answer = asked(&reader, &any(1), over);
+    assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
+    let little = Effort::new(Duration::from_secs(600), 150_000);
+    let answer = asked(&reader, &any(1), little);
+    assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
+    let pauses = Rc::new(Cell::new(0));
+    let counted = pauses.clone();
+    let effort = Effort::default().with_pauses(move || {
+        counted.set(counted.get() + 1);
+        Duration::ZERO
+    });
+    assert_eq!(asked(&reader, &any(500), effort).unwrap().total, 1);
+    assert!((1..50).contains(&pauses.get()), "{}", pauses.get());
 }
 
 /// Builds an index like Clouseau's: a facet `f` of the number, a string `s` of its last digit, a

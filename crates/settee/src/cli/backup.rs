@@ -12,14 +12,17 @@ pub struct BackupOptions {
     /// The server, http://NAME:PASSWORD@HOST:PORT
     #[arg(required = true)]
     pub url: Option<String>,
-    /// A directory on the server's machine, or s3://BUCKET/PREFIX
+    /// A directory on the server's machine, created when absent, or s3://BUCKET/PREFIX
     #[arg(required = true)]
     pub target: Option<String>,
+    /// Make a plain copy of the store, in a directory that does not exist yet, instead of one of several backups
+    #[arg(long)]
+    pub copy: bool,
 }
 
-const HELP: &str = "The result depends on the target, as with cp: an existing directory, empty or with backups, gets an incremental \
-backup; a directory that does not exist yet becomes a plain copy of the store. s3://BUCKET/PREFIX and \
-file:///DIRECTORY always get an incremental backup.
+const HELP: &str = "The target gets one more backup, of which only what changed is copied: `settee backup list TARGET` shows all. A \
+directory must be empty, absent, or hold backups of this server. With --copy it becomes a copy of the store itself, which \
+`settee check` and `settee restore` read, and which holds no further backups.
 
 The server makes the backup, and continues when this command ends. Keys for a bucket are in the server's environment \
 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL) or in [backup] of its settings; list, prune, verify and \

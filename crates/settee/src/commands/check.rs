@@ -14,7 +14,7 @@ use database::check::{CheckOptions, LocatedFinding, Report, Totals, Watch, check
 use super::doctor::plain;
 use crate::Failure;
 use crate::cli::StoreCheckOptions;
-use crate::data::STORE;
+use crate::data::{STORE, require_directory};
 use crate::owner::work_as_owner_of;
 use crate::serve::functions_of;
 
@@ -46,6 +46,7 @@ pub fn run(options: &StoreCheckOptions) -> ExitCode {
 }
 
 fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
+    require_directory(&options.data)?;
     // Its settings name programs that are started.
     work_as_owner_of(&options.data)?;
     let store = store_in(&options.data);

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use command_line::counted;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::server::Server;
 use crate::Failure;
-use crate::cli::{DoctorOptions, with_credentials};
+use crate::cli::DoctorOptions;
 
 /// The server answers within 5 s, unless it is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,32 +37,9 @@ pub fn run(options: &DoctorOptions) -> ExitCode {
 }
 
 fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
-    // reqwest takes the process's provider. Set already is fine too.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let parsed = reqwest::Url::parse(&with_credentials(&options.url));
-    let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
-    let (name, password) = super::take_credentials(&mut url);
-    url.set_path("/_settee/doctor");
-    super::runtime()?.block_on(async {
-        let client = reqwest::Client::builder().timeout(PATIENCE).build();
-        let mut request = client.map_err(Failure::new)?.get(url.clone());
-        if !name.is_empty() {
-            request = request.basic_auth(&name, password.as_ref());
-        }
-        let failed = |e: reqwest::Error| Failure::new(format!("{url}: {e}"));
-        let response = request.send().await.map_err(failed)?;
-        match response.status().as_u16() {
-            200 => response.json().await.map_err(failed),
-            401 | 403 => Err(Failure::new(
-                "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
-            )),
-            404 => Err(Failure::new(format!("{url} is not a Settee server, or an older version"))),
-            503 => Err(Failure::new(format!(
-                "{url}: the server is busy: try again"
-            ))),
-            status => Err(Failure::new(format!("{url}: status {status}"))),
-        }
-    })
+    let client = reqwest::Client::builder().timeout(PATIENCE);
+    let server = Server::new(&options.url, client)?;
+    super::runtime()?.block_on(server.settee_json("/_settee/doctor", "an admin"))
 }
 
 /// The parts of a response that are printed.
@@ -176,17 +155,15 @@ fn with_placeholder(url: &str) -> String {
     let Ok(mut parsed) = reqwest::Url::parse(url) else {
         return url.to_owned();
     };
-    super::take_credentials(&mut parsed);
+    command_line::take_credentials(&mut parsed);
     let text = parsed.as_str().trim_end_matches('/');
     text.replacen("://", "://NAME:PASSWORD@", 1)
 }
 
 fn summary(told: &DoctorReport) -> String {
-    let count = |severity| {
-        told.findings
-            .iter()
-            .filter(|f| f.severity == severity)
-            .count()
+    let count = |severity: &str, things: &str| {
+        let found = told.findings.iter().filter(|f| f.severity == severity);
+        counted(found.count(), things)
     };
     let skipped = told
         .checks
@@ -194,15 +171,42 @@ fn summary(told: &DoctorReport) -> String {
         .filter(|check| check.outcome == "skipped")
         .count();
     format!(
-        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases examined, in {} ms",
+        "{} {}: {}, {}, {}. {}, {skipped} skipped; {} of {} examined, in {} ms",
         told.node,
         told.version,
-        count("error"),
-        count("warning"),
-        count("note"),
-        told.checks.len(),
+        count("error", "errors"),
+        count("warning", "warnings"),
+        count("note", "notes"),
+        counted(told.checks.len(), "checks"),
         told.databases.looked_at,
-        told.databases.all,
+        counted(told.databases.all, "databases"),
         told.took_ms
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_one_thing_in_the_singular() {
+        let finding = json!({"id": "scans", "severity": "warning", "subject": "shop", "says": "", "why": "", "do": []});
+        let check = json!({"id": "scans", "outcome": "warning", "why": null, "not_told": null});
+        let report = json!({
+            "node": "n",
+            "version": "1",
+            "findings": [finding],
+            "checks": [check],
+            "databases": {"all": 1, "looked_at": 1, "failed": []},
+            "not_looked_at": [],
+            "took_ms": 3,
+        });
+        let report: DoctorReport = serde_json::from_value(report).expect("a report");
+        assert_eq!(
+            summary(&report),
+            "n 1: 0 errors, 1 warning, 0 notes. 1 check, 0 skipped; 1 of 1 database examined, in 3 ms"
+        );
+    }
 }

@@ -3,9 +3,11 @@
 use crate::Failure;
 use crate::cli::{LoadOptions, with_credentials};
 use crate::commands::runtime;
-use command_line::counted;
+use command_line::{counted, server_url};
 
 pub fn run(options: LoadOptions) -> Result<(), Failure> {
+    // A source has no scheme if it is a file; the database always has one.
+    server_url(&options.database)?;
     let (url, db) = options
         .database
         .trim_end_matches('/')
@@ -37,7 +39,10 @@ pub fn run(options: LoadOptions) -> Result<(), Failure> {
             Ok(())
         }
         Err(e) => {
-            say!("{}", e.report);
+            // A mistake in the command line is one line.
+            if e.report.read > 0 {
+                say!("{}", e.report);
+            }
             Err(Failure::new(&e))
         }
     }

@@ -74,7 +74,7 @@ async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure
     })
     .await
     .map_err(|e| match e {
-        migrate::Error::Url(..) => Failure::usage(e),
+        migrate::Error::Url(_) => Failure::usage(e),
         e => Failure::new(e),
     })?;
     show(&summary, options.verify_only);

@@ -22,9 +22,8 @@ pub mod migrate;
 pub mod monitoring;
 pub mod profile;
 pub mod repair;
+mod server;
 pub mod top;
-
-pub use command_line::take_credentials;
 
 use crate::Failure;
 

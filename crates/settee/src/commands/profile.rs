@@ -1,14 +1,17 @@
 //! `settee profile`: a server's use of time, as a flame graph.
 
-use command_line::counted;
+use command_line::{check_output, counted, server_url};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use profiler::{Graph, Growth, Profile, Unit};
+use reqwest::Method;
+use serde_json::Value;
 
+use super::server::Server;
 use crate::Failure;
-use crate::cli::{ProfileFormat, ProfileOptions, with_credentials};
+use crate::cli::{ProfileFormat, ProfileOptions};
 
 /// Longest time from the profile's end to the server's response.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,17 +19,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const GROWTH_MAX: usize = 10;
 
 pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
-    // reqwest takes the process's provider. Set already is fine too.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    // A profile takes time, and is lost if it cannot be written.
+    for path in [Some(&options.output), options.off_cpu.as_ref()] {
+        path.map_or(Ok(()), |path| check_output(path))?;
+    }
     let before = match &options.diff {
         Some(path) => Some(read(path)?),
         None => None,
     };
     let is_url = options.server.contains("://");
-    if !is_url && before.is_none() {
-        return Err(Failure::usage(
-            "give the URL of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, also a file with a folded profile",
-        ));
+    if before.is_none() {
+        // Only a comparison takes a file in its place.
+        server_url(&options.server)?;
     }
     let (cpu, waits) = if is_url {
         ask_both(options, before.is_some())?
@@ -130,43 +134,28 @@ async fn ask(
     of: &str,
     format: ProfileFormat,
 ) -> Result<Vec<u8>, Failure> {
-    let parsed = reqwest::Url::parse(&with_credentials(&options.server));
-    let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
-    let (name, password) = super::take_credentials(&mut url);
-    url.set_path("/_settee/profile");
-    let (seconds, hz) = (options.seconds.to_string(), options.hz.to_string());
-    url.query_pairs_mut().extend_pairs([
-        ("of", of),
-        ("format", format.name()),
-        ("seconds", &seconds),
-        ("hz", &hz),
-    ]);
-    let failed = |e: reqwest::Error| Failure::new(e.to_string());
-    let mut request = reqwest::Client::new()
-        .get(url)
-        .timeout(Duration::from_secs(options.seconds) + PATIENCE);
-    if !name.is_empty() {
-        request = request.basic_auth(name, password);
-    }
-    let response = request.send().await.map_err(failed)?;
+    let patience = Duration::from_secs(options.seconds) + PATIENCE;
+    let client = reqwest::Client::builder().timeout(patience);
+    let server = Server::new(&options.server, client)?;
+    let (seconds, hz, format) = (options.seconds, options.hz, format.name());
+    let path = format!("/_settee/profile?of={of}&format={format}&seconds={seconds}&hz={hz}");
+    let response = server.send(server.request(Method::GET, &path)).await?;
     let status = response.status().as_u16();
-    if status == 200 {
-        let told = response.headers().get("x-settee-profile");
-        let told = told.and_then(|t| t.to_str().ok()).unwrap_or_default();
+    let quality_of = response.headers().get("x-settee-profile").cloned();
+    let body = response.bytes().await.map_err(|e| server.silence(&e))?;
+    if let (200, Some(told)) = (status, quality_of) {
         if of == "cpu" {
-            say!("{}", quality(told));
+            say!("{}", quality(told.to_str().unwrap_or_default()));
         }
-        return Ok(response.bytes().await.map_err(failed)?.to_vec());
+        return Ok(body.to_vec());
     }
-    let body = response.bytes().await.unwrap_or_default();
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let reason = body["reason"].as_str().unwrap_or("no reason was given");
-    Err(match status {
-        401 | 403 => Failure::new(
-            "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
-        ),
-        400 => Failure::usage(reason),
-        _ => Failure::new(format!("the server refused ({status}): {reason}")),
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    Err(match (status, body["reason"].as_str()) {
+        // CouchDB takes the path for a database's.
+        (404, Some(_)) => server.not_settee(),
+        (400, Some(reason)) if reason.starts_with("Name: ") => server.not_settee(),
+        (400, Some(reason)) => Failure::usage(reason),
+        _ => server.refusal(status, &body, "an admin"),
     })
 }
 

@@ -14,7 +14,7 @@ use super::check::store_in;
 use super::doctor::plain;
 use crate::Failure;
 use crate::cli::RepairOptions;
-use crate::data::STORE;
+use crate::data::{STORE, require_directory};
 use crate::owner::make_for_owner_of;
 
 /// The exit status when something was lost.
@@ -38,6 +38,7 @@ pub fn run(options: &RepairOptions) -> ExitCode {
 
 /// Returns whether nothing was lost.
 fn save(options: &RepairOptions) -> Result<bool, Failure> {
+    require_directory(&options.data)?;
     make_for_owner_of(&options.data, &options.new)?;
     let from = store_in(&options.data);
     let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
+use database::Databases;
 use http_api::App;
 use member::{Member, MemberOptions};
 use node::{DescriptorPlan, Node};
@@ -43,8 +44,22 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
     }
 }
 
+/// Gives a node its name in the cluster, and removes what only a node needs from the store of a
+/// server that is alone: it can be that of a former node.
+pub fn prepare(
+    is_node: bool,
+    config: &Config,
+    data: &Path,
+    databases: &Databases,
+) -> Result<(), Failure> {
+    match is_node {
+        true => take_name(config, data),
+        false => databases.store().forget_pins().map_err(Failure::new),
+    }
+}
+
 /// Gives the server its name in the cluster.
-pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
+fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
     let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);
     named.map(drop).map_err(Failure::usage)

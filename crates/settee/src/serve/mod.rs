@@ -64,9 +64,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let (runtime, replication) = (runtime()?, replication_runtime()?);
-    if brokers.is_some() {
-        cluster::take_name(&config, &data)?;
-    }
+    cluster::prepare(brokers.is_some(), &config, &data, &databases)?;
     let traces = Traces::start(&config, runtime.handle())?;
     let app = app_of(&databases, &config, auth, memory, dev)?;
     logging.tell_slow(&app);
@@ -307,22 +305,26 @@ fn protect(config: &Config) {
     }
 }
 
+/// Returns whether an environment variable is a setting.
+fn is_setting(variable: &str) -> bool {
+    let of_tests = ["SETTEE_CACHE", "SETTEE_VECTORS", record_version::VARIABLE];
+    let is_secret = [CREDENTIALS, PEER_CREDENTIALS].contains(&variable)
+        || variable.starts_with("SETTEE_MIGRATE_");
+    variable.starts_with("SETTEE_") && !of_tests.contains(&variable) && !is_secret
+}
+
 fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     let data = data_given(options);
+    if data.is_file() {
+        let data = data.display();
+        return Err(Failure::usage(format!(
+            "{data}: this is a file, not a directory"
+        )));
+    }
     let mut layers = Layers::new(data.join("local.ini"));
     layers.local_d = Some(data.join("local.d"));
     layers.files = options.config.clone();
-    layers.env = std::env::vars()
-        .filter(|(k, _)| k.starts_with("SETTEE_"))
-        // Of the build and the tests, not settings.
-        .filter(|(k, _)| {
-            k != "SETTEE_CACHE" && k != "SETTEE_VECTORS" && k != record_version::VARIABLE
-        })
-        // Of `settee migrate` and other commands, with a password in it.
-        .filter(|(k, _)| {
-            !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != PEER_CREDENTIALS
-        })
-        .collect();
+    layers.env = std::env::vars().filter(|(k, _)| is_setting(k)).collect();
     if options.couchdb_variables {
         let variable = |name: &str| std::env::var(name).ok();
         layers.env.extend(couchdb_image::settings_of(variable)?);

@@ -111,7 +111,7 @@ pub struct ContentTotals {
     pub contents: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Number of unreferenced contents.
+    /// Number of unreferenced contents that no node keeps.
     pub unreferred: u64,
     /// Their bytes.
     pub unreferred_bytes: u64,
@@ -190,10 +190,7 @@ impl StoreCheck {
             totals.contents += 1;
             totals.bytes = totals.bytes.saturating_add(place.length());
             match by {
-                None => {
-                    totals.unreferred += 1;
-                    totals.unreferred_bytes += place.length();
-                }
+                None => self.count_unreferred((home, &id), place, totals)?,
                 Some(by) if number64(&by[60..]) != place.length() => {
                     let by = (number32(&by[32..]), number64(&by[36..]));
                     let topic = "a content's length differs from its document's";
@@ -213,6 +210,21 @@ impl StoreCheck {
         it.status()?;
         self.next_number(highest, findings)?;
         Ok(places)
+    }
+
+    /// Counts a content that no document names, unless a node keeps it nevertheless.
+    fn count_unreferred(
+        &self,
+        (home, id): (ShardNumber, &[u8; 32]),
+        place: Place,
+        totals: &mut ContentTotals,
+    ) -> Result<(), Error> {
+        let pinned = keys::pinned(home, id);
+        if self.snapshot.get(Keyspace::Meta, &pinned)?.is_none() {
+            totals.unreferred += 1;
+            totals.unreferred_bytes += place.length();
+        }
+        Ok(())
     }
 
     fn scan(&self, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {

@@ -118,7 +118,7 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, Error> {
         Err(e) => return Err(refused(e.to_string())),
     };
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| {
-        refused("a server has it open: stop it, or check a backup (settee backup)".into())
+        refused("a server has it open: stop it, or check a copy (settee backup --copy)".into())
     })?;
     Ok(Some(file))
 }

@@ -14,8 +14,8 @@
 //! in their batches. **A content is removed when it has no reference and no holder**: a thread that
 //! reads a content, or is about to commit a document with it, holds a [`Content`]. Uploads without
 //! a reference are listed in the catalogue (`u`), so that the next start finds what a crash left. A
-//! pinned content is kept without a reference, also by the next start ([`Contents::pin`]). A
-//! content that lost its last reference right before a crash is found by the next compaction
+//! pinned content is kept without a reference, also by the next start ([`Contents::pin`]), and is no
+//! longer listed as an upload. A content that lost its last reference right before a crash is found by the next compaction
 //! ([`Contents::sweep_all`]).
 
 pub(crate) mod keys;
@@ -32,7 +32,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use keys::{reference, upload as upload_key};
 pub use recovery::{Numbers, PinnedContent};
-pub(crate) use recovery::{count_bytes, discard_unfinished, pinned_contents};
+pub(crate) use recovery::{count_bytes, discard_unfinished, forget_pins, pinned_contents};
 pub use upload::Upload;
 
 use crate::Error;
@@ -321,14 +321,19 @@ impl Contents {
     /// Errors of the engine.
     pub fn pin(&self, id: &ContentId, tag: &[u8]) -> Result<bool, Error> {
         // So that it is not removed meanwhile.
-        let held = self.held.lock();
-        if self.is_dropped() || self.place(id)?.is_none() {
+        let mut held = self.held.lock();
+        let Some(place) = self.place(id)?.filter(|_| !self.is_dropped()) else {
             return Ok(false);
-        }
+        };
         let mut wb = WriteBatch::default();
         let cf = self.engine.cf(Keyspace::Meta);
         wb.put_cf(cf, keys::pinned(self.home(), id), tag);
+        // The next start need not examine it: the caller decides when it is removed.
+        wb.delete_cf(cf, keys::upload(self.home(), place.number));
         self.write(wb)?;
+        if let Some(holders) = held.get_mut(id) {
+            holders.upload = None;
+        }
         drop(held);
         // With everything that was written before.
         self.engine.sync_log()?;

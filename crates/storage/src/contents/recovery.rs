@@ -224,3 +224,13 @@ pub(crate) fn pinned_contents(engine: &Arc<Engine>) -> Result<Vec<PinnedContent>
     it.status()?;
     Ok(all)
 }
+
+/// Adds to a batch that no content is pinned any more. The next compaction removes those without a
+/// reference.
+pub(crate) fn forget_pins(engine: &Arc<Engine>, wb: &mut WriteBatch) -> Result<(), Error> {
+    for pinned in pinned_contents(engine)? {
+        let key = keys::pinned(pinned.home, &pinned.id);
+        wb.delete_cf(engine.cf(Keyspace::Meta), key);
+    }
+    Ok(())
+}

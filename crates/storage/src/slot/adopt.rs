@@ -13,7 +13,7 @@ use super::rows::{self, HEAD, Head, STATE, prefix_end};
 use super::{Position, SlotNumber, SlotRows};
 use crate::Error;
 use crate::commit::Put;
-use crate::contents::keys as content_keys;
+use crate::contents::{self, keys as content_keys};
 use crate::digest::digest_in;
 use crate::keys::{ShardNumber, meta};
 use crate::keyspace::Keyspace;
@@ -34,7 +34,7 @@ pub struct Adoption {
 
 impl Store {
     /// Gives all shards to slots, in one batch that is on disk when this returns. Slots that the
-    /// store has already are replaced. Nothing else may be written meanwhile. Blocks while it reads
+    /// store has already are replaced, and no content is pinned any more. Nothing else may be written meanwhile. Blocks while it reads
     /// the records of all documents, on several threads.
     ///
     /// # Errors
@@ -53,6 +53,8 @@ impl Store {
             old.next();
         }
         old.status()?;
+        // The new cluster's log names none of these contents.
+        contents::forget_pins(engine, &mut wb)?;
         for (shard, counters) in counters_with_digests(&snapshot, &adoption.shards)? {
             wb.put_cf(cf, meta::shard(shard), counters.encode());
         }

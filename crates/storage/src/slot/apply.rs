@@ -187,19 +187,49 @@ fn refuse_missing(
             SlotWork::Purges { .. } | SlotWork::Refused(_) => &[],
         })
     };
+    let missing_in = |edit: &ShardEdit| {
+        let mut files = edit.edit.files.iter();
+        let missing = files.find(|file| file.content.is_none());
+        missing.map(|file| file.attachment.content)
+    };
+    if edits().all(|edit| missing_in(edit).is_none()) {
+        return Ok(());
+    }
+    let changed_again = changed_again(requests);
     for edit in edits() {
-        let missing = edit.edit.files.iter().find(|file| file.content.is_none());
-        let Some(missing) = missing else {
+        let Some(content) = missing_in(edit) else {
             continue;
         };
-        let is_same = |other: &&ShardEdit| {
-            other.shard.number == edit.shard.number && other.edit.id == edit.edit.id
-        };
-        // Another edit of the document in the same write may be what it continues.
-        if edits().filter(is_same).count() > 1 || batch.may_add(&edit.shard, &edit.edit) {
-            let content = missing.attachment.content;
+        // The tree may be another one when its turn comes: an edit may add what it continues, and a
+        // purge may remove what makes it a conflict or a repeat.
+        let is_changed_again = changed_again.contains(&(edit.shard.number, &edit.edit.id));
+        if is_changed_again || batch.may_add(&edit.shard, &edit.edit) {
             return Err(Error::MissingContent { slot, content });
         }
     }
     Ok(())
+}
+
+/// Returns the documents that more than one edit or purge of these requests is about.
+fn changed_again<'w>(requests: &[&'w SlotRequest]) -> FxHashSet<(ShardNumber, &'w DocId)> {
+    let (mut once, mut again) = (FxHashSet::default(), FxHashSet::default());
+    let mut note = |shard: &Arc<Shard>, id: &'w DocId| {
+        if !once.insert((shard.number, id)) {
+            again.insert((shard.number, id));
+        }
+    };
+    for request in requests {
+        for work in &request.work {
+            match work {
+                SlotWork::Edits { edits, .. } => {
+                    edits.iter().for_each(|e| note(&e.shard, &e.edit.id));
+                }
+                SlotWork::Purges { purges, .. } => {
+                    purges.iter().for_each(|p| note(&p.shard, &p.id));
+                }
+                SlotWork::Refused(_) => {}
+            }
+        }
+    }
+    again
 }

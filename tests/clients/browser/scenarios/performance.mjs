@@ -124,6 +124,19 @@ async function slow(page, server, open, check) {
   await page.getByRole('link', { name: 'Slow requests' }).click();
   await page.getByText(/requests that take longer than/).waitFor();
   check('it says what the slow log tells', true);
+  // Nearly each request is slow now.
+  await server.request('PUT', '/_node/_local/_config/log/slow_time', '"1"');
+  await server.request('PUT', '/performance-slow');
+  const docs = Array.from({ length: 3000 }, (_, n) => ({ n, text: 'x'.repeat(300) }));
+  await server.request('POST', '/performance-slow/_bulk_docs', { docs });
+  await server.request('DELETE', '/performance-slow');
+  await server.request('DELETE', '/_node/_local/_config/log/slow_time');
+  const { json: told } = await server.request('GET', '/_settee/slow');
+  check('the server has slow requests', told.requests.length > 0, told);
+  await page.getByRole('button', { name: 'Reload' }).click();
+  const recent = page.getByRole('table', { name: 'The last slow requests' });
+  await recent.getByText(told.requests[0].path).first().waitFor();
+  check('the last slow requests are in a table, with their phases', /(write|auth|body) \d/.test(await recent.innerText()), await recent.innerText());
   await page.getByRole('table', { name: 'Slowest requests since you opened this page' }).waitFor();
   check('and what was slow meanwhile', true);
 }

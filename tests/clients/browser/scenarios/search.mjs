@@ -97,6 +97,19 @@ async function asking({ page, open, check, db }) {
   check('and then there are no more', await page.getByRole('button', { name: 'Next rows' }).isDisabled());
   await page.getByRole('button', { name: 'Previous rows' }).click();
   check('a page before is shown again', await shown(status(page, '26–50 of 60')));
+  await hits(page).getByRole('link').first().click();
+  await page.getByRole('heading', { level: 1, name: /^d-/ }).waitFor();
+  await page.goBack();
+  check('a step back leads to the page of hits', await shown(status(page, '26–50 of 60')));
+  const query = page.getByRole('searchbox', { name: 'Query', exact: true });
+  const asked = await query.inputValue();
+  await query.fill('not asked yet');
+  await page.getByRole('link', { name: 'Documents', exact: true }).click();
+  await page.getByRole('table', { name: 'Documents' }).waitFor();
+  await page.goBack();
+  await query.waitFor();
+  check('what was typed and not asked is kept', (await query.inputValue()) === 'not asked yet', await query.inputValue());
+  await query.fill(asked);
   await page.getByText('Options', { exact: true }).click();
   await page.getByLabel('Sort', { exact: true }).fill('-year');
   await page.getByLabel('Hits per page').fill('1000');
@@ -127,7 +140,7 @@ async function grouping({ page, check }) {
   await page.getByRole('button', { name: 'Copy as curl' }).click();
   await page.getByRole('button', { name: 'Copied' }).waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
-  check('a copied search marks by tags', copied.includes('"highlight_pre_tag":"<em>"') && copied.includes('"group_limit":2') && !copied.includes('bookmark'), copied);
+  check('a copied search marks by tags', copied.includes('"highlight_pre_tag":"<em>"') && copied.includes('"group_limit":2') && copied.includes("-u 'admin'") && !copied.includes('bookmark'), copied);
 }
 
 async function narrowing({ page, open, check, db }) {

@@ -34,10 +34,10 @@ export async function run({ server, check, page, open }) {
     check('the view is saved', now.includes('"_stats"') && now.includes('% 3'), now);
 
     await page.getByText('Options', { exact: true }).click();
-    await page.getByLabel('startkey', { exact: true }).fill('["tea"');
+    await page.getByLabel('Start key (startkey)').fill('["tea"');
     check('a wrong key is told by line', await shown(page.getByText(/Line 1, column/)));
-    await page.getByLabel('startkey', { exact: true }).fill('["tea"]');
-    await page.getByLabel('endkey', { exact: true }).fill('["tea",{}]');
+    await page.getByLabel('Start key (startkey)').fill('["tea"]');
+    await page.getByLabel('End key (endkey)').fill('["tea",{}]');
     await page.getByLabel('Rows or reduction').selectOption('level');
     await page.getByLabel('Group level').fill('1');
     await page.getByRole('button', { name: 'Run' }).click();

@@ -69,7 +69,8 @@ export const say = texts(
     choose: 'Select a database to see its shards.',
     slots: 'Slots',
     slot: 'Slot',
-    able: (able: string, all: string) => `${able} of ${all} accept writes here`,
+    able: (able: string, all: string) =>
+      `${able} of ${all} ${able === '1' ? 'accepts' : 'accept'} writes here`,
     writes: 'accepts writes',
     noWrites: 'no writes',
     applied: 'Applied',
@@ -156,7 +157,8 @@ export const say = texts(
     choose: 'Wählen Sie eine Datenbank, um ihre Shards zu sehen.',
     slots: 'Slots',
     slot: 'Slot',
-    able: (able: string, all: string) => `${able} von ${all} nehmen hier Schreibvorgänge an`,
+    able: (able: string, all: string) =>
+      `${able} von ${all} ${able === '1' ? 'nimmt' : 'nehmen'} hier Schreibvorgänge an`,
     writes: 'nimmt Schreibvorgänge an',
     noWrites: 'keine Schreibvorgänge',
     applied: 'Angewandt',

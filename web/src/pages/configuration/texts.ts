@@ -43,7 +43,7 @@ const en = {
   } as Record<string, string>,
   secretHint: 'The current value is not shown. Your input replaces it.',
   corsHint:
-    'CORS allows web pages of other origins to use this server. Programs outside of browsers do not need it.',
+    'CORS allows web pages of other origins to use this server. Programs outside of browsers do not need it. A page with PouchDB needs its origin here, and sessions and passwords allowed.',
   corsOn: 'Allow pages of other origins to use this server',
   origins: 'Origins',
   anyOrigin: 'All origins (*)',
@@ -109,7 +109,7 @@ const de: typeof en = {
   },
   secretHint: 'Der aktuelle Wert wird nicht gezeigt. Ihre Eingabe ersetzt ihn.',
   corsHint:
-    'CORS erlaubt Webseiten anderer Herkunft, diesen Server zu verwenden. Programme außerhalb von Browsern brauchen es nicht.',
+    'CORS erlaubt Webseiten anderer Herkunft, diesen Server zu verwenden. Programme außerhalb von Browsern brauchen es nicht. Eine Seite mit PouchDB braucht hier ihre Herkunft, und Sitzungen und Passwörter müssen erlaubt sein.',
   corsOn: 'Seiten anderer Herkunft dürfen diesen Server verwenden',
   origins: 'Erlaubte Herkunft',
   anyOrigin: 'Jede Herkunft (*)',

@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { ask, isAdmin, useResource } from '../../api';
+import { ApiError, ask, isAdmin, session, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
 import { go, link, type Place, refine } from '../../router';
+import { login } from '../../texts';
 import {
   Badge,
   Button,
@@ -39,6 +40,8 @@ export function Databases({ place }: { place: Place }): JSX.Element {
   const isDown = place.query.has('down');
   const infos = useInfos(sort !== 'name', names.data);
   const all = names.data;
+  const mayNot =
+    all === undefined && names.error instanceof ApiError && [401, 403].includes(names.error.status);
   const found = useMemo(() => {
     const wanted = search.toLowerCase();
     return all?.filter((name) => name.includes(wanted)) ?? [];
@@ -63,9 +66,9 @@ export function Databases({ place }: { place: Place }): JSX.Element {
         )}
       </div>
       {isCreating && <Create onClose={() => setCreating(false)} />}
-      <Problem error={names.error} retry={names.reload} />
+      {!mayNot && <Problem error={names.error} retry={names.reload} />}
       {names.isLoading && <Loading />}
-      {names.error !== undefined && all === undefined && <OpenByName />}
+      {mayNot && <OpenByName />}
       {all && (
         <>
           <form class="bar" role="search" onSubmit={open}>
@@ -212,12 +215,18 @@ function OpenByName(): JSX.Element {
   const [name, setName] = useState('');
   return (
     <div class="card">
+      <p>{t().openText}</p>
+      {session.value?.name === null && (
+        <p>
+          <a href="#/login">{login().title}</a>
+        </p>
+      )}
       <Form
         onSubmit={async () => go(['database', name, '_all_docs'])}
         submit={t().go}
         disabled={name === ''}
       >
-        <TextField label={t().open} hint={t().openDo} value={name} onInput={setName} />
+        <TextField label={t().open} value={name} onInput={setName} focus />
       </Form>
     </div>
   );

@@ -50,6 +50,7 @@ export function useInfos(needsAll: boolean, names: string[] | undefined): Infos 
   const [, draw] = useState(0);
   const [error, setError] = useState<unknown>();
   const keep = (told: Told[]) => {
+    setError(undefined);
     for (const each of told) kept.map.set(each.key, each.info ?? null);
     draw((n) => n + 1);
   };

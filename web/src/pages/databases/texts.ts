@@ -1,11 +1,11 @@
-import { texts } from '../../i18n';
+import { counted, texts } from '../../i18n';
 
 export const t = texts(
   {
     title: 'Databases',
     find: 'Search databases',
     all: (n: string) => (n === '1' ? '1 database' : `${n} databases`),
-    some: (n: string, all: string) => `${n} of ${all} databases`,
+    some: (n: string, all: string) => `${n} of ${counted(all, 'database', 'databases')}`,
     create: 'New database',
     documents: 'Documents',
     deleted: 'Deleted',
@@ -13,11 +13,13 @@ export const t = texts(
     none: 'There are no databases yet.',
     noneFound: 'No database matches.',
     clear: 'Clear search',
-    sorting: (n: string, all: string) => `Loaded the sizes of ${n} of ${all} databases…`,
+    sorting: (n: string, all: string) =>
+      `Loaded the sizes of ${n} of ${counted(all, 'database', 'databases')}…`,
     partitioned: 'partitioned',
     gone: 'not readable',
     open: 'Open a database by name',
-    openDo: 'You may not list all databases, but you can open your own.',
+    openText:
+      'Only server admins can list all databases. You can open those that you have access to.',
     go: 'Open',
     delete: (name: string) => `Delete ${name}`,
     deleteTitle: 'Delete the database?',
@@ -42,7 +44,7 @@ export const t = texts(
     title: 'Datenbanken',
     find: 'Datenbanken suchen',
     all: (n: string) => (n === '1' ? '1 Datenbank' : `${n} Datenbanken`),
-    some: (n: string, all: string) => `${n} von ${all} Datenbanken`,
+    some: (n: string, all: string) => `${n} von ${counted(all, 'Datenbank', 'Datenbanken')}`,
     create: 'Neue Datenbank',
     documents: 'Dokumente',
     deleted: 'Gelöscht',
@@ -50,11 +52,13 @@ export const t = texts(
     none: 'Es gibt noch keine Datenbank.',
     noneFound: 'Keine Datenbank passt.',
     clear: 'Suche leeren',
-    sorting: (n: string, all: string) => `Größen von ${n} der ${all} Datenbanken geladen…`,
+    sorting: (n: string, all: string) =>
+      `Größen von ${n} von ${counted(all, 'Datenbank', 'Datenbanken')} geladen…`,
     partitioned: 'partitioniert',
     gone: 'nicht lesbar',
     open: 'Datenbank nach Namen öffnen',
-    openDo: 'Sie dürfen nicht alle Datenbanken auflisten, aber Ihre eigenen öffnen.',
+    openText:
+      'Nur Server-Admins können alle Datenbanken auflisten. Öffnen können Sie jede, auf die Sie Zugriff haben.',
     go: 'Öffnen',
     delete: (name: string) => `${name} löschen`,
     deleteTitle: 'Datenbank löschen?',

@@ -2,6 +2,7 @@ import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { language } from '../../i18n';
+import { nearest, pathOf } from './line';
 
 export interface Line {
   name: string;
@@ -89,7 +90,7 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
             <path
               key={line.colour}
               class={`chart-line is-${line.colour}`}
-              d={pathOf(line.values, (value, n) => `${round(x(times[n] ?? 0))} ${round(y(value))}`)}
+              d={pathOf(times, line.values, (at, value) => `${round(x(at))} ${round(y(value))}`)}
             />
           ))}
           <Pointed times={times} x={x} />
@@ -101,7 +102,7 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
 }
 
 function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): JSX.Element | null {
-  const n = nearest(times);
+  const n = pointedAt(times);
   return n === undefined ? null : (
     <path class="is-soft" d={`M${round(x(times[n] ?? 0))} ${TOP}V${HEIGHT - BOTTOM}`} />
   );
@@ -109,7 +110,7 @@ function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): 
 
 /** Says what is below the pointer. */
 function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX.Element | null {
-  const n = nearest(times);
+  const n = pointedAt(times);
   if (n === undefined) return null;
   const told = (value: number | null | undefined) =>
     value === null || value === undefined ? '–' : say(value);
@@ -122,22 +123,10 @@ function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX
   );
 }
 
-/** Which of the times is nearest to what is pointed at. */
-function nearest(times: number[]): number | undefined {
+/** Which of the times is pointed at. */
+function pointedAt(times: number[]): number | undefined {
   const at = pointed.value;
-  if (at === undefined || times.length === 0) return undefined;
-  const after = times.findIndex((time) => time >= at);
-  if (after < 1) return after === 0 ? 0 : times.length - 1;
-  return at - (times[after - 1] ?? 0) < (times[after] ?? 0) - at ? after - 1 : after;
-}
-
-/** A line through what there is: where a value is missing, it begins anew. */
-function pathOf(values: (number | null)[], place: (value: number, n: number) => string): string {
-  return values
-    .map((value, n) =>
-      value === null ? '' : `${n === 0 || values[n - 1] === null ? 'M' : 'L'}${place(value, n)}`,
-    )
-    .join('');
+  return at === undefined ? undefined : nearest(times, at);
 }
 
 function round(value: number): number {

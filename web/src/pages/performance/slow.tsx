@@ -2,20 +2,38 @@ import type { JSX } from 'preact';
 import { ask, useResource } from '../../api';
 import { duration, moment } from '../../i18n';
 import { link } from '../../router';
-import { Empty, Loading, Problem } from '../../ui';
+import { Button, Empty, Loading, Problem } from '../../ui';
 import { points } from './history';
 import { say } from './texts';
 
-/**
- * No endpoint gives the slow log's lines: what is known is where they are, and which kinds of
- * requests were slow while this page was open.
- */
+/** A line of the slow log, as far as it is shown. */
+interface Line {
+  time: string;
+  id: string;
+  ms: number;
+  method: string;
+  path: string;
+  user?: string | null;
+  status?: number | null;
+  phases: Record<string, number>;
+}
+
+interface SlowLog {
+  slow_time: number;
+  slow_file: string;
+  requests: Line[];
+}
+
+/** Phases that are named for each request. */
+const PHASES_MAX = 2;
+
+/** The last lines of the slow log, and the kinds of requests that were slow while this page was open. */
 export default function Slow(): JSX.Element {
   const t = say();
-  const { data, error, isLoading, reload } = useResource('log', (signal) =>
-    ask<Record<string, string>>('GET', '/_node/_local/_config/log', { signal }),
+  const { data, error, isLoading, reload } = useResource('slow', (signal) =>
+    ask<SlowLog>('GET', '/_settee/slow', { signal }),
   );
-  const limit = Number(data?.slow_time ?? 1000);
+  const limit = data?.slow_time ?? 1000;
   const file = data?.slow_file ?? '';
   return (
     <>
@@ -45,9 +63,65 @@ export default function Slow(): JSX.Element {
           </p>
         </section>
       )}
+      {data && limit > 0 && <Requests lines={data.requests} reload={reload} />}
       <Slowest />
     </>
   );
+}
+
+function Requests({ lines, reload }: { lines: Line[]; reload: () => void }): JSX.Element {
+  const t = say();
+  return (
+    <section class="part">
+      <div class="bar">
+        <h2 class="grow">{t.slowRecent}</h2>
+        <Button icon="reload" onClick={reload}>
+          {t.slowReload}
+        </Button>
+      </div>
+      {lines.length === 0 ? (
+        <Empty icon="check" title={t.slowEmpty} />
+      ) : (
+        <div class="scrolls">
+          <table class="plain" aria-label={t.slowRecent}>
+            <thead>
+              <tr>
+                <th>{t.slowRequest}</th>
+                <th class="end">{t.slowDuration}</th>
+                <th>{t.slowPhases}</th>
+                <th>{t.slowUser}</th>
+                <th class="end">{t.slowStatus}</th>
+                <th class="end">{t.atTime}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {lines.map((line) => (
+                <tr key={line.id}>
+                  <td class="mono">
+                    {line.method} {line.path}
+                  </td>
+                  <td class="end">{duration(line.ms / 1000)}</td>
+                  <td>{longest(line.phases)}</td>
+                  <td>{line.user ?? ''}</td>
+                  <td class="end">{line.status ?? ''}</td>
+                  <td class="end">{moment(line.time)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** The longest phases of a request, in words. */
+function longest(phases: Record<string, number>): string {
+  return Object.entries(phases)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, PHASES_MAX)
+    .map(([name, ms]) => `${name} ${duration(ms / 1000)}`)
+    .join(', ');
 }
 
 function Slowest(): JSX.Element {

@@ -1,4 +1,4 @@
-import { texts } from '../../i18n';
+import { counted, texts } from '../../i18n';
 
 export const say = texts(
   {
@@ -92,7 +92,7 @@ export const say = texts(
     } as Record<string, string>,
     run: 'Run again',
     examined: (databases: string, all: string, took: string) =>
-      `Checked ${databases} of ${all} databases in ${took}`,
+      `Checked ${databases} of ${counted(all, 'database', 'databases')} in ${took}`,
     fine: 'No problems found.',
     severities: {
       error: 'Error',
@@ -111,7 +111,8 @@ export const say = texts(
     finds: 'Finds',
     outcome: 'Outcome',
     check: 'Check',
-    notTold: (n: string) => `${n} more findings of this check are not shown`,
+    notTold: (n: string) =>
+      `${counted(n, 'more finding', 'more findings')} of this check not shown`,
     notLooked: 'Not checked',
     onlyAdmins: 'Only server admins may do this.',
     seconds: 'Seconds',
@@ -125,7 +126,7 @@ export const say = texts(
     noSamples: 'The server used no processor time.',
     noSamplesText: 'Try again while the server is busy.',
     profileEmpty: 'Samples the server for some seconds and draws a flame graph.',
-    total: (n: string) => `${n} samples`,
+    total: (n: string) => counted(n, 'sample', 'samples'),
     unknown: (share: string) => `${share} with unknown functions`,
     lost: (n: string) => `${n} lost`,
     find: 'Find a function',
@@ -152,7 +153,15 @@ export const say = texts(
     slowFile: 'Log file:',
     slowInLog: 'The server logs them as warnings.',
     slowOff: 'The slow log is off.',
-    slowWhere: 'No endpoint returns the lines of the slow log: read them on the server itself.',
+    slowWhere: 'The server keeps the last 100 of them until it stops.',
+    slowRecent: 'The last slow requests',
+    slowReload: 'Reload',
+    slowEmpty: 'No request was slow since the server started.',
+    slowRequest: 'Request',
+    slowDuration: 'Duration',
+    slowPhases: 'Longest phases',
+    slowUser: 'User',
+    slowStatus: 'Status',
     slowSet: 'Change it in the configuration',
     slowestNow: 'Slowest requests since you opened this page',
     slowFields:
@@ -247,7 +256,7 @@ export const say = texts(
     },
     run: 'Erneut ausführen',
     examined: (databases: string, all: string, took: string) =>
-      `${databases} von ${all} Datenbanken geprüft in ${took}`,
+      `${databases} von ${counted(all, 'Datenbank', 'Datenbanken')} geprüft in ${took}`,
     fine: 'Keine Probleme gefunden.',
     severities: {
       error: 'Fehler',
@@ -266,7 +275,8 @@ export const say = texts(
     finds: 'Findet',
     outcome: 'Ergebnis',
     check: 'Prüfung',
-    notTold: (n: string) => `${n} weitere Befunde dieser Prüfung sind nicht aufgeführt`,
+    notTold: (n: string) =>
+      `${counted(n, 'weiterer Befund', 'weitere Befunde')} dieser Prüfung ausgelassen`,
     notLooked: 'Nicht geprüft',
     onlyAdmins: 'Das dürfen nur Server-Admins.',
     seconds: 'Sekunden',
@@ -280,7 +290,7 @@ export const say = texts(
     noSamples: 'Der Server hat keine Prozessorzeit gebraucht.',
     noSamplesText: 'Versuchen Sie es erneut, während der Server arbeitet.',
     profileEmpty: 'Nimmt einige Sekunden lang Samples des Servers und zeichnet einen Flame-Graph.',
-    total: (n: string) => `${n} Samples`,
+    total: (n: string) => counted(n, 'Sample', 'Samples'),
     unknown: (share: string) => `${share} mit unbekannten Funktionen`,
     lost: (n: string) => `${n} verloren`,
     find: 'Funktion suchen',
@@ -307,7 +317,15 @@ export const say = texts(
     slowFile: 'Protokolldatei:',
     slowInLog: 'Der Server protokolliert sie als Warnungen.',
     slowOff: 'Das Protokoll langsamer Anfragen ist aus.',
-    slowWhere: 'Kein Endpunkt gibt die Zeilen zurück: Lesen Sie sie auf dem Server selbst.',
+    slowWhere: 'Der Server behält die letzten 100 davon, bis er endet.',
+    slowRecent: 'Die letzten langsamen Anfragen',
+    slowReload: 'Neu laden',
+    slowEmpty: 'Seit dem Start des Servers war keine Anfrage langsam.',
+    slowRequest: 'Anfrage',
+    slowDuration: 'Dauer',
+    slowPhases: 'Längste Phasen',
+    slowUser: 'Benutzer',
+    slowStatus: 'Status',
     slowSet: 'In der Konfiguration ändern',
     slowestNow: 'Langsamste Anfragen, seit diese Seite geöffnet ist',
     slowFields:

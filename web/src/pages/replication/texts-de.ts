@@ -1,3 +1,4 @@
+import { counted } from '../../i18n';
 import type { en } from './texts-en';
 
 export const de: typeof en = {
@@ -52,8 +53,8 @@ export const de: typeof en = {
   paused: (n) => `Angehalten: ${n}`,
   resumed: (n) => `Gestartet: ${n}`,
   deleted: (n) => `Gelöscht: ${n}`,
-  many: (n) => `${n} Replikationen`,
-  deleteText: (n) => `Das beendet ${n} und löscht ihre Dokumente. Kopierte Dokumente bleiben.`,
+  many: (n) => counted(n, 'Replikation', 'Replikationen'),
+  deleteText: (n) => `Das beendet und löscht ${n}. Kopierte Dokumente bleiben.`,
   source: 'Quelle',
   target: 'Ziel',
   once: 'Einmalig',
@@ -154,7 +155,7 @@ export const de: typeof en = {
   partitioned: 'Ein neues Ziel ist partitioniert',
   begun: (n) => `Replikation ${n} gestartet.`,
   runs: 'Die Replikation läuft. Hier erscheint eine Meldung, wenn sie endet.',
-  ended: (n) => `Die Replikation ist zu Ende: ${n} Dokumente geschrieben.`,
+  ended: (n) => `Die Replikation ist zu Ende: ${counted(n, 'Dokument', 'Dokumente')} geschrieben.`,
   sayDatabase: 'Wählen Sie eine Datenbank.',
   sayObject: 'Das muss ein JSON-Objekt sein.',
   sayNumber: 'Das muss eine ganze Zahl sein.',

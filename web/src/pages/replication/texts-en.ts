@@ -1,3 +1,5 @@
+import { counted } from '../../i18n';
+
 export const en = {
   title: 'Replication',
   new: 'New replication',
@@ -48,8 +50,8 @@ export const en = {
   paused: (n: string) => `Paused: ${n}`,
   resumed: (n: string) => `Started: ${n}`,
   deleted: (n: string) => `Deleted: ${n}`,
-  many: (n: string) => `${n} replications`,
-  deleteText: (n: string) => `This stops ${n} and deletes their documents. Copied documents stay.`,
+  many: (n: string) => counted(n, 'replication', 'replications'),
+  deleteText: (n: string) => `This stops and deletes ${n}. Copied documents stay.`,
   source: 'Source',
   target: 'Target',
   once: 'One-off',
@@ -152,7 +154,8 @@ export const en = {
   partitioned: 'A new target is partitioned',
   begun: (n: string) => `Started replication ${n}.`,
   runs: 'The replication is running. A message appears here when it ends.',
-  ended: (n: string) => `The replication has ended: ${n} documents written.`,
+  ended: (n: string) =>
+    `The replication has ended: ${counted(n, 'document', 'documents')} written.`,
   sayDatabase: 'Choose a database.',
   sayObject: 'This must be a JSON object.',
   sayNumber: 'This must be a whole number.',

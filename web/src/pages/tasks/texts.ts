@@ -1,4 +1,4 @@
-import { texts } from '../../i18n';
+import { counted, texts } from '../../i18n';
 
 export const say = texts(
   {
@@ -26,7 +26,7 @@ export const say = texts(
     nothing: 'No background tasks are running.',
     nothingText:
       'Index builds, compactions, replications and long queries appear here while they run.',
-    shards: (n: string) => `${n} shards`,
+    shards: (n: string) => counted(n, 'shard', 'shards'),
     ofTotal: (done: string, total: string) => `${done} of ${total}`,
     written: (n: string) => `${n} written`,
     failed: (n: string) => `${n} failed`,
@@ -61,7 +61,7 @@ export const say = texts(
     nothing: 'Im Hintergrund laufen keine Aufgaben.',
     nothingText:
       'Indexaufbau, Verdichtungen, Replikationen und lange Abfragen erscheinen hier, solange sie laufen.',
-    shards: (n: string) => `${n} Shards`,
+    shards: (n: string) => counted(n, 'Shard', 'Shards'),
     ofTotal: (done: string, total: string) => `${done} von ${total}`,
     written: (n: string) => `${n} geschrieben`,
     failed: (n: string) => `${n} fehlgeschlagen`,

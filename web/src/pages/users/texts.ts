@@ -1,4 +1,4 @@
-import { texts } from '../../i18n';
+import { counted, texts } from '../../i18n';
 
 const en = {
   title: 'Users',
@@ -55,7 +55,7 @@ const en = {
   whoHint: 'Empty for a user who is not logged in.',
   go: 'Check',
   stop: 'Stop',
-  progress: (n: string, of: string) => `${n} of ${of} databases`,
+  progress: (n: string, of: string) => `${n} of ${counted(of, 'database', 'databases')}`,
   sums: (read: string, write: string, admin: string) =>
     `Can read ${read}, write to ${write}, administer ${admin}.`,
   database: 'Database',
@@ -139,7 +139,7 @@ const de: typeof en = {
   whoHint: 'Leer für einen Benutzer, der nicht angemeldet ist.',
   go: 'Prüfen',
   stop: 'Anhalten',
-  progress: (n, of) => `${n} von ${of} Datenbanken`,
+  progress: (n, of) => `${n} von ${counted(of, 'Datenbank', 'Datenbanken')}`,
   sums: (read, write, admin) => `Kann ${read} lesen, in ${write} schreiben, ${admin} verwalten.`,
   database: 'Datenbank',
   right: 'Berechtigung',

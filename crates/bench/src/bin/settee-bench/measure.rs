@@ -6,7 +6,7 @@ use command_line::{BenchOptions, Failure, nodes_of, with_credentials};
 
 use crate::embedded::Writer;
 use crate::runtime;
-use crate::server::OwnServer;
+use crate::server::{OwnServer, settings};
 use crate::settee;
 
 /// Measures, prints the report, and fails when a workload failed or a request was answered with an error.
@@ -40,7 +40,16 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
         let writer: Box<dyn bench::Embedded> = Box::new(Writer::new(program));
         writer
     });
-    let run = bench_options(options, servers, second_url, program, &scratch.0)?;
+    // A sweep may start others in place of a server that was started for the run, and of no other.
+    let restart = match &program {
+        Some(program) if !own.is_empty() => {
+            let settings = settings(&options.query_server);
+            Some(launched(program.clone(), &scratch.0, settings)?)
+        }
+        _ => None,
+    };
+    let mut run = bench_options(options, servers, second_url, program, &scratch.0)?;
+    run.restart = restart;
     let report = runtime
         .block_on(bench::run(run, embedded, &mut std::io::stdout()))
         .map_err(Failure::new)?;
@@ -65,11 +74,12 @@ fn bench_options(
     let named = options.named;
     let mix = named.mix.as_deref().map(bench::Mix::named).transpose();
     let launch = named.faults_binary.or(program);
+    let quiet = ["--set", "log/level=warning"].map(str::to_owned).to_vec();
     Ok(bench::BenchOptions {
         mix: mix.map_err(Failure::usage)?,
         peer: named.peer,
         launch: launch
-            .map(|program| launched(program, scratch))
+            .map(|program| launched(program, scratch, quiet))
             .transpose()?,
         servers,
         second_url,
@@ -77,6 +87,7 @@ fn bench_options(
         scale: options.scale,
         seconds: options.seconds,
         json: options.json,
+        width: bench::terminal_width(),
         connections: options.connections,
         repeats: options.repeats,
         rate: options.rate,
@@ -108,8 +119,8 @@ fn refuse_failures(report: &bench::Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the workloads of faults start a server.
-fn launched(program: PathBuf, dir: &Path) -> Result<bench::Launch, Failure> {
+/// How a server with these settings is started for faults, or for a value of a sweep.
+fn launched(program: PathBuf, dir: &Path, settings: Vec<String>) -> Result<bench::Launch, Failure> {
     let args = [
         "serve",
         "--bind",
@@ -118,13 +129,15 @@ fn launched(program: PathBuf, dir: &Path) -> Result<bench::Launch, Failure> {
         "{port}",
         "--data",
         "{data}",
-        "--set",
-        "log/level=warning",
     ];
     let password = settee::random_password()?;
     Ok(bench::Launch {
         program,
-        args: args.map(str::to_owned).to_vec(),
+        args: args
+            .map(str::to_owned)
+            .into_iter()
+            .chain(settings)
+            .collect(),
         // All users of the machine can read a command line.
         envs: vec![("SETTEE__admins__bench".to_owned(), password.clone())],
         credentials: format!("bench:{password}"),

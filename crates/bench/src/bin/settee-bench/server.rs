@@ -11,6 +11,18 @@ use crate::settee;
 /// Query servers that Settee bundles: languages to be measured on a server that is started for the run.
 const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
 
+/// The arguments with the settings of a server that is measured.
+pub fn settings(query_servers: &[String]) -> Vec<String> {
+    let servers = query_servers.iter().map(String::as_str);
+    let servers = BUILT_IN.into_iter().chain(servers);
+    let servers = servers.map(|server| format!("query_servers/{server}"));
+    // A build of an index is slow, and is measured.
+    let log = ["log/level=warning", "log/slow_time=0"].map(str::to_owned);
+    let all = log.into_iter().chain(servers);
+    all.flat_map(|setting| ["--set".to_owned(), setting])
+        .collect()
+}
+
 /// A server that ends with this value.
 pub struct OwnServer {
     child: Child,
@@ -22,21 +34,13 @@ impl OwnServer {
     /// Starts a server with its data in `dir`, and waits until it listens.
     pub fn start(dir: &Path, query_servers: &[String]) -> Result<OwnServer, Failure> {
         let password = settee::random_password()?;
-        let servers = BUILT_IN
-            .into_iter()
-            .chain(query_servers.iter().map(String::as_str));
         let child = Command::new(settee::find()?)
             .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
             .arg(dir)
             .env_remove(command_line::PROGRAM)
             // All users of the machine can read a command line.
             .env("SETTEE__admins__bench", &password)
-            .args(["--set", "log/level=warning"])
-            // A build of an index is slow, and is measured.
-            .args(["--set", "log/slow_time=0"])
-            .args(
-                servers.flat_map(|server| ["--set".to_owned(), format!("query_servers/{server}")]),
-            )
+            .args(settings(query_servers))
             .stdout(Stdio::piped())
             .spawn()
             .map_err(Failure::new)?;

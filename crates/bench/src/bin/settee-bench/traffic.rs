@@ -1,14 +1,15 @@
 //! `settee bench record` and `settee bench replay`.
 
-use command_line::{Failure, RecordOptions, ReplayOptions, take_credentials, with_credentials};
+use command_line::{
+    Failure, RecordOptions, ReplayOptions, server_url, take_credentials, with_credentials,
+};
 
 use crate::runtime;
 
 /// Records until Ctrl-C or SIGTERM.
 pub fn record(options: RecordOptions) -> Result<(), Failure> {
     let file = options.output.display().to_string();
-    let mut server =
-        url::Url::parse(&options.to).map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+    let mut server = server_url(&options.to)?;
     // They are not for the screen.
     take_credentials(&mut server);
     let recording = bench::RecordOptions {
@@ -39,6 +40,7 @@ pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
         server: with_credentials(&options.url),
         speed: options.speed,
         json: options.json,
+        width: bench::terminal_width(),
     };
     let report = runtime::start()?
         .block_on(bench::replay(replaying, &mut std::io::stdout()))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tasks::Tasks;
 use crate::error::BenchError;
-use crate::processes::{Sampler, Usage};
+use crate::processes::{Sampler, Usage, of_language};
 use crate::progress;
 use crate::slice::Slice;
 use crate::system::{System, Watch, WorkloadPart};
@@ -117,12 +117,15 @@ pub(super) struct Built {
     pub(super) design: String,
     task_rates: Vec<f64>,
     query_servers: Option<Usage>,
+    /// The server does not report the processes of a language.
+    is_guessed: bool,
 }
 
 impl Build<'_> {
     /// The clock runs from the moment when the design document is sent: a server may build before a
     /// query.
     pub(super) async fn run(&self, system: &System) -> Result<Built, BenchError> {
+        let before = of_language(system, self.language).await?;
         let sampler = Sampler::start(system.pid);
         let watch = Watch::start(&system.pids);
         let bar = progress::bar(self.documents, self.part.to_owned());
@@ -140,8 +143,13 @@ impl Build<'_> {
         };
         let elapsed = start.elapsed();
         bar.finish_and_clear();
-        let query_servers = sampler.map(Sampler::stop);
+        let samples = sampler.map(Sampler::stop);
         let rows = rows?;
+        let after = of_language(system, self.language).await?;
+        let reported = before.zip(after).map(|(before, after)| &before | &after);
+        let is_guessed = samples.is_some() && reported.is_none();
+        let query_servers =
+            samples.map(|samples| samples.of(&reported.unwrap_or_else(|| samples.busy())));
         let mut slice = Slice::new();
         slice.record(self.documents, elapsed);
         slice.seconds = elapsed.as_secs_f64();
@@ -156,6 +164,7 @@ impl Build<'_> {
             design,
             task_rates: tasks.rates(),
             query_servers,
+            is_guessed,
         })
     }
 }
@@ -165,6 +174,8 @@ impl Build<'_> {
 pub(super) struct Ledger {
     builds: BTreeMap<&'static str, Entry>,
     long: HashSet<&'static str>,
+    /// Processes were counted that a server does not assign to a language.
+    is_guessed: bool,
     /// The whole reduction of each kind of view, by the first language that built it.
     reductions: HashMap<&'static str, (&'static str, Value)>,
 }
@@ -186,6 +197,7 @@ impl Ledger {
         let entry = self.builds.entry(built.part.name).or_default();
         entry.seconds.push(built.part.slice.seconds);
         entry.task_rates.extend(&built.task_rates);
+        self.is_guessed |= built.is_guessed;
         if let Some(usage) = built.query_servers {
             entry.query_servers = Some(entry.query_servers.unwrap_or_default().and(usage));
         }
@@ -216,7 +228,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Times, rates of the tasks, and the cost of query servers.
+    /// Times, rates of the tasks, and the cost of the query servers of each part's language.
     pub(super) fn outcome(self) -> Outcome {
         let mut figures = Vec::new();
         for (part, entry) in self.builds {
@@ -244,7 +256,7 @@ impl Ledger {
                 (
                     format!("{part}: query servers' peak"),
                     "bytes",
-                    usage.resident_bytes_peak as f64,
+                    usage.private_bytes_peak as f64,
                 ),
                 (
                     format!("{part}: query servers' CPU, all rounds"),
@@ -253,9 +265,11 @@ impl Ledger {
                 ),
             ]);
         }
+        let guessed = "query servers: the server does not report them by language, so all of its processes count that worked during a build";
+        let notes = self.is_guessed.then(|| guessed.to_owned());
         Outcome {
             figures,
-            notes: Vec::new(),
+            notes: notes.into_iter().collect(),
         }
     }
 }

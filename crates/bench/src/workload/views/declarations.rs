@@ -110,7 +110,7 @@ impl Workload for Declarations {
 
     async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let mut outcome = state.ledger.outcome();
-        outcome.notes = state.present.notes;
+        outcome.notes.extend(state.present.notes);
         outcome.notes.push(format!(
             "declarations: {} documents (the published benchmark: 290,000); \"rust\" is the real map by hand in this \
              process, on all cores, from documents in memory",

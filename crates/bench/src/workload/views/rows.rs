@@ -2,16 +2,15 @@
 //! up.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::BUILD_ROUNDS;
 use super::build::{Build, Ledger, View, put_design, remove_design, wait_for};
+use crate::data_folders::{folder_bytes, folders};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::procfs;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
 use crate::system::{FilledDatabase, System, Watch, WorkloadPart};
 use crate::workload::saturated::probe;
@@ -347,38 +346,4 @@ async fn compacted_sizes(
     Err(BenchError::Options(format!(
         "the compaction of {design} did not end within ten minutes"
     )))
-}
-
-/// The directories of a local server's documents and indexes, from its configuration.
-async fn folders(system: &System) -> Result<Vec<PathBuf>, BenchError> {
-    let Some(pid) = system.pid else {
-        return Ok(Vec::new());
-    };
-    let base = procfs::working_directory(pid).unwrap_or_default();
-    // Settee's own option wins over its configuration.
-    if let Some(data) = procfs::argument(pid, "--data") {
-        return Ok(vec![base.join(data)]);
-    }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for key in ["database_dir", "view_index_dir"] {
-        let path = format!("/_node/_local/_config/couchdb/{key}");
-        let (status, reply) = system.call("GET", &path, None).await?;
-        let folder: Option<String> = serde_json::from_slice(&reply).ok();
-        if let Some(folder) = folder.filter(|_| status == 200) {
-            let folder = base.join(folder);
-            // CouchDB keeps both in one folder by default.
-            if !folders.contains(&folder) {
-                folders.push(folder);
-            }
-        }
-    }
-    Ok(folders)
-}
-
-fn folder_bytes(folders: &[PathBuf]) -> Option<u64> {
-    let bytes: u64 = folders
-        .iter()
-        .map(|folder| procfs::folder_bytes(folder))
-        .sum();
-    (bytes > 0).then_some(bytes)
 }

@@ -106,7 +106,7 @@ impl Workload for FirstBuilds {
 
     async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let mut outcome = state.ledger.outcome();
-        outcome.notes = state.present.notes;
+        outcome.notes.extend(state.present.notes);
         Ok(outcome)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -35,6 +36,19 @@ pub struct Contents {
     pub settings: BTreeMap<String, String>,
     /// Every value that a setting was given, and none when it was deleted.
     pub settings_set: Vec<Option<String>>,
+    /// The answer of `_settee/top`, where the server has one.
+    pub top: Option<Value>,
+    /// The table of `_settee/settings`, where the server has one.
+    pub setting_table: Option<Value>,
+    /// Whether `?q=` has no effect.
+    pub ignores_q: bool,
+    /// Name and shards of each database that was created, in this order.
+    pub created: Vec<(String, u64)>,
+    /// Number of documents, and bytes, of each `_bulk_docs`, in this order.
+    pub bulks: Vec<(usize, usize)>,
+    /// How long a compaction takes.
+    pub compaction: Duration,
+    compacting_until: Option<Instant>,
     puts: u64,
 }
 
@@ -142,10 +156,15 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
         (_, ["_node", "_local", "_config", section, key]) => {
             setting(method, format!("{section}/{key}"), body, contents)
         }
+        ("GET", ["_node", "_local", "_settee", "settings"]) if contents.setting_table.is_some() => {
+            ok(json!(contents.setting_table))
+        }
         ("GET", ["_node", ..]) | ("GET", ["_dbs_info"]) => ok(json!({})),
+        ("GET", ["_settee", "top"]) if contents.top.is_some() => ok(json!(contents.top)),
         ("GET", ["_settee", "constant"]) => (200, vec![b'x'; 300]),
         ("GET", ["files", "lines.jsonl"]) => (200, b"{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n".to_vec()),
         ("POST", ["_replicate"]) => replicate(body, contents),
+        ("PUT", [database]) => create(database, query, contents),
         (_, [database]) => database_reply(method, database, contents),
         (_, [database, rest @ ..]) => match contents.databases.get(*database) {
             None => error(404, "not_found", "Database does not exist."),
@@ -192,16 +211,27 @@ fn replicate(body: &[u8], contents: &mut Contents) -> Reply {
     ok(json!({"ok": true, "history": [{"docs_written": written}]}))
 }
 
+/// Creates a database with the shards of the query, or else of the setting `cluster/q`.
+fn create(name: &str, query: &str, contents: &mut Contents) -> Reply {
+    if contents.databases.contains_key(name) {
+        return error(412, "file_exists", "The database could not be created.");
+    }
+    let usual = contents.settings.get("cluster/q").map(String::as_str);
+    let wanted = query.strip_prefix("q=").filter(|_| !contents.ignores_q);
+    let q = wanted.or(usual).unwrap_or("2").parse().unwrap();
+    contents.created.push((name.to_owned(), q));
+    contents.databases.insert(name.to_owned(), Documents::new());
+    (201, b"{\"ok\":true}".to_vec())
+}
+
 fn database_reply(method: &Method, name: &str, contents: &mut Contents) -> Reply {
     let count = contents.databases.get(name).map(BTreeMap::len);
+    let mut created = contents.created.iter().rev();
+    let q = created.find(|(known, _)| known == name).map(|(_, q)| *q);
     match (method.as_str(), count) {
-        ("PUT", None) => {
-            contents.databases.insert(name.to_owned(), Documents::new());
-            (201, b"{\"ok\":true}".to_vec())
-        }
-        ("PUT", Some(_)) => error(412, "file_exists", "The database could not be created."),
         ("GET", Some(count)) => ok(json!({
-            "db_name": name, "doc_count": count, "compact_running": false,
+            "db_name": name, "doc_count": count, "cluster": {"q": q},
+            "compact_running": contents.compacting_until.is_some_and(|end| Instant::now() < end),
             "sizes": {"file": count * 100, "active": count * 50},
         })),
         ("DELETE", Some(_)) => {
@@ -229,7 +259,11 @@ fn inside(
         ("POST", ["_find"]) => find(&contents.databases[database], body),
         ("POST", ["_all_docs"]) => by_keys(&contents.databases[database], body),
         ("POST", ["_bulk_docs"]) => bulk(database, body, contents),
-        ("POST", ["_ensure_full_commit"] | ["_compact"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("POST", ["_ensure_full_commit"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("POST", ["_compact"]) => {
+            contents.compacting_until = Some(Instant::now() + contents.compaction);
+            (202, b"{\"ok\":true}".to_vec())
+        }
         ("GET", ["_all_docs"]) => all_docs(&contents.databases[database], query),
         ("GET", ["_changes"]) => {
             let rows: Vec<Value> = contents.databases[database]
@@ -347,6 +381,7 @@ fn bulk(database: &str, body: &[u8], contents: &mut Contents) -> Reply {
     };
     let new_edits = request["new_edits"] != json!(false);
     let documents = request["docs"].as_array_mut().unwrap();
+    contents.bulks.push((documents.len(), body.len()));
     if documents.iter().any(|document| document["_id"] == "poison") {
         return error(400, "bad_request", "poisoned");
     }

@@ -128,6 +128,9 @@ impl<S: SlotStore> Task<S> {
     }
 
     pub(super) fn fetched(&mut self, result: Result<S::Copy, StoreError>) {
+        // A replica that can be copied has what this one lacks: no generation has to begin for it,
+        // however long the copy took, and even if it broke off.
+        self.lacking_ticks = self.lacking_ticks.map(|_| 0);
         let staged = match result {
             Ok(staged) => staged,
             Err(error) => {

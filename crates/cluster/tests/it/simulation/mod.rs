@@ -44,16 +44,17 @@ fn nothing_acknowledged_is_lost() {
     let seeds = number("SETTEE_SEEDS").unwrap_or(1_000);
     let first = number("SETTEE_FIRST_SEED").unwrap_or(0);
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()) as u64;
-    let totals: Vec<[u64; 3]> = std::thread::scope(|scope| {
+    let totals: Vec<[u64; 4]> = std::thread::scope(|scope| {
         let shares = (0..threads).map(|share| {
             scope.spawn(move || {
-                let mut total = [0; 3];
+                let mut total = [0; 4];
                 for seed in (first..first + seeds).filter(|s| s % threads == share) {
                     match try_seed(seed, Rules::default()) {
                         Ok(world) => {
                             total[0] += world.acknowledged;
                             total[1] += world.reads;
                             total[2] += u64::from(world.generations > 0);
+                            total[3] += u64::from(world.lost.is_some());
                         }
                         Err(_) => panic!("{}", replay(seed, Rules::default())),
                     }
@@ -69,11 +70,13 @@ fn nothing_acknowledged_is_lost() {
     });
     let sum = |at: usize| totals.iter().map(|total| total[at]).sum::<u64>();
     println!(
-        "{seeds} seeds: {} writes acknowledged, {} reads, {} runs with a new generation",
+        "{seeds} seeds: {} writes acknowledged, {} reads, {} runs with a new generation, {} with a lost disk",
         sum(0),
         sum(1),
-        sum(2)
+        sum(2),
+        sum(3)
     );
+    assert!(seeds < 1_000 || sum(3) > 0, "no disk was lost");
     assert!(
         sum(0) > seeds * 20 && sum(1) > seeds * 20,
         "the clients hardly got to work"

@@ -125,6 +125,28 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
     nodes.agree(&acknowledged).await;
 }
 
+/// Others have what the replica lacks, or do not need it any more, and continue meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_breaks_off_begins_no_generation() {
+    let nodes = Nodes::three();
+    write_all(&nodes, 1, 5).await;
+    nodes.agree(&[]).await;
+    nodes.stop_one(3).await;
+    let acknowledged = write_all(&nodes, 2, 10).await;
+    let disk = &nodes.disks[&3];
+    disk.lacks.store(true, Ordering::SeqCst);
+    disk.broken_copies.store(1, Ordering::SeqCst);
+    nodes.start_one(3);
+    let lacks = || disk.lacks.load(Ordering::SeqCst);
+    nodes.until("copied", || !lacks()).await;
+    assert_eq!(disk.broken_copies.load(Ordering::SeqCst), 0);
+    nodes.agree(&acknowledged).await;
+    for node in 1..=3 {
+        let generation = nodes.slot(node).status().position.generation;
+        assert_eq!(generation, Generation::default(), "{}", nodes.describe());
+    }
+}
+
 /// Writes that need only one disk do not run ahead of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_proposed_while_a_majority_is_far_behind() {

@@ -1,7 +1,7 @@
 //! A slot's state in memory: documents by id, and the outcome of each request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// After this time a broken copy breaks off. It is longer than a replica waits for contents.
+const BROKEN_COPY_TIME: Duration = Duration::from_secs(2);
 
 /// A request's outcome: its position among all.
 pub type Outcome = usize;
@@ -93,6 +96,10 @@ pub struct Disk {
     promises: Mutex<Promises>,
     /// Writes fail.
     pub is_full: AtomicBool,
+    /// Contents of the next record are not here, nor on a majority, until a copy is installed.
+    pub lacks: AtomicBool,
+    /// Number of copies from others that are still to break off.
+    pub broken_copies: AtomicU32,
     has_failed: AtomicBool,
 }
 
@@ -130,13 +137,18 @@ async fn write(disk: Arc<Disk>, mut queue: mpsc::UnboundedReceiver<Write>, delay
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        if disk.is_full.load(Ordering::SeqCst) {
+        let lacks = disk.lacks.load(Ordering::SeqCst);
+        if lacks || disk.is_full.load(Ordering::SeqCst) {
             disk.has_failed.store(true, Ordering::SeqCst);
         }
         let failed = disk.has_failed.load(Ordering::SeqCst);
         let mut state = disk.state();
         for write in batch.drain(..) {
             let result = match failed {
+                true if lacks => Err(StoreError::Lacking {
+                    text: "a content is not here".into(),
+                    by_majority: true,
+                }),
                 true => Err(StoreError::Full("no room".into())),
                 false => Ok(state.apply(write.body, write.cursor)),
             };
@@ -184,7 +196,16 @@ impl SlotStore for MemoryStore {
     fn copy(&self, from: NodeId) -> BoxFuture<'static, Result<Staged, StoreError>> {
         let state = self.disks[&from].state().clone();
         let own = Arc::clone(&self.disk);
+        let left = &own.broken_copies;
+        let left = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            left.checked_sub(1)
+        });
+        let breaks = left.is_ok();
         Box::pin(async move {
+            if breaks {
+                tokio::time::sleep(BROKEN_COPY_TIME).await;
+                return Err(StoreError::Failed("it broke off".into()));
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
             match state.cursor.clone() {
                 Some(cursor) => Ok(Staged { state, cursor, own }),
@@ -209,6 +230,7 @@ impl StagedCopy for Staged {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
             *self.own.state() = self.state;
+            self.own.lacks.store(false, Ordering::SeqCst);
             Ok(())
         })
     }

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use backup::{Permit, TargetName};
 use document::{UuidAlgorithm, UuidGenerator};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode, Url};
 use serde_json::{Value, json};
 
+use super::server::Server;
 use crate::Failure;
-use crate::cli::{BackupCommand, BackupOptions, with_credentials};
+use crate::cli::{BackupCommand, BackupOptions};
+use crate::data::{STORE_MARK, require_directory};
 use crate::owner::work_as_owner_of;
 
 /// Least interval between two requests for the progress of a backup.
@@ -29,6 +31,7 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let target = options.command.as_ref().map(BackupCommand::target);
     if let Some(directory) = target.filter(|target| !target.contains("://")) {
+        require_backups(Path::new(directory))?;
         work_as_owner_of(Path::new(directory))?;
     }
     // Before there are threads: they have the rights of this one.
@@ -42,9 +45,14 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
         (Some(BackupCommand::Prune(options)), ..) => runtime.block_on(target::prune(options)),
         (Some(BackupCommand::Verify(options)), ..) => runtime.block_on(target::verify(options)),
         (None, Some(url), Some(target)) => {
-            let target = absolute(target)?;
-            let permit = permit.as_ref().map(Permit::name);
-            runtime.block_on(back_up(&with_credentials(url), &target, permit))
+            let server = Server::new(url, reqwest::Client::builder())?;
+            let target = target_for(server.url(), target)?;
+            let request = BackupRequest {
+                target: &target,
+                is_copy: options.copy,
+                permit: permit.as_ref().map(Permit::name),
+            };
+            runtime.block_on(back_up(&server, &request))
         }
         _ => Err(Failure::usage(
             "settee backup requires a server and a target",
@@ -52,14 +60,45 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
     }
 }
 
-/// A path means the same to the server as here.
-fn absolute(target: &str) -> Result<String, Failure> {
+/// Refuses a directory of this machine without backups, with the reason.
+fn require_backups(directory: &Path) -> Result<(), Failure> {
+    require_directory(directory)?;
+    let is_copy = directory.join(STORE_MARK).is_file();
+    match is_copy && !backup::holds_backups(directory) {
+        true => Err(Failure::new(format!(
+            "{directory} holds no backups: it is a plain copy of a store. Restore it with: settee restore {directory} DATA",
+            directory = directory.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The target as the server takes it: a path means the same there as here, if the server is on this machine.
+fn target_for(server: &Url, target: &str) -> Result<String, Failure> {
     if target.contains("://") {
         return Ok(target.to_owned());
     }
+    let host = server.host_str().unwrap_or_default();
+    if !Path::new(target).is_absolute() && !is_this_machine(host) {
+        return Err(Failure::usage(format!(
+            "{target} is relative to a directory of this machine, but the server writes the backup, on {host}: give the absolute \
+             path of a directory there, or s3://BUCKET/PREFIX"
+        )));
+    }
     let path = std::path::absolute(target).map_err(Failure::new)?;
+    if is_this_machine(host) && path.is_file() {
+        return Err(Failure::new(format!(
+            "{target}: this is a file, not a directory"
+        )));
+    }
     let path = path.into_os_string().into_string();
     path.map_err(|_| Failure::usage("the target's path is not UTF-8"))
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Proves to a server on this machine that this process may write to the backup's directory. `None`
@@ -74,15 +113,24 @@ fn permit(target: &str) -> Option<Permit> {
     Permit::create(&directory, &random).ok()
 }
 
-async fn back_up(url: &str, target: &str, permit: Option<&str>) -> Result<(), Failure> {
-    let server = Server::new(url)?;
-    let (status, answer) = server.begin(target, permit).await?;
+/// The body of a request for a backup.
+struct BackupRequest<'a> {
+    /// A URL, or the absolute path of a directory.
+    target: &'a str,
+    /// The target becomes a plain copy of the store.
+    is_copy: bool,
+    /// See [`permit`].
+    permit: Option<&'a str>,
+}
+
+async fn back_up(server: &Server, request: &BackupRequest<'_>) -> Result<(), Failure> {
+    let (status, answer) = begin(server, request).await?;
     if status != StatusCode::ACCEPTED {
-        say!("backed up to {target}");
+        say!("copied to {}", request.target);
         return Ok(());
     }
     let id = answer["id"].as_str().unwrap_or_default();
-    let ended = server.wait(id).await?;
+    let ended = wait(server, id).await?;
     if let Some(reason) = ended["reason"].as_str() {
         return Err(Failure::new(format!("the backup failed: {reason}")));
     }
@@ -100,99 +148,75 @@ async fn back_up(url: &str, target: &str, permit: Option<&str>) -> Result<(), Fa
     Ok(())
 }
 
-struct Server {
-    url: reqwest::Url,
-    name: String,
-    password: Option<String>,
-    client: reqwest::Client,
-}
+/// The state of backups, at a server.
+const PATH: &str = "/_settee/backup";
+/// The users who may request one.
+const NEEDS: &str = "an admin";
 
-impl Server {
-    fn new(url: &str) -> Result<Server, Failure> {
-        // The URL may hold a password, so that the message does not repeat it.
-        let parsed = reqwest::Url::parse(url);
-        let mut url = parsed.map_err(|e| Failure::usage(format!("the server's URL: {e}")))?;
-        let (name, password) = super::take_credentials(&mut url);
-        url.set_path("/_settee/backup");
-        Ok(Server {
-            url,
-            name,
-            password,
-            client: reqwest::Client::new(),
-        })
+/// Requests a backup. Returns the status and the answer.
+async fn begin(
+    server: &Server,
+    request: &BackupRequest<'_>,
+) -> Result<(StatusCode, Value), Failure> {
+    let mut body = match request.is_copy {
+        true => json!({"directory": request.target}),
+        false => json!({"target": request.target}),
+    };
+    if let Some(permit) = request.permit {
+        body["permit"] = permit.into();
     }
-
-    async fn begin(
-        &self,
-        target: &str,
-        permit: Option<&str>,
-    ) -> Result<(StatusCode, Value), Failure> {
-        let request = self.client.post(self.url.clone());
-        let mut body = json!({"target": target});
-        if let Some(permit) = permit {
-            body["permit"] = permit.into();
-        }
-        let request = request.json(&body);
-        self.send(request).await.map_err(Refusal::failure)
+    let request = server.request(Method::POST, PATH).json(&body);
+    let response = server.send(request).await?;
+    let status = response.status();
+    let body = response.json::<Value>().await.unwrap_or_default();
+    if status.is_success() && body.is_object() {
+        return Ok((status, body));
     }
-
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Value), Refusal> {
-        let request = request.basic_auth(&self.name, self.password.as_ref());
-        let silent = |e: reqwest::Error| Refusal::Silent(format!("{}: {e}", self.url));
-        let response = request.send().await.map_err(silent)?;
-        let status = response.status();
-        let body: Value = response.json().await.unwrap_or_default();
-        if status.is_success() {
-            return Ok((status, body));
-        }
-        let reason = body["reason"].as_str().unwrap_or("no reason was given");
-        Err(Refusal::Said(format!(
-            "the server refused ({status}): {reason}"
-        )))
-    }
-
-    /// Waits for the end of a backup, and returns its report.
-    async fn wait(&self, id: &str) -> Result<Value, Failure> {
-        let (mut pause, mut heard) = (POLL_MIN, Instant::now());
-        let mut line = Line::new();
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(POLL_MAX);
-            let request = self.client.get(self.url.clone()).timeout(SILENCE_MAX);
-            let known = match self.send(request).await {
-                Ok((_, known)) => known,
-                Err(Refusal::Silent(_)) if heard.elapsed() < SILENCE_MAX => continue,
-                Err(refusal) => return Err(refusal.failure()),
-            };
-            heard = Instant::now();
-            let ended = known["ended"].as_array().into_iter().flatten();
-            if let Some(ended) = ended.clone().find(|ended| ended["id"] == id) {
-                line.end();
-                return Ok(ended.clone());
-            }
-            if known["running"]["id"] != id {
-                line.end();
-                return Err(Failure::new(
-                    "the server has lost the backup: it was restarted. Files that were copied are not copied again: run \
-                     this once more",
-                ));
-            }
-            line.show(&known["running"]);
-        }
+    match (status.as_u16(), body["reason"].as_str()) {
+        // CouchDB takes the path for a database's.
+        (404 | 405, Some(_)) => Err(server.not_settee()),
+        // A login that is right: the target is refused.
+        (400 | 403, Some(reason)) => Err(Failure::new(reason)),
+        (status, _) => Err(server.refusal(status, &body, NEEDS)),
     }
 }
 
-enum Refusal {
-    /// No answer came.
-    Silent(String),
-    Said(String),
+/// Waits for the end of a backup, and returns its report.
+async fn wait(server: &Server, id: &str) -> Result<Value, Failure> {
+    let (mut pause, mut heard) = (POLL_MIN, Instant::now());
+    let mut line = Line::new();
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(POLL_MAX);
+        let request = server.request(Method::GET, PATH).timeout(SILENCE_MAX);
+        let known = match request.send().await {
+            Ok(response) => answered(server, response).await?,
+            Err(_) if heard.elapsed() < SILENCE_MAX => continue,
+            Err(error) => return Err(server.silence(&error)),
+        };
+        heard = Instant::now();
+        let ended = known["ended"].as_array().into_iter().flatten();
+        if let Some(ended) = ended.clone().find(|ended| ended["id"] == id) {
+            line.end();
+            return Ok(ended.clone());
+        }
+        if known["running"]["id"] != id {
+            line.end();
+            return Err(Failure::new(
+                "the server has lost the backup: it was restarted. Files that were copied are not copied again: run \
+                 this once more",
+            ));
+        }
+        line.show(&known["running"]);
+    }
 }
 
-impl Refusal {
-    fn failure(self) -> Failure {
-        match self {
-            Refusal::Silent(why) | Refusal::Said(why) => Failure::new(why),
-        }
+async fn answered(server: &Server, response: reqwest::Response) -> Result<Value, Failure> {
+    let status = response.status();
+    let body = response.json::<Value>().await.unwrap_or_default();
+    match status.is_success() {
+        true => Ok(body),
+        false => Err(server.refusal(status.as_u16(), &body, NEEDS)),
     }
 }
 
@@ -273,8 +297,55 @@ mod tests {
 
     #[test]
     fn paths_are_made_absolute_and_urls_are_not() {
-        assert_eq!(absolute("s3://a/b").unwrap(), "s3://a/b");
-        assert_eq!(absolute("/a").unwrap(), "/a");
-        assert!(absolute("a").unwrap().starts_with('/'));
+        let of = |server: &str, target: &str| target_for(&Url::parse(server).unwrap(), target);
+        for server in [
+            "http://127.0.0.1:5984",
+            "http://localhost",
+            "https://[::1]:6984",
+        ] {
+            assert_eq!(of(server, "s3://a/b").unwrap(), "s3://a/b");
+            assert_eq!(of(server, "/a").unwrap(), "/a");
+            let relative = of(server, "./a").unwrap();
+            assert!(
+                relative.starts_with('/') && relative.ends_with("/a"),
+                "{relative}"
+            );
+        }
+        let elsewhere = "http://db.example:5984";
+        assert_eq!(of(elsewhere, "/a").unwrap(), "/a");
+        assert_eq!(of(elsewhere, "s3://a/b").unwrap(), "s3://a/b");
+        let refused = of(elsewhere, "./a").unwrap_err();
+        assert!(
+            refused.message.contains("on db.example"),
+            "{}",
+            refused.message
+        );
+    }
+
+    #[test]
+    fn a_plain_copy_is_named_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (name, mark) in [
+            ("copy", "CURRENT"),
+            ("backups", "settee-backups.json"),
+            ("other", "x"),
+        ] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::write(at(name).join(mark), "x").unwrap();
+        }
+        std::fs::write(at("file"), "x").unwrap();
+        for (name, wanted) in [
+            ("copy", Some("a plain copy of a store")),
+            ("file", Some("a file")),
+            ("none", Some("does not exist")),
+            ("backups", None),
+            ("other", None),
+        ] {
+            let refused = require_backups(&at(name)).err().map(|e| e.message);
+            assert_eq!(refused.is_some(), wanted.is_some(), "{name}: {refused:?}");
+            let text = refused.unwrap_or_default();
+            assert!(text.contains(wanted.unwrap_or_default()), "{text}");
+        }
     }
 }

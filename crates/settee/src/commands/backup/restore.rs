@@ -9,16 +9,17 @@ use backup::{BackupSelection, Progress, holds_backups, parse_time, time_text};
 use super::{size, target};
 use crate::Failure;
 use crate::cli::RestoreOptions;
-use crate::data::STORE;
+use crate::data::{STORE, STORE_MARK, require_directory};
 use crate::owner::{NewDirectory, Source, work_as_owner_of};
-
-/// A file that every store has.
-const STORE_MARK: &str = "CURRENT";
 
 pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
     let which = which(options)?;
     let directory = Path::new(&options.backup);
-    let is_copy = !options.backup.contains("://") && !holds_backups(directory);
+    let is_directory = !options.backup.contains("://");
+    if is_directory {
+        require_directory(directory)?;
+    }
+    let is_copy = is_directory && !holds_backups(directory);
     if is_copy && !directory.join(STORE_MARK).is_file() {
         return Err(Failure::new(format!(
             "{} is not a backup: it has neither backups nor a file {STORE_MARK}",

@@ -66,18 +66,15 @@ pub fn recover(options: &ClusterRecover) -> Result<(), Failure> {
     let store = open(&options.data)?;
     let known = record_version::latest()?;
     let left = store.left(known).map_err(Failure::new)?;
+    left.check_name(&options.cluster).map_err(Failure::new)?;
     say!("{}", losses(&options.data, &left));
     let new = new_cluster(options, &left.former)?;
-    let running = running(&left);
+    if let Some(running) = running(&left) {
+        return Err(Failure::new(running));
+    }
     if options.dry_run {
-        if let Some(running) = running {
-            say!("{running}");
-        }
         say!("Nothing was changed. With --accept-loss instead of --dry-run, this is done.");
         return Ok(());
-    }
-    if let Some(running) = running {
-        return Err(Failure::new(running));
     }
     let (home, data) = store.recover(&new, known).map_err(Failure::new)?;
     say!(
@@ -134,9 +131,12 @@ fn running(left: &LeftData) -> Option<String> {
 
 /// Describes what an adoption leaves as it is, for people.
 fn kept(data: &AdoptedData) -> &'static str {
-    match data.was_nodes {
-        false => "Update sequences and indexes stay as they are.",
-        true => {
+    match (data.was_nodes, data.was_prepared) {
+        (false, false) => "Update sequences and indexes stay as they are.",
+        (false, true) => {
+            "An earlier run was interrupted: update sequences stay as they are since that one, and indexes as they are."
+        }
+        (true, _) => {
             "The store was that of a node: writes that it had not applied are missing, and feeds and replications start from the beginning. Indexes stay as they are."
         }
     }
@@ -171,6 +171,13 @@ fn losses(data: &Path, left: &LeftData) -> String {
             }
         })
         .collect();
+    let deleted = match &left.deleted[..] {
+        [] => String::new(),
+        names => format!(
+            "\nNOT KEPT: databases that were deleted, and whose data is still here: {}.",
+            names.join(", ")
+        ),
+    };
     format!(
         "{} has the data of {}, a node of the cluster {}: {}.\n\
          Position of each slot, as generation/record: the first record that this node lacks: {}\n\
@@ -181,7 +188,7 @@ fn losses(data: &Path, left: &LeftData) -> String {
          be a cluster with other data.\n\
          LOST: join tokens, and the meaning of all update sequences: feeds, replications and clients start from\n\
          the beginning. Documents that a replication's target has are not sent again.\n\
-         KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.",
+         KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.{deleted}",
         data.display(),
         former.member.name,
         former.cluster.name,

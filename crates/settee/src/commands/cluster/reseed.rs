@@ -28,8 +28,9 @@ pub async fn run(options: &ClusterReseed) -> Result<(), Failure> {
 /// Describes what a new generation would change, for people.
 fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
     let all = status["slots"].as_array().into_iter().flatten();
+    let name = only.map(slot_name);
     let slots: Vec<&Value> = all
-        .filter(|slot| only.is_none_or(|only| slot["slot"] == only))
+        .filter(|slot| name.as_deref().is_none_or(|name| slot["slot"] == name))
         .collect();
     if slots.is_empty() {
         return Err(Failure::usage(format!(
@@ -58,12 +59,22 @@ fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
             reason.unwrap_or("it works, and needs no new generation")
         ));
     }
+    if only.is_some() {
+        let why = "It is refused if the topics of the log are gone: then leave out --slot.";
+        lines.push(why.to_owned());
+    }
     lines.extend([
         "KEPT: all writes that were answered with 201. Each slot continues from the most advanced node that answers.".to_owned(),
         "LOST: records that only Kafka has. Writes that were answered with 202 or 503, or not at all, may be among them.".to_owned(),
         "Writes wait, or get a 503, for about 20 s. Nothing was changed.".to_owned(),
     ]);
     Ok(lines)
+}
+
+/// Returns the name of a slot as the status has it: the server reads `03` as a number, too.
+fn slot_name(given: &str) -> String {
+    let number = given.parse::<u16>();
+    number.map_or_else(|_| given.to_owned(), |number| number.to_string())
 }
 
 #[cfg(test)]
@@ -97,5 +108,9 @@ mod tests {
         let lines = plan(&status(), Some("control")).unwrap();
         assert_eq!(lines.iter().filter(|l| l.starts_with("slot ")).count(), 1);
         assert!(plan(&status(), Some("2")).is_err());
+        let lines = plan(&status(), Some("01")).unwrap();
+        assert!(lines[1].starts_with("slot 1: "), "{lines:?}");
+        let warns = |lines: &[String]| lines.iter().any(|line| line.contains("topics"));
+        assert!(warns(&lines) && !warns(&plan(&status(), None).unwrap()));
     }
 }

@@ -43,6 +43,7 @@ pub struct Frame {
     pub databases: Vec<UseRates>,
     pub views: Vec<ViewRates>,
     pub threads: Vec<ThreadRates>,
+    pub languages: Vec<LanguageRates>,
     pub queues: BTreeMap<String, Queue>,
     pub tasks: Vec<Task>,
     pub resident_bytes: u64,
@@ -135,6 +136,17 @@ pub struct ThreadRates {
     pub states_percent: BTreeMap<String, f64>,
 }
 
+/// The processes that run the functions of a language.
+#[derive(Clone, Debug, Serialize)]
+pub struct LanguageRates {
+    pub language: String,
+    pub processes: u64,
+    /// Memory that they share with no other process.
+    pub private_bytes: u64,
+    /// Processors that they were busy on.
+    pub cpu: f64,
+}
+
 /// Work that waits.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Queue {
@@ -199,6 +211,7 @@ impl Frame {
             databases: uses(&a.databases, &b.databases, a.at, interval),
             views: views(a, b, interval),
             threads,
+            languages: languages(a, b, interval),
             queues: queues(b, before),
             tasks: tasks(a, b, interval),
             resident_bytes: b.memory.resident,
@@ -365,6 +378,26 @@ fn threads(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ThreadRates> {
     all
 }
 
+/// The languages, the busiest first.
+fn languages(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<LanguageRates> {
+    let mut all: Vec<LanguageRates> = b
+        .languages
+        .iter()
+        .map(|now| {
+            let was = a.languages.iter().find(|was| was.language == now.language);
+            let before = was.map_or(0.0, |was| was.cpu_seconds);
+            LanguageRates {
+                language: now.language.clone(),
+                processes: now.process_ids.len() as u64,
+                private_bytes: now.private_bytes,
+                cpu: (now.cpu_seconds - before).max(0.0) / interval,
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
+    all
+}
+
 fn queues(b: &Snapshot, before: Option<&Frame>) -> BTreeMap<String, Queue> {
     let all = b.queues.iter().map(|(name, now)| {
         let seen = before.and_then(|frame| frame.queues.get(name));
@@ -416,6 +449,7 @@ fn tasks(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::top::snapshot::LanguageSums;
 
     #[test]
     fn rates_are_of_the_time_between() {
@@ -477,6 +511,33 @@ mod tests {
         assert_eq!(shares["idle"], 75.0);
         assert_eq!(shares.values().sum::<f64>(), 100.0);
         assert!(states(&[], &[], |_| true).is_empty());
+    }
+
+    #[test]
+    fn languages_have_their_own_processes_and_time() {
+        let of = |at, languages: &[(&str, u32, f64)]| {
+            let sums = languages
+                .iter()
+                .map(|(language, processes, cpu_seconds)| LanguageSums {
+                    language: (*language).to_owned(),
+                    process_ids: (0..*processes).collect(),
+                    private_bytes: 7,
+                    cpu_seconds: *cpu_seconds,
+                });
+            Snapshot {
+                at,
+                languages: sums.collect(),
+                ..Snapshot::default()
+            }
+        };
+        let a = of(10.0, &[("nodejs", 2, 50.0)]);
+        let b = of(12.0, &[("nodejs", 1, 50.0), ("python", 3, 3.0)]);
+        let rates = Frame::between(&a, &b, None).languages;
+        let rates: Vec<_> = rates
+            .iter()
+            .map(|of| (&*of.language, of.processes, of.cpu))
+            .collect();
+        assert_eq!(rates, [("python", 3, 1.5), ("nodejs", 1, 0.0)]);
     }
 
     #[test]

@@ -17,8 +17,9 @@ use self::frame::Frame;
 use self::screen::{KeyCommand, Screen};
 use self::snapshot::Snapshots;
 use self::table::{Row, TABS, Tab, head, rows};
+use super::server::Server;
 use crate::Failure;
-use crate::cli::{TopOptions, with_credentials};
+use crate::cli::TopOptions;
 
 /// Wait between the first two requests, so that rates are shown soon.
 const FIRST_WAIT: Duration = Duration::from_millis(400);
@@ -32,15 +33,13 @@ const END_MAX: Duration = Duration::from_secs(1);
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
 pub fn run(options: &TopOptions) -> Result<(), Failure> {
-    // reqwest takes the process's provider. Set already is fine too.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let interval = Duration::try_from_secs_f64(options.interval)
         .ok()
         .filter(|interval| *interval >= Duration::from_millis(100))
         .ok_or_else(|| Failure::usage("--interval must be at least 0.1 seconds"))?;
-    let server = Server::new(&options.url, options.all)?;
+    let source = Source::new(&options.url, options.all)?;
     let runtime = super::runtime()?;
-    let frames = Frames::ask(&runtime, server, interval);
+    let frames = Frames::ask(&runtime, source, interval);
     match (options.once, options.json) {
         (true, json) => {
             let frame = frames.next()?;
@@ -66,58 +65,35 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
     }
 }
 
-/// Where to ask, and in whose name.
-struct Server {
-    client: reqwest::Client,
-    url: reqwest::Url,
-    name: String,
-    password: Option<String>,
+/// The users who may request frames.
+const NEEDS: &str = "an admin, or of a user with the role _metrics,";
+
+/// A server that is polled.
+struct Source {
+    server: Server,
     /// All nodes of its cluster are shown.
     is_all: bool,
 }
 
-impl Server {
-    fn new(url: &str, is_all: bool) -> Result<Server, Failure> {
-        let url = with_credentials(url);
-        let parsed = reqwest::Url::parse(&url);
-        let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
-        let (name, password) = super::take_credentials(&mut url);
-        url.set_path("/_settee/top");
-        url.set_query(is_all.then_some("all=true"));
+impl Source {
+    fn new(url: &str, is_all: bool) -> Result<Source, Failure> {
         let patience = if is_all { PATIENCE_ALL } else { PATIENCE };
-        let client = reqwest::Client::builder().timeout(patience).build();
-        Ok(Server {
-            client: client.map_err(Failure::new)?,
-            url,
-            name,
-            password,
-            is_all,
-        })
+        let client = reqwest::Client::builder().timeout(patience);
+        let server = Server::new(url, client)?;
+        Ok(Source { server, is_all })
     }
 
     async fn ask(&self) -> Result<Snapshots, Failure> {
-        let mut request = self.client.get(self.url.clone());
-        if !self.name.is_empty() {
-            request = request.basic_auth(&self.name, self.password.as_ref());
+        let other = |_: serde_json::Error| self.server.not_settee();
+        if self.is_all {
+            let told = self.server.settee_json("/_settee/top?all=true", NEEDS);
+            return serde_json::from_value(told.await?).map_err(other);
         }
-        let failed = |e: reqwest::Error| Failure::new(format!("{}: {e}", self.url));
-        let response = request.send().await.map_err(failed)?;
-        match response.status().as_u16() {
-            200 if self.is_all => response.json().await.map_err(failed),
-            200 => {
-                let nodes = vec![response.json().await.map_err(failed)?];
-                let silent = vec![];
-                Ok(Snapshots { nodes, silent })
-            }
-            401 | 403 => Err(Failure::new(
-                "the server requires an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
-            )),
-            404 => Err(Failure::new(format!(
-                "{} is not a Settee server, or an older version",
-                self.url
-            ))),
-            status => Err(Failure::new(format!("{}: status {status}", self.url))),
-        }
+        let told = self.server.settee_json("/_settee/top", NEEDS).await?;
+        Ok(Snapshots {
+            nodes: vec![serde_json::from_value(told).map_err(other)?],
+            silent: vec![],
+        })
     }
 }
 
@@ -152,9 +128,9 @@ struct Frames(Receiver<Result<Frame, Failure>>);
 
 impl Frames {
     /// Starts a task that polls the server.
-    fn ask(runtime: &tokio::runtime::Runtime, server: Server, interval: Duration) -> Frames {
+    fn ask(runtime: &tokio::runtime::Runtime, source: Source, interval: Duration) -> Frames {
         let (sender, receiver) = channel();
-        runtime.spawn(go_on_asking(server, interval, sender));
+        runtime.spawn(go_on_asking(source, interval, sender));
         Frames(receiver)
     }
 
@@ -165,11 +141,11 @@ impl Frames {
     }
 }
 
-async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<Frame, Failure>>) {
+async fn go_on_asking(source: Source, interval: Duration, frames: Sender<Result<Frame, Failure>>) {
     let (mut before, mut shown): (Option<Snapshots>, Option<Frame>) = (None, None);
     loop {
         let asked = Instant::now();
-        let told = match (server.ask().await, before.take()) {
+        let told = match (source.ask().await, before.take()) {
             (Err(e), was) => {
                 before = was;
                 Some(Err(e))

@@ -43,6 +43,7 @@ pub struct Snapshot {
     pub replications: Replications,
     pub routes: Vec<RouteSums>,
     pub threads: Threads,
+    pub languages: Vec<LanguageSums>,
     pub databases: Vec<UseSums>,
     pub views: Vec<UseSums>,
     /// Time of views' map functions.
@@ -95,6 +96,16 @@ pub struct Threads {
     pub clocks: Vec<Clock>,
     pub cpu_seconds: BTreeMap<String, f64>,
     pub worker_cpu_seconds: Option<f64>,
+}
+
+/// The processes that run the functions of a language.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LanguageSums {
+    pub language: String,
+    pub process_ids: Vec<u32>,
+    pub private_bytes: u64,
+    pub cpu_seconds: f64,
 }
 
 /// The threads of a name.

@@ -1,6 +1,6 @@
 //! A frame as tables of text.
 
-use super::frame::{Frame, NodeRates, Task};
+use super::frame::{Frame, LanguageRates, NodeRates, Task};
 use command_line::counted;
 
 /// The subject of a table.
@@ -219,7 +219,21 @@ fn threads(frame: &Frame) -> Vec<Row> {
         "(processes of functions)",
         [(0.0, String::new()), workers, (0.0, String::new())],
     );
-    rows.chain([workers]).collect()
+    rows.chain([workers])
+        .chain(frame.languages.iter().map(language))
+        .collect()
+}
+
+/// The processes of a language, among the threads; their memory is in place of states.
+fn language(of: &LanguageRates) -> Row {
+    Row::new(
+        &format!("(functions in {})", of.language),
+        [
+            (of.processes as f64, grouped(of.processes)),
+            (of.cpu, few(100.0 * of.cpu)),
+            (0.0, bytes(of.private_bytes as f64)),
+        ],
+    )
 }
 
 fn task(task: &Task) -> Row {
@@ -356,6 +370,26 @@ mod tests {
         assert_eq!([bytes(999.0), bytes(1_500_000.0)], ["999 B", "1.5 MB"]);
         assert_eq!([duration(59.0), duration(7300.0)], ["59 s", "2 h 1 min"]);
         assert_eq!(grouped(1000), "1,000");
+    }
+
+    #[test]
+    fn languages_are_listed_with_the_threads() {
+        let mut frame = Frame::default();
+        for (name, processes, cpu) in [("python", 3, 1.5), ("javascript", 2, 0.1)] {
+            frame.languages.push(LanguageRates {
+                language: name.into(),
+                processes,
+                private_bytes: 64_000_000,
+                cpu,
+            });
+        }
+        let rows = rows(Tab::Threads, &frame, 2, "functions in");
+        let cells: Vec<_> = rows.iter().map(|row| row.cells.join(" ")).collect();
+        let expected = [
+            "(functions in python) 3 150 64.0 MB",
+            "(functions in javascript) 2 10.0 64.0 MB",
+        ];
+        assert_eq!(cells, expected);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::frame::{Frame, NodeRates, Queue, RouteRates, ThreadRates, UseRates, ViewRates};
+use super::frame::{
+    Frame, LanguageRates, NodeRates, Queue, RouteRates, ThreadRates, UseRates, ViewRates,
+};
 use super::snapshot::{ClusterPart, Snapshot, Snapshots};
 
 impl Frame {
@@ -94,6 +96,7 @@ fn together(frames: Vec<Frame>) -> Option<Frame> {
     let busy = |view: &ViewRates| view.busy + view.functions;
     all.views.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
     all.threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
+    all.languages.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
     Some(all)
 }
 
@@ -177,6 +180,14 @@ fn add_tables(all: &mut Frame, of: Frame) {
             sum.bytes_per_s += of.bytes_per_s;
         };
         add_or_push(&mut all.views, rates, |r| &r.name, add);
+    }
+    for rates in of.languages {
+        let add = |sum: &mut LanguageRates, of: LanguageRates| {
+            sum.processes += of.processes;
+            sum.private_bytes += of.private_bytes;
+            sum.cpu += of.cpu;
+        };
+        add_or_push(&mut all.languages, rates, |r| &r.language, add);
     }
     for rates in of.threads {
         let add = |sum: &mut ThreadRates, of: ThreadRates| {

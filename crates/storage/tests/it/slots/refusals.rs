@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use document::{Attachment, Encoding};
 use storage::{
-    Error, File, Keyspace, Limits, Outcome, Session, ShardEdit, SlotOutcome, SlotRequest, SlotWork,
-    StoreOptions, WorkOutcome,
+    Change, Error, File, Keyspace, Limits, Outcome, Session, ShardEdit, SlotOutcome, SlotRequest,
+    SlotWork, StoreOptions, WorkOutcome,
 };
 
 use crate::slots::dump;
 use crate::slots::model;
-use crate::slots::world::{World, done, local, new_doc, options, position, purge, request, write};
+use crate::slots::world::{
+    World, done, local, new_doc, options, position, purge, replicated, request, write,
+};
 
 /// Puts an unreadable record into a shard.
 fn spoil(world: &World, shard: usize, id: &str) {
@@ -80,7 +82,11 @@ fn a_write_that_does_not_go_on_from_where_the_slot_is_says_both_positions() {
 
 /// Returns an edit of a new document that names a content which is not here.
 fn naming_missing(world: &World, id: &str) -> ShardEdit {
-    let mut edit = new_doc(world.shard(0), id);
+    with_missing(new_doc(world.shard(0), id))
+}
+
+/// Returns an edit with an attachment whose content is not here.
+fn with_missing(mut edit: ShardEdit) -> ShardEdit {
     let attachment = Attachment {
         name: "a".into(),
         content_type: "text/plain".into(),
@@ -119,6 +125,64 @@ fn an_edit_that_names_a_missing_content_is_refused_unless_it_has_no_effect() {
     let repeat = world.apply_next(4, naming(1, "new")).unwrap();
     assert!(matches!(repeat, SlotOutcome::Done(_)));
     assert!(world.shard(0).record("new").unwrap().is_none());
+}
+
+/// Without the purge, the first edit is a conflict, and the second a repeat.
+#[test]
+fn a_purge_in_the_same_write_may_give_an_edit_an_effect_that_needs_its_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path(), 0, 1);
+    let shard = world.shard(0).clone();
+    let first = new_doc(&shard, "doc");
+    let Change::Interactive { rev, .. } = &first.edit.change else {
+        unreachable!()
+    };
+    let rev = rev.clone();
+    let written = request(1, 1, vec![first]);
+    world.apply_next(4, written).unwrap();
+    let purging = |counter, id| SlotRequest {
+        session: Session {
+            gateway: 2,
+            counter,
+        },
+        work: vec![SlotWork::Purges {
+            purges: vec![purge(&shard, id, vec![rev.clone()], 1)],
+            limits: Limits::default(),
+        }],
+    };
+    let repeat = || {
+        let path = (1, vec![rev.hash.clone()]);
+        with_missing(replicated(&shard, "doc", path, r#"{"a":1}"#, false))
+    };
+    let conflict = || naming_missing(&world, "doc");
+    for edit in [repeat(), conflict()] {
+        let naming = request(1, 2, vec![edit]);
+        let refused = world.apply(write(4, 1, 1, vec![purging(1, "doc"), naming]));
+        assert!(
+            matches!(
+                refused,
+                Err(Error::MissingContent { slot: 4, content }) if content == [2; 32]
+            ),
+            "{refused:?}"
+        );
+        assert_eq!(world.store().slot(4).unwrap(), position(4, 1));
+        assert!(shard.record("doc").unwrap().is_some());
+    }
+    // Purges of other documents are not in the way.
+    let requests = vec![
+        purging(1, "other"),
+        request(1, 2, vec![repeat()]),
+        request(1, 3, vec![conflict()]),
+    ];
+    let refused = world.apply(write(4, 1, 1, requests));
+    assert!(
+        matches!(refused, Err(Error::MissingContent { .. })),
+        "two edits of one document"
+    );
+    let requests = vec![purging(1, "other"), request(1, 2, vec![conflict()])];
+    let done = world.apply(write(4, 1, 1, requests)).unwrap();
+    let outcomes = WorkOutcome::Edits(vec![Outcome::Conflict]);
+    assert_eq!(done[1], SlotOutcome::Done(vec![outcomes]));
 }
 
 #[test]

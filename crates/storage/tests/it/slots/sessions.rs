@@ -74,7 +74,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => rounds(10, 24),
+            None => rounds(7, 24),
         },
         failure_persistence: None,
         max_shrink_iters: 300,

@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const say = texts(
   {
@@ -45,8 +45,9 @@ export const say = texts(
     paused: 'Paused',
     ended: 'Ended',
     rate: (n: string) => `${n} per second`,
-    counts: (n: string) => `${n} changes received`,
-    leftOut: (n: string) => `the oldest ${n} are not shown`,
+    counts: (n: string) => `${counted(n, 'change', 'changes')} received`,
+    leftOut: (n: string) =>
+      n === '1' ? 'the oldest is not shown' : `the oldest ${n} are not shown`,
     nothing: 'No changes yet.',
     nothingDo: 'Changes appear here as they happen.',
     nothingFits: 'No change matches the filter yet.',
@@ -96,8 +97,9 @@ export const say = texts(
     paused: 'Angehalten',
     ended: 'Beendet',
     rate: (n: string) => `${n} pro Sekunde`,
-    counts: (n: string) => `${n} Änderungen empfangen`,
-    leftOut: (n: string) => `die ältesten ${n} sind ausgeblendet`,
+    counts: (n: string) => `${counted(n, 'Änderung', 'Änderungen')} empfangen`,
+    leftOut: (n: string) =>
+      n === '1' ? 'die älteste ist ausgeblendet' : `die ältesten ${n} sind ausgeblendet`,
     nothing: 'Noch keine Änderungen.',
     nothingDo: 'Änderungen erscheinen hier, sobald sie geschehen.',
     nothingFits: 'Noch passt keine Änderung zum Filter.',

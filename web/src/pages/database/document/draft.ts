@@ -1,8 +1,8 @@
 import { signal } from '@preact/signals';
-import { ApiError, ask, docPath, path, type Query, read, send, url } from '../../../api';
+import { ApiError, ask, docPath, LostError, path, type Query, read, send, url } from '../../../api';
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
 import { mistakeWords } from '../../../ui';
-import { lineOf, plain, put } from './source';
+import { isSame, lineOf, plain, put } from './source';
 import { say } from './texts';
 
 export interface Wrong {
@@ -36,6 +36,8 @@ export class Draft {
   readonly shown = signal({ text: '', round: 0 });
   /** Counts what was changed on the server: pictures of it are asked for again. */
   readonly changes = signal(0);
+  /** The text of a save that got no response. */
+  waiting: string | undefined;
 
   private text = '';
   private base = '';
@@ -192,14 +194,31 @@ export class Draft {
       return undefined;
     }
     const sent = this.text;
+    // Perhaps it was stored, and only the response did not come.
+    const isAgain = this.waiting === sent;
+    this.waiting = undefined;
     try {
       const told = await this.send(doc, sent, this.id ?? (typeof id === 'string' ? id : undefined));
       await this.saved(doc, sent, told.rev);
       return told.id;
     } catch (error) {
+      // The server gives a document without an id another one each time.
+      if (error instanceof LostError && (this.id ?? id) !== undefined) this.waiting = sent;
       await this.refused(error, doc);
-      return undefined;
+      return isAgain ? await this.settle(doc) : undefined;
     }
+  }
+
+  /** Of a clash with what an earlier try has stored: it was saved. */
+  private async settle(mine: Obj): Promise<string | undefined> {
+    const theirs = this.clash.value?.theirs;
+    if (!theirs || !isSame(theirs, mine)) return undefined;
+    this.clash.value = undefined;
+    if (this.id === undefined) {
+      this.base = this.text;
+      this.isDirty.value = false;
+    } else await this.load();
+    return textOf(theirs.get('_id'));
   }
 
   private async send(

@@ -49,6 +49,7 @@ export default function Document({ db, id, place }: Props): JSX.Element {
   const came = returns.value;
   useEffect(() => {
     if (draft.state.value === 'failed') void draft.load();
+    else if (draft.waiting === draft.now) void saveDraft(draft);
   }, [came]);
   const hasClash = draft.clash.value !== undefined;
   useEffect(() => {
@@ -88,7 +89,11 @@ export default function Document({ db, id, place }: Props): JSX.Element {
       {state === 'failed' && <Problem error={draft.error.value} retry={() => void draft.load()} />}
       {(isThere || state === 'new') && (
         <>
-          <Problem error={draft.error.value} dismiss={() => (draft.error.value = undefined)} />
+          <Problem
+            error={draft.error.value}
+            dismiss={() => (draft.error.value = undefined)}
+            {...(draft.waiting !== undefined && { retry: () => void saveDraft(draft) })}
+          />
           {/* The editor stays while others are looked at: it has its own history. */}
           <div class="fill" hidden={part !== 'json' && isThere}>
             <Edit draft={draft} onSave={(work) => saveDraft(draft, work)} />

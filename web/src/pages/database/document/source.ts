@@ -110,3 +110,10 @@ export function plain(doc: Obj): Obj {
     kept.delete(name);
   return kept;
 }
+
+/** Whether two documents have the same content: their ids and revisions aside. */
+export function isSame(a: Obj, b: Obj): boolean {
+  const content = (doc: Obj) =>
+    print(new Obj([...doc].filter(([name]) => name !== '_id' && name !== '_rev')));
+  return content(a) === content(b);
+}

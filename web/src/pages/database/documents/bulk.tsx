@@ -10,6 +10,8 @@ import { rowsOf } from './rows';
 import { t } from './texts';
 
 const CHUNK = 200;
+/** As many are deleted without a question. */
+const HANDFUL = 5;
 
 /** What can be done with the selected documents. */
 export function Bulk({
@@ -38,12 +40,13 @@ export function Bulk({
   };
   const ask = () => {
     const bytes = (info.sizes.external / Math.max(1, info.doc_count)) * all.length;
-    if (all.length <= UNDO_MAX && bytes <= UNDO_BYTES_MAX) return run(true).catch(complain);
+    const canUndo = all.length <= UNDO_MAX && bytes <= UNDO_BYTES_MAX;
+    if (canUndo && all.length <= HANDFUL) return run(true).catch(complain);
     return confirm({
       title: t().deleteTitle,
-      text: t().deleteText(count(all.length)),
+      text: t().deleteText(count(all.length)) + (canUndo ? t().canUndo : t().cannotUndo),
       action: words().delete,
-      work: () => run(false),
+      work: () => run(canUndo),
     });
   };
   return (

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { count } from '../../../i18n';
-import { link, refine } from '../../../router';
-import { Button, Check, Empty, Icon, Loading, Problem, words } from '../../../ui';
+import { link, recall, refine, remember } from '../../../router';
+import { Button, Check, complain, Empty, Icon, Loading, Problem, words } from '../../../ui';
 import type { PartProps } from '..';
 import { Bulk } from './bulk';
 import { chosenFields, Fields, fieldsOf, usual } from './fields';
@@ -26,10 +26,17 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
   const [isOpen, setOpen] = useState(false);
   const isAll = Object.keys(range).length === 0;
   const key = JSON.stringify(range);
-  const [went, setWent] = useState({ key, index: 0, round: 0 });
+  const [went, setWent] = useState(() => ({
+    key,
+    index: recall<number>(`jump ${key}`) ?? 0,
+    round: 0,
+  }));
   // Another range begins at its beginning.
   const goTo = went.key === key ? went : { key, index: 0, round: 0 };
-  const jump = (index: number) => setWent({ key, index, round: went.round + 1 });
+  const jump = (index: number) => {
+    remember(`jump ${key}`, index);
+    setWent({ key, index, round: went.round + 1 });
+  };
   const picking: Picking = {
     has: (id) => chosen.has(id),
     pick: (picked, isOn) => setChosen((old) => pickIn(old, picked, isOn)),
@@ -54,6 +61,14 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
         )}
         <Problem error={rows?.error} retry={again} />
         <div class={chosen.size > 0 ? 'bar picked' : 'bar status'}>
+          {/* It stays where it is: a second click on it must not meet another button. */}
+          <Button
+            kind="plain"
+            disabled={!rows?.count || chosen.size >= rows.count}
+            onClick={() => selectAll().catch(complain)}
+          >
+            {t().selectAll}
+          </Button>
           {chosen.size > 0 && info ? (
             <Bulk
               db={db}
@@ -64,11 +79,6 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
             />
           ) : (
             rows && <Count rows={rows} range={range} />
-          )}
-          {chosen.size < (rows?.count ?? 0) && (
-            <Button kind="plain" onClick={selectAll}>
-              {t().selectAll}
-            </Button>
           )}
         </div>
       </div>

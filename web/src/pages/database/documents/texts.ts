@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const t = texts(
   {
@@ -13,7 +13,7 @@ export const t = texts(
     range: 'Options',
     create: 'New document',
     all: (n: string) => (n === '1' ? '1 document' : `${n} documents`),
-    some: (n: string, all: string) => `${n} of ${all} documents`,
+    some: (n: string, all: string) => `${n} of ${counted(all, 'document', 'documents')}`,
     missing: 'missing',
     deleted: 'deleted',
     conflicts: 'conflict',
@@ -44,12 +44,13 @@ export const t = texts(
     noneInRange: 'No document matches these options.',
     wasDeleted: (n: string) => `${n} deleted.`,
     left: (n: string) =>
-      `${n} of them still have another revision, which was in conflict with the deleted one.`,
+      `${n} of them still ${n === '1' ? 'has' : 'have'} another revision, which was in conflict with the deleted one.`,
     failed: (n: string, id: string, reason: string) =>
       `${n} could not be deleted. ${id}: ${reason}`,
     deleteTitle: 'Delete documents?',
-    deleteText: (n: string) =>
-      `This deletes ${n} documents. You cannot undo a deletion of this size here.`,
+    deleteText: (n: string) => `This deletes ${counted(n, 'document', 'documents')}. `,
+    canUndo: 'You can undo it for one minute.',
+    cannotUndo: 'You cannot undo a deletion of this size here.',
     deleting: (n: string, all: string) => `${n} of ${all} deleted…`,
     before: 'Previous',
     after: 'Next',
@@ -67,7 +68,7 @@ export const t = texts(
     range: 'Optionen',
     create: 'Neues Dokument',
     all: (n: string) => (n === '1' ? '1 Dokument' : `${n} Dokumente`),
-    some: (n: string, all: string) => `${n} von ${all} Dokumenten`,
+    some: (n: string, all: string) => `${n} von ${counted(all, 'Dokument', 'Dokumenten')}`,
     missing: 'fehlt',
     deleted: 'gelöscht',
     conflicts: 'Konflikt',
@@ -98,12 +99,13 @@ export const t = texts(
     noneInRange: 'Kein Dokument passt zu diesen Optionen.',
     wasDeleted: (n: string) => `${n} gelöscht.`,
     left: (n: string) =>
-      `${n} davon haben noch eine andere Revision, die mit der gelöschten im Konflikt stand.`,
+      `${n} davon ${n === '1' ? 'hat' : 'haben'} noch eine andere Revision, die mit der gelöschten im Konflikt stand.`,
     failed: (n: string, id: string, reason: string) =>
-      `${n} konnten nicht gelöscht werden. ${id}: ${reason}`,
+      `${n} ${n === '1' ? 'konnte' : 'konnten'} nicht gelöscht werden. ${id}: ${reason}`,
     deleteTitle: 'Dokumente löschen?',
-    deleteText: (n: string) =>
-      `Das löscht ${n} Dokumente. Eine Löschung dieser Größe lässt sich hier nicht rückgängig machen.`,
+    deleteText: (n: string) => `Das löscht ${counted(n, 'Dokument', 'Dokumente')}. `,
+    canUndo: 'Sie können es eine Minute lang rückgängig machen.',
+    cannotUndo: 'Eine Löschung dieser Größe lässt sich hier nicht rückgängig machen.',
     deleting: (n: string, all: string) => `${n} von ${all} gelöscht…`,
     before: 'Vorherige',
     after: 'Nächste',

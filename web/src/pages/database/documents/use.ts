@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { returns } from '../../../api';
 import type { Info } from '../../databases/infos';
 import type { Range } from './range';
 import { Rows } from './rows';
@@ -23,8 +24,8 @@ interface Used {
 }
 
 /**
- * The rows of a range. They are loaded again when the database changed; what was there stays
- * meanwhile.
+ * The rows of a range. They are loaded again when the database changed, or the server was away;
+ * what was there stays meanwhile.
  */
 export function useRows(db: string, range: Range, withDocs: boolean, info: Info | undefined): Used {
   const [shown, setShown] = useState<{ key: string; rows: Rows }>();
@@ -33,6 +34,7 @@ export function useRows(db: string, range: Range, withDocs: boolean, info: Info 
   const looked = useRef<[number, number]>([0, 30]);
   const key = JSON.stringify([db, range, withDocs]);
   const isReady = info !== undefined;
+  const came = returns.value;
   useEffect(() => {
     if (!info) return;
     const size = withDocs
@@ -48,7 +50,7 @@ export function useRows(db: string, range: Range, withDocs: boolean, info: Info 
     });
     void rows.begin();
     return () => rows.close();
-  }, [key, round, isReady, String(info?.update_seq)]);
+  }, [key, round, isReady, came, String(info?.update_seq)]);
   return {
     // Of another range, nothing is shown under these options.
     rows: shown?.key === key ? shown.rows : undefined,

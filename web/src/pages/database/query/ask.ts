@@ -85,17 +85,68 @@ export function fieldsOf(index: Index): [name: string, direction: string][] {
   );
 }
 
-export async function indexes(db: string, signal: AbortSignal): Promise<Index[]> {
+export async function indexes(db: string, signal?: AbortSignal): Promise<Index[]> {
   const told = await read('GET', `${path(db)}/_index`, { signal });
   const all = member(told, 'indexes');
   return Array.isArray(all) ? all.map(indexOf) : [];
 }
 
-export function createIndex(
+/** What an index may have besides its fields. */
+export interface Wanted {
+  name?: string;
+  ddoc?: string;
+  /** A selector as JSON. */
+  partial?: string;
+  partitioned?: boolean;
+}
+
+const NAME_MAX = 60;
+
+/** A name that says what an index has, and that none of the others has. */
+export function nameOf(fields: string[], others: Iterable<string>): string {
+  const words = fields.map((field) => field.replace(/[^\p{L}\p{N}_.-]+/gu, '-')).join('-');
+  const name = `by-${words.slice(0, NAME_MAX)}`;
+  const taken = new Set(others);
+  for (let n = 1; ; n++) {
+    const tried = n === 1 ? name : `${name}-${n}`;
+    if (!taken.has(tried)) return tried;
+  }
+}
+
+/**
+ * Creates an index. The server names one that has no name by a hash: it is named after its fields
+ * here, unless it is there already, under whatever name.
+ */
+export async function createIndex(
   db: string,
-  wanted: Obj,
+  fields: string[],
+  wanted: Wanted,
 ): Promise<{ result: string; id: string; name: string }> {
-  return ask('POST', `${path(db)}/_index`, { body: print(wanted) });
+  const all = await indexes(db);
+  const given = { name: wanted.name?.trim(), ddoc: wanted.ddoc?.trim() };
+  const same = all.find(
+    (index) =>
+      index.ddoc !== null &&
+      index.type === 'json' &&
+      print(from(fieldsOf(index))) === print(from(fields.map((field) => [field, 'asc']))) &&
+      index.def.get('partial_filter_selector') === undefined &&
+      (index.partitioned ?? false) === (wanted.partitioned ?? false),
+  );
+  if (same && !given.name && !given.ddoc && !wanted.partial?.trim())
+    return { result: 'exists', id: same.ddoc ?? '', name: same.name };
+  const name =
+    given.name ||
+    nameOf(
+      fields,
+      all.map((index) => index.name),
+    );
+  // An index that is changed makes the others of its design document be built again.
+  const own = `${name}-index`;
+  const isTaken = all.some((index) => index.ddoc === `_design/${own}`);
+  const ddoc = given.ddoc || (isTaken ? '' : own);
+  return ask('POST', `${path(db)}/_index`, {
+    body: print(indexBody(fields, { ...wanted, name, ddoc })),
+  });
 }
 
 export function deleteIndex(
@@ -137,10 +188,7 @@ export function suggest(told: Json): string[] {
 }
 
 /** A body for `_index`. */
-export function indexBody(
-  fields: string[],
-  more: { name?: string; ddoc?: string; partial?: string; partitioned?: boolean } = {},
-): Obj {
+export function indexBody(fields: string[], more: Wanted = {}): Obj {
   const index = from({ fields }) as Obj;
   if (more.partial?.trim()) index.set('partial_filter_selector', parse(more.partial));
   const body = from({

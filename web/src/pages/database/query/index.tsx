@@ -1,14 +1,16 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { path } from '../../../api';
+import { draftOf, keepDraft } from '../../../drafts';
 import type { Json } from '../../../json';
-import { link, type Place, refine } from '../../../router';
+import { link, type Place, recall, refine, remember } from '../../../router';
 import { Button, Empty, Loading, TextField } from '../../../ui';
 import { Code, CopyCurl } from '../views/shared';
 import { curl, wrongJson } from '../views/source';
 import { explain, type Found, find, TEMPLATES } from './ask';
 import { Explained } from './explain';
 import { Indexes } from './indexes';
+import { Needed, needsIndex } from './needed';
 import { Refused } from './refused';
 import { Results } from './results';
 import { say } from './texts';
@@ -43,20 +45,53 @@ export default function Query({ db, place }: { db: string; place: Place }): JSX.
 /** Longer queries are not kept in the address. */
 const ADDRESS_MAX = 4000;
 
+/** What was typed, and the query of the address at that time. */
+interface Typed {
+  text: string;
+  from: string;
+  partition: string;
+}
+
+/** What the editor begins with: what was typed last, unless the address has another query. */
+function typed(db: string, place: Place): Typed {
+  const from = place.query.get('q') ?? '';
+  const kept = draftOf<Typed>(`query ${db}`);
+  return kept && (from === '' || from === kept.from)
+    ? kept
+    : { text: from || TEMPLATES.all, from, partition: place.query.get('partition') ?? '' };
+}
+
 type Answer = { found: Found; query: string } | { explained: Json; query: string };
 
 function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
   const t = say();
-  const [begin, setBegin] = useState(place.query.get('q') ?? TEMPLATES.all);
+  const [first] = useState(() => typed(db, place));
+  const [begin, setBegin] = useState(first.text);
+  const [round, setRound] = useState(0);
   const [now, setNow] = useState(begin);
-  const [partition, setPartition] = useState(place.query.get('partition') ?? '');
+  const [partition, setPartition] = useState(first.partition);
   const [answer, setAnswer] = useState<Answer>();
   const [error, setError] = useState<unknown>();
+  /** What was sent last. */
+  const [sent, setSent] = useState('');
   const [isBusy, setBusy] = useState(false);
   const wrong = wrongJson(now) ?? (now.trim() === '' ? wrongJson(' x') : undefined);
-  const use = (template: string) => {
-    setBegin(template);
-    setNow(template);
+  const keep = (text: string, to = partition) =>
+    keepDraft(`query ${db}`, { text, from: own.current, partition: to });
+  const change = (text: string) => {
+    // What an address brings is not typed.
+    if (text !== now) keep(text);
+    setNow(text);
+  };
+  const use = (text: string) => {
+    // The editor takes another text only: typed over, the same one needs another editor.
+    if (text === begin) setRound(round + 1);
+    setBegin(text);
+    setNow(text);
+  };
+  const take = (template: string) => {
+    use(template);
+    keep(template);
   };
   // Another query in the address takes the place of what is there, unless it came from here.
   const told = place.query.get('q') ?? '';
@@ -64,7 +99,10 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
   useEffect(() => {
     if (told === own.current) return;
     own.current = told;
-    use(told || TEMPLATES.all);
+    const to = typed(db, place);
+    if (to.text === now) return;
+    use(to.text);
+    setPartition(to.partition);
     setAnswer(undefined);
     setError(undefined);
   }, [told]);
@@ -72,6 +110,8 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
     if (wrong || isBusy) return;
     own.current = now.length <= ADDRESS_MAX ? now : '';
     refine({ q: own.current, partition });
+    keep(now);
+    setSent(now);
     setBusy(true);
     setError(undefined);
     try {
@@ -81,7 +121,14 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
     }
     setBusy(false);
   };
-  const run = () => work(async () => ({ found: await find(db, partition, now), query: now }));
+  const run = () => {
+    if (!wrong) remember('ran', now);
+    return work(async () => ({ found: await find(db, partition, now), query: now }));
+  };
+  // A step back leads to what was found.
+  useEffect(() => {
+    if (recall('ran') === now) void run();
+  }, []);
   const tell = () =>
     work(async () => ({ explained: await explain(db, partition, now), query: now }));
   const at = path(db) + (partition ? path('_partition', partition) : '');
@@ -89,23 +136,7 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
     <div class="split">
       <div>
         <div class="bar">
-          <select
-            class="short"
-            aria-label={t.template}
-            value=""
-            onChange={(event) =>
-              use(TEMPLATES[event.currentTarget.value as keyof typeof TEMPLATES])
-            }
-          >
-            <option value="" disabled selected>
-              {t.template}
-            </option>
-            {Object.entries(t.templates).map(([id, name]) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
-          </select>
+          <Templates take={take} />
           <span class="grow" />
           <CopyCurl text={() => curl('POST', `${at}/_find`, {}, now)} />
           <Button onClick={tell} disabled={!!wrong} icon="info">
@@ -116,11 +147,13 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
           </Button>
         </div>
         <Code
+          key={round}
           label={t.query}
           mode="json"
           value={begin}
-          onChange={setNow}
+          onChange={change}
           onSave={() => void run()}
+          onRun={() => void run()}
         />
         {wrong && (
           <p class="notice warn" role="status">
@@ -129,11 +162,22 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
         )}
         <details open={partition !== ''}>
           <summary>{t.partition}</summary>
-          <TextField label={t.partition} value={partition} onInput={setPartition} />
+          <TextField
+            label={t.partition}
+            value={partition}
+            onInput={(to) => {
+              setPartition(to);
+              keep(now, to);
+            }}
+          />
         </details>
       </div>
       <div>
-        <Refused error={error} retry={() => void run()} />
+        {needsIndex(error) ? (
+          <Needed {...{ db, partition, error }} query={sent} again={() => void run()} />
+        ) : (
+          <Refused error={error} retry={() => void run()} />
+        )}
         {isBusy && !answer && <Loading />}
         {!answer && !isBusy && error === undefined && (
           <Empty icon="search" title={t.press}>
@@ -153,5 +197,26 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
         )}
       </div>
     </div>
+  );
+}
+
+function Templates({ take }: { take: (text: string) => void }): JSX.Element {
+  const t = say();
+  return (
+    <select
+      class="short"
+      aria-label={t.template}
+      value=""
+      onChange={(event) => take(TEMPLATES[event.currentTarget.value as keyof typeof TEMPLATES])}
+    >
+      <option value="" disabled selected>
+        {t.template}
+      </option>
+      {Object.entries(t.templates).map(([id, name]) => (
+        <option key={id} value={id}>
+          {name}
+        </option>
+      ))}
+    </select>
   );
 }

@@ -21,7 +21,7 @@ import {
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { wrongJson } from '../views/source';
-import { createIndex, deleteIndex, fieldsOf, type Index, indexBody, indexes } from './ask';
+import { createIndex, deleteIndex, fieldsOf, type Index, indexes } from './ask';
 import { say } from './texts';
 
 /** Mango's indexes of a database. */
@@ -180,10 +180,12 @@ function New({
       .split(',')
       .map((field) => field.trim())
       .filter((field) => field !== '');
-    const made = await createIndex(
-      db,
-      indexBody(list, { name, ddoc, partial, ...(isPartitioned ? { partitioned } : {}) }),
-    );
+    const made = await createIndex(db, list, {
+      name,
+      ddoc,
+      partial,
+      ...(isPartitioned ? { partitioned } : {}),
+    });
     announce((made.result === 'exists' ? t.existed : t.created)(made.name));
     onDone();
     onClose();
@@ -205,7 +207,7 @@ function New({
           focus
         />
         <TextField label={t.name} value={name} onInput={setName} hint={t.nameHint} />
-        <TextField label={t.ddoc} value={ddoc} onInput={setDdoc} hint={t.nameHint} />
+        <TextField label={t.ddoc} value={ddoc} onInput={setDdoc} hint={t.ddocHint} />
         <Field label={t.partial} error={wrong}>
           {(id, described) => (
             <textarea

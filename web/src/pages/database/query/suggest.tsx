@@ -4,16 +4,7 @@ import { count, duration } from '../../../i18n';
 import { type Json, member, Obj, parse, print } from '../../../json';
 import { say as announce, Button } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import {
-  createIndex,
-  deleteIndex,
-  fieldsOf,
-  find,
-  indexBody,
-  indexOf,
-  type Stats,
-  suggest,
-} from './ask';
+import { createIndex, deleteIndex, fieldsOf, find, indexOf, type Stats, suggest } from './ask';
 import { Refused } from './refused';
 import { say } from './texts';
 
@@ -58,7 +49,7 @@ export function Suggestion({
     setError(undefined);
     try {
       const before = isRefused ? undefined : await best(db, partition, query);
-      const made = await createIndex(db, indexBody(fields, { partitioned: partition !== '' }));
+      const made = await createIndex(db, fields, { partitioned: partition !== '' });
       const index = { ddoc: made.id, name: made.name, type: 'json' };
       const body = parse(query) as Obj;
       body.set('use_index', [made.id.replace(/^_design\//, ''), made.name]);

@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const say = texts(
   {
@@ -26,8 +26,9 @@ export const say = texts(
     nothing: 'No document matches.',
     nothingDo: 'Names and values in a selector must match exactly, including case and type.',
     press: 'Write a query and run it.',
-    pressDo: 'Ctrl+S runs it too.',
-    examined: (keys: string, docs: string) => `examined: ${keys} keys, ${docs} documents`,
+    pressDo: 'Ctrl+Enter runs it too.',
+    examined: (keys: string, docs: string) =>
+      `examined: ${counted(keys, 'key', 'keys')}, ${counted(docs, 'document', 'documents')}`,
     took: (time: string) => `took ${time}`,
     scans: 'Full scan',
     scanText: 'No index fits this selector, so the server reads every document.',
@@ -94,7 +95,8 @@ export const say = texts(
     kept: 'The index was created. It stays until you delete it.',
     newIndex: 'New index',
     name: 'Name',
-    nameHint: 'If empty, the server generates a name.',
+    nameHint: 'If empty, it is named after its fields.',
+    ddocHint: 'If empty, it gets its own design document.',
     ddoc: 'Design document',
     fieldsHint: 'In order, separated by commas. For a field of an object: address.city',
     partial: 'Partial: only documents that match this selector (JSON)',
@@ -108,9 +110,12 @@ export const say = texts(
     special: 'built-in',
     isPartial: 'partial',
     search: 'Find an index',
+    needs: 'This query needs an index.',
+    needsText: 'Missing is an index on these fields, in this order:',
+    createAndRun: 'Create index and run',
     errors: {
       no_usable_index:
-        'A sort requires an index that starts with the fields compared for equality, followed by the sorted fields. “Explain” suggests one.',
+        'A sort requires an index that starts with the fields compared for equality, followed by the sorted fields.',
       invalid_operator:
         'Unknown operator. Supported operators: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
       bad_arg: 'The operator does not accept this type of value.',
@@ -163,8 +168,9 @@ export const say = texts(
     nothingDo:
       'Namen und Werte in einem Selektor müssen genau übereinstimmen, auch in Groß- und Kleinschreibung und Typ.',
     press: 'Geben Sie eine Abfrage ein, und führen Sie sie aus.',
-    pressDo: 'Auch Strg+S führt sie aus.',
-    examined: (keys: string, docs: string) => `untersucht: ${keys} Schlüssel, ${docs} Dokumente`,
+    pressDo: 'Auch Strg+Eingabe führt sie aus.',
+    examined: (keys: string, docs: string) =>
+      `untersucht: ${keys} Schlüssel, ${counted(docs, 'Dokument', 'Dokumente')}`,
     took: (time: string) => `Dauer ${time}`,
     scans: 'Alle Dokumente werden durchsucht',
     scanText: 'Kein Index passt zu diesem Selektor, daher liest der Server jedes Dokument.',
@@ -233,7 +239,8 @@ export const say = texts(
     kept: 'Der Index wurde angelegt. Er bleibt, bis Sie ihn löschen.',
     newIndex: 'Neuer Index',
     name: 'Name',
-    nameHint: 'Wenn leer, vergibt der Server einen Namen.',
+    nameHint: 'Wenn leer, heißt er nach seinen Feldern.',
+    ddocHint: 'Wenn leer, bekommt er ein eigenes Designdokument.',
     ddoc: 'Designdokument',
     fieldsHint: 'Der Reihe nach, durch Kommas getrennt. Für ein Feld eines Objekts: address.city',
     partial: 'Partiell: nur Dokumente, auf die dieser Selektor passt (JSON)',
@@ -247,9 +254,12 @@ export const say = texts(
     special: 'eingebaut',
     isPartial: 'partiell',
     search: 'Index finden',
+    needs: 'Diese Abfrage braucht einen Index.',
+    needsText: 'Es fehlt ein Index auf diesen Feldern, in dieser Reihenfolge:',
+    createAndRun: 'Index anlegen und ausführen',
     errors: {
       no_usable_index:
-        'Eine Sortierung erfordert einen Index, der mit den auf Gleichheit verglichenen Feldern beginnt, gefolgt von den sortierten. „Erklären“ schlägt einen vor.',
+        'Eine Sortierung erfordert einen Index, der mit den auf Gleichheit verglichenen Feldern beginnt, gefolgt von den sortierten.',
       invalid_operator:
         'Unbekannter Operator. Unterstützt werden: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
       bad_arg: 'Der Operator nimmt diese Art von Wert nicht an.',

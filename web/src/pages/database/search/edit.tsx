@@ -96,7 +96,7 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
             <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />
           )}
           <span class="grow" />
-          <span class="soft">{kind}</span>
+          <span class="soft">{kind === '_search' ? 'Clouseau' : 'Nouveau'}</span>
         </div>
         <OnlyAdmins may={may} />
         <Refused error={error} dismiss={() => setError(undefined)} />

@@ -1,9 +1,10 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
+import { draftOf, forgetDraft, keepDraft } from '../../../drafts';
 import { count } from '../../../i18n';
 import { from, member, type Obj, print } from '../../../json';
-import { refine } from '../../../router';
+import { recall, refine, remember } from '../../../router';
 import { Button, Check, Empty, Loading, TextField } from '../../../ui';
 import { Chosen, CopyCurl } from '../views/shared';
 import { curl } from '../views/source';
@@ -39,6 +40,12 @@ import { IndexState, useIndexState } from './state';
 import { say } from './texts';
 import { Waiting } from './waiting';
 
+/** Bookmarks of the pages of a query. */
+interface Turned {
+  asked: string;
+  marks: string[];
+}
+
 /** Asks an index: what is asked stands in the address. */
 export function Find({
   db,
@@ -56,7 +63,7 @@ export function Find({
   const [round, setRound] = useState(0);
   const asked = JSON.stringify(wanted);
   // Bookmarks of the pages up to this one: of this query, another one begins at its first page.
-  const [turned, turn] = useState({ asked, marks: [] as string[] });
+  const [turned, turn] = useState(() => recall<Turned>('pages') ?? { asked, marks: [] });
   const marks = turned.asked === asked ? turned.marks : [];
   const to = pathOf(db, design, kind, name, wanted.partition);
   // Of this query alone: the next one waits for the index again.
@@ -92,6 +99,7 @@ export function Find({
     <>
       <Form
         wanted={wanted}
+        draft={`search ${db}/${design}/${kind}/${name}`}
         fields={names}
         isPartitioned={info?.props?.partitioned === true}
         curlText={() => curl('POST', to, {}, print(from(bodyOf(kind, wanted, { marks: TAGS }))))}
@@ -106,7 +114,11 @@ export function Find({
             answer={answer}
             groupsMax={groupsOf(wanted)}
             marks={marks}
-            turn={(to) => found.data && turn({ asked, marks: to })}
+            turn={(to) => {
+              if (!found.data) return;
+              remember('pages', { asked, marks: to });
+              turn({ asked, marks: to });
+            }}
           />
         )}
       </div>
@@ -171,12 +183,15 @@ function Narrowed({
 
 function Form({
   wanted,
+  draft,
   fields,
   isPartitioned,
   curlText,
   onRun,
 }: {
   wanted: Wanted;
+  /** The name under which what is typed is kept. */
+  draft: string;
   fields: string[];
   isPartitioned: boolean;
   curlText: () => string;
@@ -184,7 +199,10 @@ function Form({
 }): JSX.Element {
   const [t, v] = [say(), ofViews()];
   const told = JSON.stringify(wanted);
-  const [now, setNow] = useState(wanted);
+  const [now, setNow] = useState(() => {
+    const kept = draftOf<{ from: string; typed: Wanted }>(draft);
+    return kept && (kept.from === told || !wanted.q) ? kept.typed : wanted;
+  });
   const before = useRef(wanted);
   // What was typed and is not asked yet stays, but where the address says something new.
   useEffect(() => {
@@ -198,7 +216,11 @@ function Form({
       ...Object.fromEntries(changed.map((each) => [each, wanted[each] ?? ''])),
     }));
   }, [told]);
-  const set = (name: string) => (value: string) => setNow((old) => ({ ...old, [name]: value }));
+  const set = (name: string) => (value: string) => {
+    const typed = { ...now, [name]: value };
+    setNow(typed);
+    keepDraft(draft, { from: told, typed });
+  };
   const options = useRef<HTMLDetailsElement>(null);
   const noNumber = (name: string, max: number) =>
     isWithin(now[name], max) ? undefined : t.noNumber(count(max));
@@ -211,7 +233,10 @@ function Form({
     event.preventDefault();
     if (Object.values(wrong).some((each) => each !== undefined))
       options.current?.setAttribute('open', '');
-    else onRun({ ...now, q: now.q?.trim() || '*:*' });
+    else {
+      forgetDraft(draft);
+      onRun({ ...now, q: now.q?.trim() || '*:*' });
+    }
   };
   return (
     <form class="search-form" onSubmit={run}>
@@ -260,7 +285,11 @@ function Form({
               error={wrong.limit}
             />
             {isPartitioned && (
-              <TextField label="partition" value={now.partition ?? ''} onInput={set('partition')} />
+              <TextField
+                label={v.names.partition ?? ''}
+                value={now.partition ?? ''}
+                onInput={set('partition')}
+              />
             )}
           </div>
           <Check

@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const say = texts(
   {
@@ -30,7 +30,7 @@ export const say = texts(
     pressDo: 'An empty query finds all documents in the index.',
     building: 'The index is being built.',
     buildingSo: (done: string, all: string) =>
-      `The index is being built: ${done} of ${all} changes.`,
+      `The index is being built: ${done} of ${counted(all, 'change', 'changes')}.`,
     asItIs: 'Search the documents indexed so far',
     partly: 'The index is stale: these are the hits in the documents indexed so far.',
     barren: 'nothing indexed',
@@ -115,7 +115,7 @@ export const say = texts(
     pressDo: 'Eine leere Suchanfrage findet alle Dokumente des Index.',
     building: 'Der Index wird aufgebaut.',
     buildingSo: (done: string, all: string) =>
-      `Der Index wird aufgebaut: ${done} von ${all} Änderungen.`,
+      `Der Index wird aufgebaut: ${done} von ${counted(all, 'Änderung', 'Änderungen')}.`,
     asItIs: 'Die bisher indexierten Dokumente durchsuchen',
     partly: 'Der Index ist veraltet: Das sind die Treffer in den bisher indexierten Dokumenten.',
     barren: 'nichts indexiert',

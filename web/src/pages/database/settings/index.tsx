@@ -7,6 +7,7 @@ import { Button, Copyable, Form, Loading, Problem, say, TextField, words } from 
 import { askToDelete } from '../../databases/create';
 import type { Info } from '../../databases/infos';
 import type { PartProps } from '..';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { Compaction } from './compaction';
 import { t } from './texts';
 
@@ -137,16 +138,29 @@ function Shards({ db }: { db: string }): JSX.Element | null {
 }
 
 function Limits({ db }: { db: string }): JSX.Element {
+  const may = useMayManage(db);
+  const limit = (name: string) => ({ to: `${path(db)}/${name}`, may });
   return (
     <section class="card" aria-label={t().limits}>
       <h2>{t().limits}</h2>
-      <Limit to={`${path(db)}/_revs_limit`} label={t().revs} hint={t().revsHint} />
-      <Limit to={`${path(db)}/_purged_infos_limit`} label={t().purges} hint={t().purgesHint} />
+      <OnlyAdmins may={may} />
+      <Limit {...limit('_revs_limit')} label={t().revs} hint={t().revsHint} />
+      <Limit {...limit('_purged_infos_limit')} label={t().purges} hint={t().purgesHint} />
     </section>
   );
 }
 
-function Limit({ to, label, hint }: { to: string; label: string; hint: string }): JSX.Element {
+function Limit({
+  to,
+  may,
+  label,
+  hint,
+}: {
+  to: string;
+  may: boolean | undefined;
+  label: string;
+  hint: string;
+}): JSX.Element {
   const told = useResource(to, (signal) => ask<number>('GET', to, { signal }));
   const [typed, setTyped] = useState<string>();
   const value = typed ?? String(told.data ?? '');
@@ -174,6 +188,7 @@ function Limit({ to, label, hint }: { to: string; label: string; hint: string })
         type="number"
         value={value}
         onInput={setTyped}
+        disabled={!may}
         error={value !== '' && !isGood ? t().whole : undefined}
       />
     </Form>

@@ -54,20 +54,20 @@ export function Chooser({
           {TEXTS.map((name) => (
             <TextField
               key={name}
-              label={name}
+              label={nameOf(name)}
               value={now[name] ?? ''}
               onInput={(value) => set(name, value)}
             />
           ))}
           <TextField
-            label="limit"
+            label={nameOf('limit')}
             type="number"
             placeholder={String(LIMIT)}
             value={now.limit ?? ''}
             onInput={(value) => set('limit', value)}
           />
           <TextField
-            label="skip"
+            label={nameOf('skip')}
             type="number"
             placeholder="0"
             value={now.skip ?? ''}
@@ -86,7 +86,7 @@ export function Chooser({
           />
           {isPartitioned && (
             <TextField
-              label="partition"
+              label={nameOf('partition')}
               value={now.partition ?? ''}
               onInput={(value) => set('partition', value)}
             />
@@ -96,7 +96,7 @@ export function Chooser({
           {FLAGS.map((name) => (
             <Check
               key={name}
-              label={name}
+              label={nameOf(name)}
               value={now[name] === 'true'}
               onChange={(is) => set(name, is ? 'true' : '')}
               disabled={
@@ -108,7 +108,7 @@ export function Chooser({
           {DEFAULTS.map((name) => (
             <Check
               key={name}
-              label={name}
+              label={nameOf(name)}
               value={now[name] !== 'false'}
               onChange={(is) => set(name, is ? '' : 'false')}
             />
@@ -123,6 +123,12 @@ export function Chooser({
   );
 }
 
+/** In words, with CouchDB's name for it where that is another. */
+function nameOf(option: string): string {
+  const words = say().names[option] ?? option;
+  return words.toLowerCase() === option ? words : `${words} (${option})`;
+}
+
 interface Part {
   now: All;
   wrong: Record<string, string | undefined>;
@@ -135,7 +141,7 @@ function Keys({ now, wrong, set }: Part): JSX.Element {
     <>
       {JSONS.map((name) =>
         name === 'keys' ? (
-          <Field key={name} label={name} error={wrong[name]}>
+          <Field key={name} label={nameOf(name)} error={wrong[name]}>
             {(id, described) => (
               <textarea
                 id={id}
@@ -151,7 +157,7 @@ function Keys({ now, wrong, set }: Part): JSX.Element {
         ) : (
           <TextField
             key={name}
-            label={name}
+            label={nameOf(name)}
             placeholder="JSON"
             value={now[name] ?? ''}
             onInput={(value) => set(name, value)}

@@ -34,6 +34,7 @@ export function Code({
   mode: Mode;
   onChange?: (value: string) => void;
   onSave?: () => void;
+  onRun?: () => void;
   isReadOnly?: boolean;
   mistakes?: Mistake[];
   focus?: boolean;

@@ -1,4 +1,4 @@
-import { ApiError, url } from '../../../api';
+import { ApiError, session, url } from '../../../api';
 import { type Json, JsonError, parse, print } from '../../../json';
 import { explainJson } from '../../../ui/mistakes';
 
@@ -47,7 +47,7 @@ export async function located(error: unknown, source: string): Promise<unknown> 
     : new ApiError(error.status, error.error, `${error.reason} (line ${line})`, error.requestId);
 }
 
-/** As a request of a shell. */
+/** As a request of a shell: curl asks for the password of who is logged in. */
 export function curl(
   method: string,
   to: string,
@@ -55,7 +55,13 @@ export function curl(
   body?: string,
 ): string {
   const quoted = (part: string) => `'${part.replaceAll("'", "'\\''")}'`;
-  const parts = ['curl', ...(method === 'GET' ? [] : ['-X', method]), quoted(url(to, query).href)];
+  const { name = null } = session.value ?? {};
+  const parts = [
+    'curl',
+    ...(method === 'GET' ? [] : ['-X', method]),
+    ...(name === null ? [] : ['-u', quoted(name)]),
+    quoted(url(to, query).href),
+  ];
   if (body !== undefined)
     parts.push('-H', quoted('Content-Type: application/json'), '-d', quoted(body));
   return parts.join(' ');

@@ -1,4 +1,4 @@
-import { texts } from '../../../i18n';
+import { counted, texts } from '../../../i18n';
 
 export const say = texts(
   {
@@ -79,7 +79,8 @@ export const say = texts(
     preview: 'Preview',
     previewDocs: '100 documents',
     results: 'Rows',
-    previewOf: (rows: string, docs: string) => `${rows} rows of ${docs} documents`,
+    previewOf: (rows: string, docs: string) =>
+      `${counted(rows, 'row', 'rows')} of ${counted(docs, 'document', 'documents')}`,
     previewFirst:
       'The preview runs the current functions on 100 documents. It saves nothing and builds no index.',
     noPreview: 'This server cannot run unsaved functions.',
@@ -93,6 +94,24 @@ export const say = texts(
     inLine: (line: number) => `line ${line}`,
     unsaved: 'Unsaved changes. The rows are those of the saved view.',
     options: 'Options',
+    names: {
+      key: 'Key',
+      keys: 'Keys',
+      startkey: 'Start key',
+      endkey: 'End key',
+      startkey_docid: 'Start at document',
+      endkey_docid: 'End at document',
+      limit: 'Limit',
+      skip: 'Skip',
+      partition: 'Partition',
+      descending: 'Descending',
+      include_docs: 'With documents',
+      conflicts: 'Conflicts',
+      stable: 'Same shards each time',
+      update_seq: 'With sequence',
+      inclusive_end: 'Include the end key',
+      sorted: 'Sorted',
+    } as Record<string, string>,
     key: 'key',
     value: 'value',
     id: 'document',
@@ -216,7 +235,8 @@ export const say = texts(
     preview: 'Vorschau',
     previewDocs: '100 Dokumente',
     results: 'Zeilen',
-    previewOf: (rows: string, docs: string) => `${rows} Zeilen aus ${docs} Dokumenten`,
+    previewOf: (rows: string, docs: string) =>
+      `${counted(rows, 'Zeile', 'Zeilen')} aus ${counted(docs, 'Dokument', 'Dokumenten')}`,
     previewFirst:
       'Die Vorschau führt die aktuellen Funktionen auf 100 Dokumenten aus. Sie speichert nichts und baut keinen Index auf.',
     noPreview: 'Dieser Server kann ungespeicherte Funktionen nicht ausführen.',
@@ -230,6 +250,24 @@ export const say = texts(
     inLine: (line: number) => `Zeile ${line}`,
     unsaved: 'Ungespeicherte Änderungen. Die Zeilen sind die der gespeicherten View.',
     options: 'Optionen',
+    names: {
+      key: 'Schlüssel',
+      keys: 'Mehrere Schlüssel',
+      startkey: 'Startschlüssel',
+      endkey: 'Endschlüssel',
+      startkey_docid: 'Ab Dokument',
+      endkey_docid: 'Bis Dokument',
+      limit: 'Höchstens',
+      skip: 'Überspringen',
+      partition: 'Partition',
+      descending: 'Absteigend',
+      include_docs: 'Mit Dokumenten',
+      conflicts: 'Konflikte',
+      stable: 'Immer dieselben Shards',
+      update_seq: 'Mit Sequenz',
+      inclusive_end: 'Endschlüssel einschließen',
+      sorted: 'Sortiert',
+    },
     key: 'key',
     value: 'value',
     id: 'Dokument',

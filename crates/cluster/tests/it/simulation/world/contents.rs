@@ -132,12 +132,15 @@ impl World {
             let Some(content) = shown[at].content else {
                 continue;
             };
+            let is_lost = |id: NodeId| self.lost.is_some_and(|(lost, _)| lost == id);
+            // A disk that is lost had them.
             let has = |id: &&NodeId| {
                 self.nodes.get(*id).is_some_and(|it| {
                     let mut later = it.disk.store.lineage.iter().skip(at + 1);
                     let is_there = it.ever.contains(&(generation, next, *chain));
                     let is_needed = !later.any(|write| write.key == key);
-                    is_there && (!is_needed || it.disk.contents.contains_key(&content))
+                    let is_gone = !is_needed || is_lost(**id);
+                    is_there && (is_gone || it.disk.contents.contains_key(&content))
                 })
             };
             let count = cursor.members.iter().filter(has).count();

@@ -73,6 +73,7 @@ impl World {
                 self.note(|| format!("the log forgets {records}"));
                 self.log.trim(records);
             }
+            89..=91 | 95..=97 if self.profile.loses_disk => self.lose_disk(node),
             89..=91 | 95..=97 => self.change_replicas(node),
             _ if self.profile.loses_all => self.give_if_up(node, Input::Reseed),
             _ => self.other_leader(),
@@ -144,6 +145,47 @@ impl World {
         stable.max().map_or(0, |(_, stable)| stable)
     }
 
+    /// Loses a node with its disk, so also the contents there, once in a run. A majority is left.
+    fn lose_disk(&mut self, node: NodeId) {
+        if self.lost.is_some() || self.members().len() < 3 {
+            return self.other_leader();
+        }
+        let genesis: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let new = genesis.len() as NodeId + 1;
+        self.crash(node);
+        self.note(|| format!("the disk of {node} is lost, {new} takes its place"));
+        if let Some(it) = self.nodes.get_mut(&node) {
+            it.disk = Disk::new(&genesis);
+        }
+        self.nodes.insert(new, Node::off(Disk::new(&genesis)));
+        self.lost = Some((node, new));
+        self.at(1, Event::Start { node: new });
+    }
+
+    /// Removes the node whose disk is lost from the replicas, and then adds the new one.
+    fn replace_lost(&mut self) {
+        let Some((lost, new)) = self.lost else {
+            return;
+        };
+        let mut members = self.members();
+        if members.contains(&lost) {
+            members.retain(|id| *id != lost);
+        } else if members.contains(&new) {
+            return;
+        } else {
+            members.push(new);
+        }
+        let header = |it: &Node| it.replica.as_ref()?.change_replicas(members.clone());
+        let proposed = self
+            .nodes
+            .iter()
+            .filter_map(|(id, it)| Some((*id, header(it)?)));
+        let proposed: Vec<(NodeId, Header)> = proposed.collect();
+        if let Some((node, header)) = self.rng.choice(proposed) {
+            self.propose(node, header, vec![]);
+        }
+    }
+
     /// Removes a replica, or adds an earlier one again.
     pub(super) fn change_replicas(&mut self, node: NodeId) {
         let it = &self.nodes[&node];
@@ -193,6 +235,7 @@ impl World {
     pub(super) fn operate(&mut self) {
         let wait = self.rng.u64(800..3_000);
         self.at(wait, Event::Operator);
+        self.replace_lost();
         if self.healed && self.now > self.healed_at + OPERATED_MS {
             // From here on it has to recover on its own.
             return;
@@ -225,7 +268,9 @@ impl World {
     /// Returns whether every replica advances, and has acknowledged a write.
     pub(super) fn is_well(&mut self) -> bool {
         let members = self.members();
-        !members.is_empty() && members.iter().all(|id| self.after.contains(id)) && {
+        let is_replaced = self.lost.is_none_or(|(_, new)| members.contains(&new));
+        let works = !members.is_empty() && members.iter().all(|id| self.after.contains(id));
+        is_replaced && works && {
             let mut positions = members.iter().filter_map(|id| self.nodes.get(id));
             let first = positions.next().map(|n| n.disk.saved.cursor.position.chain);
             first.is_some() && positions.all(|n| Some(n.disk.saved.cursor.position.chain) == first)

@@ -234,6 +234,8 @@ pub struct World {
     /// Duration of faults.
     faults_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
+    /// The node that lost its disk, and the one that takes its place.
+    pub lost: Option<(NodeId, NodeId)>,
     /// Partitioned pairs, and nodes that cannot reach the log, until then.
     cut: HashMap<(NodeId, NodeId), u64>,
     off_log: HashMap<NodeId, u64>,
@@ -280,6 +282,7 @@ impl World {
                 FAULTS_MS
             },
             nodes: BTreeMap::new(),
+            lost: None,
             cut: HashMap::new(),
             off_log: HashMap::new(),
             operations: HashMap::new(),
@@ -338,7 +341,9 @@ impl World {
             if self.healed && self.is_well() {
                 return Ok(());
             }
-            if self.now > self.faults_ms + HEALING_MS {
+            // Another node also has to become a replica.
+            let phases = 1 + u64::from(self.lost.is_some());
+            if self.now > self.faults_ms + phases * HEALING_MS {
                 return Err(Violation(format!("no progress: {}", self.describe())));
             }
         }
@@ -428,7 +433,8 @@ impl World {
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
         };
-        if it.replica.is_some() {
+        let is_lost = self.lost.is_some_and(|(lost, _)| lost == node);
+        if it.replica.is_some() || is_lost {
             return;
         }
         it.boot += 1;

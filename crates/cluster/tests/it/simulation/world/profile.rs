@@ -26,6 +26,8 @@ pub struct Profile {
     pub copy_ms: u64,
     /// Everything may be lost, and operators make mistakes.
     pub loses_all: bool,
+    /// One node may lose its disk, and is replaced by another one. No other replicas change.
+    pub loses_disk: bool,
     /// Number of records at the start.
     pub records_at_start: u64,
     pub records_per_poll: u64,
@@ -40,6 +42,14 @@ impl Profile {
             contents,
             ..Profile::by_kind(seed % 6)
         };
+        // Kinds of faults without changes of replicas, and without the loss of everything.
+        if seed % 25 == 8 && matches!(seed % 6, 0 | 1 | 3 | 4) {
+            return Profile {
+                loses_disk: true,
+                contents: 40,
+                ..profile
+            };
+        }
         match seed % 250 {
             // More than are always kept.
             50..54 => Profile {
@@ -65,6 +75,7 @@ impl Profile {
             late_ms: 400,
             copy_ms: 200,
             loses_all: false,
+            loses_disk: false,
             records_at_start: 0,
             records_per_poll: 8,
             contents: 0,

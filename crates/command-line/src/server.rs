@@ -1,0 +1,366 @@
+//! Servers that a command cannot use: what is wrong, and what to do, in one line without passwords.
+
+use std::error::Error;
+
+use url::{ParseError, Url};
+
+use crate::{CREDENTIALS, Failure};
+
+/// The form of a server's URL.
+const EXAMPLE: &str = "http://NAME:PASSWORD@HOST:PORT";
+
+/// Parses the URL of a server.
+///
+/// # Errors
+/// [`Failure::usage`] with the mistake: no scheme, another scheme, no host, a port that is not one.
+pub fn server_url(text: &str) -> Result<Url, Failure> {
+    url_of(text).map_err(|mistake| match text {
+        "" => Failure::usage(mistake),
+        text => Failure::usage(format!("{}: {mistake}", without_user(text))),
+    })
+}
+
+fn url_of(text: &str) -> Result<Url, String> {
+    if !text.contains("://") {
+        return Err(match text.starts_with(['.', '/']) || text.is_empty() {
+            true => format!("this is not the URL of a server, like {EXAMPLE}"),
+            false => "the URL has no scheme: write http:// or https:// before it".to_owned(),
+        });
+    }
+    let url = Url::parse(text).map_err(|error| syntax(text, error))?;
+    match url.scheme() {
+        _ if url.port() == Some(0) => Err("no server listens on port 0".to_owned()),
+        "http" | "https" => Ok(url),
+        other => Err(format!(
+            "{other}:// is not the scheme of a server: write http:// or https://"
+        )),
+    }
+}
+
+/// Describes a text that is not a URL.
+fn syntax(text: &str, error: ParseError) -> String {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let path = rest.find(['/', '?', '#']);
+    // What looks like a path may be the rest of a password.
+    if path.is_some_and(|at| rest[at..].contains('@')) {
+        return "write / ? and # in a name or password as %2F, %3F and %23".to_owned();
+    }
+    match error {
+        ParseError::EmptyHost => format!("the URL has no host: write {EXAMPLE}"),
+        ParseError::InvalidPort => "the port is not a number from 1 to 65535".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// The text without what may be a name and password: all before the last `@`.
+fn without_user(text: &str) -> String {
+    let scheme = text
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    match (scheme, text.rsplit_once('@')) {
+        (_, None) => text.to_owned(),
+        (None, Some((_, rest))) => rest.to_owned(),
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+    }
+}
+
+/// The host and port of a URL.
+fn place(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// Describes why a server did not answer. `error` is the error of the client; what went wrong is in its text or in those of its
+/// sources, whichever client it is.
+///
+/// ```
+/// let url = url::Url::parse("http://admin:secret@127.0.0.1:5984/db")?;
+/// let error = std::io::Error::from_raw_os_error(111);
+/// assert_eq!(
+///     command_line::connection_failure(&url, &error),
+///     "nothing listens on 127.0.0.1:5984 (connection refused): check host and port, or start the server"
+/// );
+/// # Ok::<(), url::ParseError>(())
+/// ```
+pub fn connection_failure(url: &Url, error: &(dyn Error + 'static)) -> String {
+    let (place, texts) = (place(url), texts(error));
+    let is_https = url.scheme() == "https";
+    if has(&texts, &["failed to lookup address", "dns error"]) {
+        let host = url.host_str().unwrap_or_default();
+        format!("the host {host} is unknown: check its name")
+    } else if has(&texts, &["Connection refused"]) {
+        format!(
+            "nothing listens on {place} (connection refused): check host and port, or start the server"
+        )
+    } else if has(&texts, &["timed out", "deadline has elapsed"]) {
+        format!("{place} did not answer in time")
+    } else if has(&texts, &["invalid peer certificate"]) {
+        let why = texts.last().cloned().unwrap_or_default();
+        format!("the certificate of {place} is not accepted: {why}")
+    } else if is_https && has(&texts, &NOT_TLS) {
+        format!("{place} does not answer in HTTPS: if it serves HTTP, write http://{place}")
+    } else if !is_https && has(&texts, &NOT_HTTP) {
+        format!("{place} does not answer in HTTP: if it serves HTTPS, write https://{place}")
+    } else if !is_https && has(&texts, &CLOSED) {
+        format!(
+            "{place} closed the connection without a response: if it serves HTTPS, write https://{place}"
+        )
+    } else {
+        let why = texts.last().cloned().unwrap_or_default();
+        format!("{place}: {why}")
+    }
+}
+
+/// Words of rustls and tokio-rustls about a server that speaks something else.
+const NOT_TLS: [&str; 5] = [
+    "InvalidContentType",
+    "corrupt message",
+    "handshake eof",
+    "unexpected end of file",
+    "Connection reset",
+];
+/// Words of hyper and of the client of `settee bench`.
+const NOT_HTTP: [&str; 3] = [
+    "invalid HTTP",
+    "malformed HTTP",
+    "message head is too large",
+];
+const CLOSED: [&str; 5] = [
+    "connection closed before message completed",
+    "server closed the connection",
+    "Connection reset",
+    "Broken pipe",
+    "end of file",
+];
+
+/// Whether one of the texts has one of the words.
+fn has(texts: &[String], words: &[&str]) -> bool {
+    texts
+        .iter()
+        .any(|text| words.iter().any(|word| text.contains(word)))
+}
+
+/// The texts of an error and of its sources, each on one line; the innermost is the last.
+fn texts(error: &(dyn Error + 'static)) -> Vec<String> {
+    let mut texts = vec![];
+    let mut next = Some(error);
+    while let Some(error) = next {
+        texts.push(error.to_string().replace(['\r', '\n'], " "));
+        next = error.source();
+    }
+    texts
+}
+
+/// A response by which a server refuses a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedRequest<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The member `reason` of the body; `None` if the body is not one of CouchDB's.
+    pub reason: Option<&'a str>,
+    /// Whether the request had a name and password.
+    pub has_login: bool,
+    /// The users who may send the request, like `an admin`.
+    pub needs: &'a str,
+}
+
+impl RefusedRequest<'_> {
+    /// Describes why the server of the URL refused.
+    pub fn description(&self, url: &Url) -> String {
+        let (place, status, needs) = (place(url), self.status, self.needs);
+        let Some(reason) = self.reason else {
+            return not_couchdb(url, status);
+        };
+        let reason = reason.replace(['\r', '\n'], " ");
+        let login = format!("give NAME:PASSWORD of {needs} in the URL or in {CREDENTIALS}");
+        match status {
+            401 if !self.has_login => format!("{place} requires a login (401): {login}"),
+            401 if reason.contains("assword") => {
+                format!("{place}: the name or password is wrong (401): {login}")
+            }
+            401 | 403 => format!("{place}: {reason} ({status}): {login}"),
+            _ => format!("{place}: {reason} ({status})"),
+        }
+    }
+}
+
+/// Describes a server whose response is not that of a CouchDB.
+pub fn not_couchdb(url: &Url, status: u16) -> String {
+    let place = place(url);
+    format!(
+        "{place} is not a CouchDB: its response, with status {status}, is not CouchDB's; check host and port"
+    )
+}
+
+/// Describes a server that lacks what only Settee has.
+pub fn not_settee(url: &Url) -> String {
+    let place = place(url);
+    format!("{place} is not a Settee server, or an older version: the command needs one")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn mistakes_in_urls_are_named_without_passwords() {
+        for (text, wanted) in [
+            ("127.0.0.1:5984", "127.0.0.1:5984: the URL has no scheme"),
+            ("localhost:5984", "localhost:5984: the URL has no scheme"),
+            (
+                "admin:geheim@localhost:5984",
+                "localhost:5984: the URL has no scheme",
+            ),
+            ("admin:geheim", "admin:geheim: the URL has no scheme"),
+            ("./data", "./data: this is not the URL"),
+            ("", "this is not the URL"),
+            ("htp://a:geheim@h:1", "htp://h:1: htp:// is not the scheme"),
+            ("ftp://h", "ftp://h: ftp:// is not the scheme"),
+            ("http://", "http://: the URL has no host"),
+            ("http://h:99999", "http://h:99999: the port is not"),
+            ("http://h:x", "http://h:x: the port is not"),
+            ("http://h:0", "http://h:0: no server listens on port 0"),
+            (
+                "http://a:ge/heim@h:1",
+                "http://h:1: write / ? and # in a name",
+            ),
+            (
+                "http://a:ge#heim@h:1",
+                "http://h:1: write / ? and # in a name",
+            ),
+            ("http://a:gehe@im@[::1", "http://[::1: "),
+        ] {
+            let failure = server_url(text).unwrap_err();
+            assert_eq!(failure.status, 2, "{text}");
+            assert!(
+                failure.message.starts_with(wanted),
+                "{text}: {}",
+                failure.message
+            );
+            let is_secret = text.contains('@');
+            assert!(
+                !(is_secret && failure.message.contains("geheim")),
+                "{}",
+                failure.message
+            );
+        }
+        for text in ["http://h", "https://a:b%2F@h:1/", "HTTP://[::1]:5984/db"] {
+            assert!(server_url(text).is_ok(), "{text}");
+        }
+    }
+
+    /// An error with sources, as clients nest them.
+    #[derive(Debug)]
+    struct Nested(&'static str, Option<Box<dyn Error + Send + Sync>>);
+
+    impl fmt::Display for Nested {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str(self.0)
+        }
+    }
+
+    impl Error for Nested {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            let source = self.1.as_ref()?;
+            Some(source.as_ref())
+        }
+    }
+
+    fn nested(innermost: &'static str) -> Nested {
+        let inner = io::Error::other(Nested(innermost, None));
+        let connect = Nested("client error (Connect)", Some(Box::new(inner)));
+        Nested("error sending request", Some(Box::new(connect)))
+    }
+
+    #[test]
+    fn each_cause_of_silence_has_one_line_with_what_to_do() {
+        for (url, innermost, wanted) in [
+            (
+                "http://h:1",
+                "tcp connect error: Connection refused (os error 111)",
+                "nothing listens on h:1",
+            ),
+            (
+                "http://h",
+                "failed to lookup address information: x",
+                "the host h is unknown",
+            ),
+            (
+                "http://h:1",
+                "operation timed out",
+                "h:1 did not answer in time",
+            ),
+            (
+                "https://h:1",
+                "invalid peer certificate: UnknownIssuer",
+                "UnknownIssuer",
+            ),
+            (
+                "https://h:1",
+                "received corrupt message of type InvalidContentType",
+                "write http://h:1",
+            ),
+            ("https://h:1", "tls handshake eof", "write http://h:1"),
+            (
+                "http://h:1",
+                "invalid HTTP version parsed",
+                "write https://h:1",
+            ),
+            (
+                "http://h:1",
+                "connection closed before message completed",
+                "write https://h:1",
+            ),
+            (
+                "http://h:1",
+                "malformed HTTP reply: a line",
+                "write https://h:1",
+            ),
+            ("http://h:1", "something\nelse", "h:1: something else"),
+        ] {
+            let url = Url::parse(url).unwrap();
+            let text = connection_failure(&url, &nested(innermost));
+            assert!(text.contains(wanted), "{innermost}: {text}");
+            assert!(
+                !text.contains('\n') && !text.contains("error sending"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong_with_a_login() {
+        let url = Url::parse("http://h:1/_settee/top").unwrap();
+        let of = |status, reason, has_login| {
+            let needs = "an admin";
+            let refused = RefusedRequest {
+                status,
+                reason,
+                has_login,
+                needs,
+            };
+            refused.description(&url)
+        };
+        let wrong = of(401, Some("Name or password is incorrect."), true);
+        assert!(
+            wrong.starts_with("h:1: the name or password is wrong"),
+            "{wrong}"
+        );
+        let none = of(401, Some("Authentication required."), false);
+        assert!(none.starts_with("h:1 requires a login"), "{none}");
+        let other = of(403, Some("You are not\na server admin."), true);
+        assert!(
+            other.starts_with("h:1: You are not a server admin. (403)"),
+            "{other}"
+        );
+        assert!(other.contains("of an admin"), "{other}");
+        let page = of(404, None, true);
+        assert!(page.starts_with("h:1 is not a CouchDB"), "{page}");
+    }
+}
