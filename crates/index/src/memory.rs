@@ -173,9 +173,10 @@ mod tests {
         let refused = memory.take_large(MIB, &stopped);
         assert!(matches!(refused, Err(Error::Stopped)));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| memory.take_large(MIB, &go).map(|taken| taken.bytes));
+            let waiting =
+                scope.spawn(|| memory.take_large(MIB, &go).map_or(0, |taken| taken.bytes));
             drop(large);
-            assert_eq!(waiting.join().expect("no panic").expect("it is free"), MIB);
+            assert_eq!(waiting.join().expect("no panic"), MIB);
         });
         drop(build);
         assert_eq!(memory.used_bytes().0, 0);
