@@ -93,6 +93,7 @@ impl<H: Handler> Connection<H> {
         }
         self.greeted.get_or_init(|| {
             let entered = shared.enter(node, theirs.instance, self.line.clone());
+            shared.known(node).arrived.notify_waiters();
             (theirs, entered)
         });
         let mut response = Response::new(Body::empty());

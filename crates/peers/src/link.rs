@@ -53,10 +53,15 @@ pub(crate) async fn keep(
     lane: Lane,
 ) {
     let options = &shared.options;
+    let known = shared.known(node);
     let mut pause = options.retry_min;
     let mut last = String::new();
     loop {
-        let attempt = connect_any(&shared, node, &addresses).await;
+        let attempt = tokio::select! {
+            attempt = connect_any(&shared, node, &addresses) => attempt,
+            // What an interruption swallowed is not answered after it.
+            () = known.arrived.notified() => continue,
+        };
         let why = match attempt {
             Err(why) => why,
             Ok(connected) => {
@@ -78,7 +83,11 @@ pub(crate) async fn keep(
             state.send_replace(State::Down(why));
         }
         // Half of it is left to chance, so that nodes do not come in step.
-        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        let pausing = tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+        tokio::select! {
+            () = pausing => {}
+            () = known.arrived.notified() => {}
+        }
         pause = (pause * 2).min(options.retry_max);
     }
 }

@@ -118,6 +118,38 @@ async fn a_peer_that_never_answers_holds_up_no_caller() {
     assert!(failure.contains("did not answer within"), "{failure}");
 }
 
+/// After an interruption, one side's attempts may have gone nowhere while the other's succeed.
+#[tokio::test]
+async fn an_attempt_begins_anew_when_the_peer_connects() {
+    let cluster = Cluster::new();
+    let patient = Options {
+        connect_time_max: 10 * LONG,
+        ..options()
+    };
+    let one = cluster.node_with(1, patient).await;
+    let two = cluster.node(2).await;
+    let (listener, address) = silent().await;
+    one.peers.set(2, vec![address]);
+    // Nothing answers the first attempts: of messages, and of calls.
+    let swallowed = [
+        listener.accept().await.unwrap(),
+        listener.accept().await.unwrap(),
+    ];
+    let to = two.address();
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut far = tokio::net::TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    two.knows(&one);
+    until("connected", || one.peers.is_connected(2)).await;
+    drop(swallowed);
+}
+
 /// Relays bytes between a client and a server until it is stopped, without closing anything.
 async fn relay(to: String) -> (String, tokio::sync::watch::Sender<bool>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
