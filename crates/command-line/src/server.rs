@@ -166,7 +166,7 @@ const CLOSED: [&str; 7] = [
 ];
 /// Words of hyper's client about a connection that is not established, TLS included.
 const CONNECTING: &str = "client error (Connect)";
-/// Words of reqwest about a response that has begun.
+/// Words of reqwest about the body of a response.
 const READING: [&str; 2] = [
     "error decoding response body",
     "request or response body error",

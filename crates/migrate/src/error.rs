@@ -21,7 +21,7 @@ pub enum Error {
     ConnectionRefused {
         /// Method and path.
         request: String,
-        /// Which server is not there.
+        /// The address, and what to do.
         reason: String,
     },
     /// The server's answer to a request.

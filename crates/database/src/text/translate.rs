@@ -271,7 +271,7 @@ fn predefined_class(letter: char) -> Option<&'static str> {
     })
 }
 
-/// Translates a class, whose `[` is read. The engine refuses one without an end.
+/// Translates a class, whose `[` is read. The engine refuses an unclosed one.
 fn push_class(chars: &mut Peekable<Chars<'_>>, out: &mut String) {
     out.push('[');
     if chars.next_if_eq(&'^').is_some() {
