@@ -524,7 +524,7 @@ mod tests {
         let (sender, limits) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
+                let stream = stream.unwrap();
                 let mut lines = BufReader::new(&stream).lines();
                 let target = lines.next().unwrap().unwrap();
                 while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
@@ -547,7 +547,7 @@ mod tests {
                     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
                     body.len()
                 );
-                stream.write_all((head + &body).as_bytes()).ok();
+                (&stream).write_all((head + &body).as_bytes()).ok();
             }
         });
         (url, limits)
