@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use reqwest::{Client, ClientBuilder, Url};
 use tokio::sync::mpsc;
 
-pub use report::{LoadCause, LoadError, LoadReport, Refusal};
+pub use report::{LoadCause, LoadError, LoadReport, Refusal, Side};
 pub use scanner::{InputError, Position};
 
 use batch::{Batcher, Message};

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::LoadOptions;
 use crate::format::{self, Collector, Rules};
-use crate::report::LoadCause;
+use crate::report::{LoadCause, Side};
 use crate::scanner::{InputError, Scanner};
 use crate::without_credentials;
 
@@ -205,7 +205,7 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     let url =
         command_line::server_url(source).map_err(|failure| LoadCause::Options(failure.message))?;
     let name = without_credentials(&url);
-    let mut response = get(client, &url).await?;
+    let mut response = get(client, &url, false).await?;
     let bytes = response.content_length();
     let (beginning, ended) = beginning(&mut response, &url).await?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
@@ -232,9 +232,9 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     })
 }
 
-async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
+async fn get(client: &Client, url: &Url, has_answered: bool) -> Result<Response, LoadCause> {
     let response = client.get(url.clone()).send().await;
-    let response = response.map_err(|source| silence(url, source))?;
+    let response = response.map_err(|source| silence(url, has_answered, source))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -243,6 +243,7 @@ async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
     let is_couchdb = body.starts_with('{');
     match is_couchdb {
         true => Err(LoadCause::Refused {
+            side: Side::Source,
             url: url.clone(),
             status: status.as_u16(),
             body,
@@ -255,9 +256,10 @@ async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
     }
 }
 
-fn silence(url: &Url, source: reqwest::Error) -> LoadCause {
+fn silence(url: &Url, has_answered: bool, source: reqwest::Error) -> LoadCause {
     LoadCause::Http {
         url: url.clone(),
+        has_answered,
         source,
     }
 }
@@ -282,7 +284,7 @@ async fn whole(
     let mut whole: Vec<u8> = vec![];
     loop {
         let piece = response.chunk().await;
-        let piece = piece.map_err(|source| silence(url, source))?;
+        let piece = piece.map_err(|source| silence(url, true, source))?;
         let Some(piece) = piece else {
             return Ok(Some(whole.into()));
         };
@@ -299,7 +301,7 @@ async fn beginning(response: &mut Response, url: &Url) -> Result<(Vec<Bytes>, bo
     let mut bytes = 0;
     while bytes <= DATABASE_INFO_BYTES_MAX {
         let piece = response.chunk().await;
-        let piece = piece.map_err(|source| silence(url, source))?;
+        let piece = piece.map_err(|source| silence(url, true, source))?;
         let Some(piece) = piece else {
             return Ok((pieces, true));
         };
@@ -390,7 +392,7 @@ impl Pager {
         let mut docs_max = PAGE_DOCS;
         loop {
             let url = self.page_url(after.as_deref(), docs_max)?;
-            let response = get(&self.client, &url).await?;
+            let response = get(&self.client, &url, true).await?;
             let problem = |problem: String| LoadCause::Reply {
                 what: format!("GET {}", without_credentials(&url)),
                 problem,
@@ -410,6 +412,10 @@ impl Pager {
             };
             after = Some(last.id.clone());
             let ended = page.rows.len() < docs_max;
+            // Large documents may be in one place of the database only.
+            if body.len() < self.page_bytes_max / 4 {
+                docs_max = (docs_max * 2).min(PAGE_DOCS);
+            }
             if self.sender.send(Ok(body)).await.is_err() || ended {
                 return Ok(());
             }
@@ -508,6 +514,69 @@ mod tests {
             })
             .collect();
         assert_eq!(limits, ["500", "62", "7", "1"]);
+    }
+
+    /// A database of which the first 30 of 2,000 documents are large. Returns its URL, and the
+    /// limits of the requests.
+    fn uneven_database() -> (String, std::sync::mpsc::Receiver<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        let (sender, limits) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                let mut lines = BufReader::new(&stream).lines();
+                let target = lines.next().unwrap().unwrap();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                let number = |start: &str| {
+                    let (_, rest) = target.split_once(start)?;
+                    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+                    digits.parse::<usize>().ok()
+                };
+                let limit = number("limit=").unwrap();
+                sender.send(limit).ok();
+                let first = number("startkey=%22").map_or(0, |last| last + 1);
+                let rows: Vec<String> = (first..2_000.min(first + limit))
+                    .map(|at| {
+                        let filling = if at < 30 { 4 << 10 } else { 0 };
+                        format!(r#"{{"id":"{at:04}","x":"{}"}}"#, "x".repeat(filling))
+                    })
+                    .collect();
+                let body = format!(r#"{{"rows":[{}]}}"#, rows.join(","));
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                (&stream).write_all((head + &body).as_bytes()).ok();
+            }
+        });
+        (url, limits)
+    }
+
+    #[tokio::test]
+    async fn pages_grow_again_behind_large_documents() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, limits) = uneven_database();
+        let (sender, mut pieces) = mpsc::channel(1_000);
+        let pager = Pager {
+            client: Client::new(),
+            database: Url::parse(&url).unwrap(),
+            sender,
+            page_bytes_max: 64 << 10,
+        };
+        pager.pages().await.unwrap();
+        drop(pager);
+        let mut ids = vec![];
+        while let Some(piece) = pieces.recv().await {
+            let page: Page = serde_json::from_slice(&piece.unwrap()).unwrap();
+            ids.extend(page.rows.into_iter().map(|row| row.id));
+        }
+        let all: Vec<String> = (0..2_000).map(|at| format!("{at:04}")).collect();
+        assert_eq!(ids, all);
+        let limits: Vec<usize> = limits.try_iter().collect();
+        assert_eq!(limits[..3], [500, 62, 7]);
+        assert_eq!(limits.last(), Some(&500));
+        assert!(limits.len() < 30, "{limits:?}");
     }
 
     #[tokio::test]

@@ -16,6 +16,14 @@ pub enum Error {
         /// Which server did not answer, and why.
         reason: String,
     },
+    /// Nothing listens at the server's address.
+    #[error("{request}: {reason}")]
+    ConnectionRefused {
+        /// Method and path.
+        request: String,
+        /// The address, and what to do.
+        reason: String,
+    },
     /// The server's answer to a request.
     #[error("{request}: {reason}")]
     Refused {
@@ -58,7 +66,7 @@ impl Error {
     /// Returns whether a retry may succeed: the server is unreachable or temporarily unavailable.
     pub fn is_passing(&self) -> bool {
         match self {
-            Error::Unreachable { .. } => true,
+            Error::Unreachable { .. } | Error::ConnectionRefused { .. } => true,
             Error::Refused { status, .. } => matches!(status, 429 | 502..=504),
             _ => false,
         }

@@ -17,7 +17,7 @@ use peers::Body;
 use storage::{ShardEdit, ShardPurge};
 use tokio::time::Instant;
 
-use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, STORE};
+use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, PIN, STORE};
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{CopySender, Source};
@@ -63,6 +63,8 @@ pub struct Net {
     /// that is the case now.
     pub stalled: Mutex<BTreeSet<NodeId>>,
     pub stalled_calls: Arc<AtomicU32>,
+    /// Nodes that do not answer requests to keep contents.
+    pub silent: Mutex<BTreeSet<NodeId>>,
     /// Nodes that answer requests for contents as if the database was deleted.
     pub without_databases: Mutex<BTreeSet<NodeId>>,
 }
@@ -155,6 +157,9 @@ impl ContentPeers for NetOf {
             };
             if net.without_databases.lock().contains(&node) {
                 return Err(ContentError::Gone);
+            }
+            while path == PIN && net.silent.lock().contains(&node) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
             if path == STORE {
                 let _counted = Counted::new(&net.stalled_calls);
