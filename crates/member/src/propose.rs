@@ -214,11 +214,16 @@ impl Proposer {
         let deadline = Instant::now() + WRITE_TIME_MAX + 2 * longer;
         let (mut why, mut is_sure) = (String::new(), true);
         let mut of_few = None;
+        // Members that this request adds have nothing yet, and those that it removes do not count.
+        let members_before = self.members.count();
         while Instant::now() < deadline {
             match self.try_all(slot, encoded.clone(), copies, deadline).await {
                 // Cluster-wide changes are not left half done: after a broker died, the others may
                 // take some seconds to notice.
-                Ok(done) if slot == CONTROL && done.copies * 2 <= self.members.count() => {
+                Ok(done)
+                    if slot == CONTROL
+                        && done.copies * 2 <= members_before.min(self.members.count()) =>
+                {
                     of_few = Some(done);
                 }
                 Ok(done) => return Ok((done, bytes)),
