@@ -93,6 +93,8 @@ impl<H: Handler> Connection<H> {
         }
         self.greeted.get_or_init(|| {
             let entered = shared.enter(node, theirs.instance, self.line.clone());
+            let known = shared.known(node);
+            known.arrivals.send_modify(|arrivals| *arrivals += 1);
             (theirs, entered)
         });
         let mut response = Response::new(Body::empty());
