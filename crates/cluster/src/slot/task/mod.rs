@@ -366,9 +366,9 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// A node that is not a replica yet asks the replicas how their generation started: if that was
-    /// from an adopted store, no record of the log says it, and they would notice this node only
-    /// after some seconds. Asks once, as these also answer its reports.
+    /// Asks the replicas how their generation started, once, if this node is not one of them yet. If
+    /// it started from an adopted store, the log has no record of it, and the replicas would answer
+    /// this node's reports only after some seconds.
     fn ask_begun(&mut self) {
         if std::mem::replace(&mut self.asked_boot, self.boot) == self.boot {
             return;
