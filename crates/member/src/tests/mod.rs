@@ -311,7 +311,7 @@ async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     go_on(&nodes).await;
 }
 
-/// The second member makes the members two, of which one has the entry: all that there were.
+/// The second member makes the members two, of which one has the entry: all replicas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_is_not_proposed_again_and_again() {
     let mut nodes = Nodes::none();
@@ -333,6 +333,11 @@ async fn a_join_is_not_proposed_again_and_again() {
         let appended = nodes.log.end(CONTROL) - before;
         assert!((1..10).contains(&appended), "{appended} records");
     }
+    // The second node is a member that has not started yet: the first one goes on alone.
+    let before = nodes.log.end(CONTROL);
+    nodes.create(1, "a", 2).await;
+    let appended = nodes.log.end(CONTROL) - before;
+    assert!((1..10).contains(&appended), "{appended} records");
 }
 
 /// A database that was not announced is not dropped.
