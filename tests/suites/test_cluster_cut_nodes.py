@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.api import Api, Disconnected
+from harness.api import Api, Disconnected, quote
 from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.server import wait_until
 
@@ -138,6 +138,31 @@ def test_without_the_others(suite, cluster):
         cluster.heal()
     back = wait_until(lambda: Api(cluster.nodes[3].url, "").get("/_up").status == 200, NOTICED_TIMEOUT_S)
     suite.report.check("until it reaches one", back)
+
+
+def test_a_feed_of_a_cut_node_does_not_start_over(suite, cluster):
+    """A sequence of another node, later than all that the cut node has: `r=1` has it answer by itself."""
+    api = cluster.api(1)
+    api.expect(201, "PUT", "/fed?q=2")
+    for i in range(10):
+        api.expect(201, "PUT", f"/fed/{i}", {})
+    cluster.api(2).expect(200, "GET", "/fed")
+    cluster.cut_from_brokers(2)
+    cluster.cut_from_peers(2)
+    at_cut = lambda query: Api(cluster.nodes[2].url, ADMIN, REQUEST_TIMEOUT_S).get(f"/fed/_changes?r=1&{query}")
+    try:
+        for i in range(10, 20):
+            api.expect(201, "PUT", f"/fed/{i}", {})
+        since = quote(api.expect(200, "GET", "/fed/_changes")["last_seq"])
+        for query in (f"since={since}", f"since={since}&feed=longpoll&timeout=1000"):
+            answer = at_cut(query)
+            again = [row["id"] for row in answer.json["results"]] if answer.status == 200 else []
+            suite.report.check("it repeats nothing, or refuses", answer.status in (200, 503) and not again, repr(answer))
+    finally:
+        cluster.heal()
+    why = cluster.wait_until_equal()
+    suite.report.check("the node catches up", not why, why)
+    suite.report.equal("and continues the feed there", at_cut(f"since={since}").json["results"], [])
 
 
 def test_all_acknowledged_documents_are_copied(suite, cluster):
