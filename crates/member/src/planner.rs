@@ -220,7 +220,49 @@ async fn change(slot: SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
 
 #[cfg(test)]
 mod tests {
+    use cluster::{Generation, Position};
+
     use super::*;
+
+    const NEW: NodeId = 4;
+
+    /// The status of a slot whose replica here has reached this offset, in generation 1.
+    fn status(next_offset: u64) -> SlotStatus {
+        let generation = Generation { number: 1, by: 1 };
+        SlotStatus {
+            position: Position {
+                generation,
+                next_offset,
+                ..Position::start()
+            },
+            ..SlotStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_node_becomes_a_replica_once_it_follows_the_log() {
+        let mut learned = Learned::default();
+        let now = Instant::now();
+        learned.keep_ends(now, [(0, 5_000)].into());
+        learned.keep_ends(now + OFTEN, [(0, 6_000)].into());
+        let mut has = |generation, reached, end| {
+            let progress = Progress(vec![(0, generation, reached)]);
+            learned.nodes = [(NEW, progress)].into();
+            learned.has(NEW, 0, &status(end))
+        };
+        assert!(has(1, 5_000, 5_100));
+        assert!(has(1, 5_100, 5_100));
+        // An empty one, and one that is not where the others were a moment ago.
+        assert!(!has(1, 0, 5_100));
+        assert!(!has(1, 4_999, 5_100));
+        // One that lacks too much by now.
+        assert!(!has(1, 5_000, 5_000 + LACKING_MAX));
+        // One of another generation has another state.
+        assert!(!has(0, 5_100, 5_100));
+        assert!(!has(2, 5_100, 5_100));
+        learned.nodes.clear();
+        assert!(!learned.has(NEW, 0, &status(5_100)));
+    }
 
     #[test]
     fn progress_is_compared_with_the_ends_of_a_moment_ago() {
