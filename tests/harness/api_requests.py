@@ -22,6 +22,9 @@ PUT /{db}?q=1
 PUT /{part}?q=1&partitioned=true
 PUT /Invalid
 PUT /{db}x?q=0
+PUT /{db}x?n=0
+PUT /{db}x?n=3.5
+PUT /{db}x?placement=odd
 GET /{db}
 HEAD /{db}
 GET /{part}
@@ -137,7 +140,6 @@ GET /{db}/_changes?since=now
 GET /{db}/_changes?since=nonsense
 GET /{db}/_changes?feed=longpoll&timeout=100
 GET /{db}/_changes?feed=continuous&timeout=100
-GET /{db}/_changes?feed=eventsource&timeout=100
 POST /{db}/_changes?filter=_doc_ids {"doc_ids": ["a"]}
 POST /{db}/_changes?filter=_selector {"selector": {"kind": "x"}}
 POST /{db}/_index {"index": {"fields": ["kind"]}, "name": "by-kind", "ddoc": "mango"}
@@ -221,7 +223,6 @@ GET /_cluster_setup
 GET /_reshard
 GET /_reshard/jobs
 GET /_db_updates?since=now
-GET /_db_updates?since=now&feed=longpoll&timeout=100
 GET /_node/_local
 GET /_node/none@nowhere
 GET /_node/_local/_versions
@@ -354,9 +355,7 @@ def parsed(raw):
     except ValueError:
         pass
     lines = raw.decode("utf-8", "replace").splitlines()
-    # The ids of event sources are sequences.
-    events = [line.removeprefix("data: ") for line in lines if line.strip() and not line.startswith(("id: ", "event: "))]
     try:
-        return [json.loads(line) for line in events]
+        return [json.loads(line) for line in lines if line.strip()]
     except ValueError:
         return "\n".join(lines)
