@@ -17,6 +17,7 @@ READ_AGAIN_TIMEOUT_S = 15
 # How old what a node knows of a user may be.
 HELD_NS = 2_000_000_000
 SECURITY_PAUSE_S = 0.1
+REPLICATION_PAUSE_S = 0.5
 BULK = 10
 ATTACHMENT_BYTES = 10_000
 
@@ -262,7 +263,39 @@ class SecurityClient(Client):
             self.history.add(self.number, self.DOCUMENT, began, kind="read", value=names[0] if names else "")
 
 
-KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient, SecurityClient)
+class ReplicationClient(Client):
+    """Has the cluster replicate the registers into a database of its own: that reads all of them."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.target = f"{self.history.db}-copy-{self.number}"
+        self.registers = [f"register-{n}" for n in range(RegisterClient.REGISTERS)]
+        self.began = None
+
+    def turn(self):
+        self.stop_event.wait(REPLICATION_PAUSE_S)
+        # A request may join the replication of an earlier one, whose response did not arrive.
+        self.began = self.began or time.monotonic_ns()
+        if not self.replicate():
+            self.stop_event.wait(PAUSE_AFTER_FAILURE_S)
+            return
+        began, self.began = self.began, None
+        answer = self.ask("POST", "_all_docs?include_docs=true", {"keys": self.registers}, expected=(200,), db=self.target)
+        if answer:
+            for row in answer.json["rows"]:
+                self.history.add(self.number, row["key"], began, kind="read", value=(row.get("doc") or {}).get("value", ""))
+
+    def replicate(self):
+        """One that fails, for whatever reason, says nothing."""
+        body = {"source": self.history.db, "target": self.target, "create_target": True, "doc_ids": self.registers}
+        try:
+            answer = self.api.post("/_replicate", body)
+        except Disconnected:
+            return False
+        return answer.status == 200 and bool(answer.json.get("ok"))
+
+
+KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient, SecurityClient, ReplicationClient)
 
 
 def start_clients(history, urls, credentials, random_source, pause_s=PAUSE_S):
