@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rustls::ClientConfig;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::hello::Hello;
 use crate::line::{LastHeard, Line};
@@ -34,12 +34,11 @@ pub(crate) struct SharedState {
 #[derive(Default)]
 pub(crate) struct NodeEntry {
     pub heard: Arc<LastHeard>,
-    /// Tells that it has connected to this node: an attempt to connect to it that has no answer, or
-    /// that waits, can begin anew.
-    pub arrived: Notify,
     /// Its messages, and their bytes.
     pub received: AtomicU64,
     pub received_bytes: AtomicU64,
+    /// Counts the connections that it made to this node: it runs, and can probably be reached.
+    pub arrivals: watch::Sender<u64>,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
     turns: Mutex<Vec<(u64, Arc<Turn>)>>,
 }

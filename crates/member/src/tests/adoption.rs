@@ -166,6 +166,10 @@ async fn what_a_node_brought_can_be_read_before_anything_is_written() {
         all.all(|(_, replica)| replica.generation().number == 1)
     })
     .await;
+    // It did not wait until the first node noticed that it has another generation.
+    let asked = nodes.net.begun_asks.lock();
+    let mut all = (0..SLOTS).chain([cluster::CONTROL]);
+    assert!(all.all(|slot| asked.contains(&(2, slot))));
 }
 
 /// The server may be used between an adoption that was interrupted and the next one.

@@ -54,6 +54,8 @@ pub struct Net {
     pub copies: AtomicU32,
     /// Number of copies that are still to be refused.
     pub refused_copies: AtomicU32,
+    /// Nodes that asked how the generation of a slot started.
+    pub begun_asks: Mutex<BTreeSet<(NodeId, SlotNumber)>>,
     /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
     /// Nodes to which no contents are sent, and nodes that get none at their own request.
@@ -92,6 +94,9 @@ struct NetOf {
 
 impl Network for NetOf {
     fn send(&self, to: NodeId, slot: SlotNumber, message: Message) {
+        if matches!(message, Message::AskBegun) {
+            self.net.begun_asks.lock().insert((self.me, slot));
+        }
         let replicas = self.net.nodes.lock().get(&to).map(|node| node.0.clone());
         if let Some(replica) = replicas.as_ref().and_then(|replicas| replicas.get(slot)) {
             replica.deliver(self.me, message);

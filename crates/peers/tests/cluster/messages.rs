@@ -66,6 +66,30 @@ async fn connections_come_back_after_the_server_does() {
 }
 
 #[tokio::test]
+async fn a_node_that_comes_is_connected_to_without_a_pause() {
+    let cluster = Cluster::new();
+    let patient = Options {
+        retry_min: 10 * LONG,
+        retry_max: 10 * LONG,
+        ..options()
+    };
+    let (one, mut two) = (cluster.node_with(1, patient).await, cluster.node(2).await);
+    let address = two.server.address();
+    let spare = Server::bind("127.0.0.1:0", &two.peers, two.handler.clone());
+    drop(std::mem::replace(&mut two.server, spare.await.unwrap()));
+    one.peers.set(2, vec![address.to_string()]);
+    let failure = one.failure(2).await;
+    assert!(failure.contains("cannot be reached"), "{failure}");
+    two.server = Server::bind(address, &two.peers, two.handler.clone())
+        .await
+        .unwrap();
+    two.knows(&one);
+    until("calls work", || one.peers.is_connected(2)).await;
+    one.peers.send(2, number(1));
+    assert_eq!(two.message().await, (1, number(1)));
+}
+
+#[tokio::test]
 async fn a_peer_that_takes_no_messages_bounds_what_waits_and_holds_up_nobody() {
     let cluster = Cluster::new();
     let (folder, identity) = cluster.identity(1);
