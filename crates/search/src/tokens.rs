@@ -358,7 +358,9 @@ mod tests {
         assert!(many.finish().len() < 200_000);
         let refused = terms_of(&long, 5_000, 1).term_bytes().unwrap_err();
         assert!(refused.is_of_document(), "{refused}");
-        assert!(terms_of(&long, 4_000, 1).term_bytes().unwrap() > 4_000 * 60_000);
+        // Few different words count as one.
+        let counted = terms_of(&long, 4_000, 1).term_bytes().unwrap();
+        assert!(counted > 3_900 * 60_000, "{counted}");
         // Repeated words take little more memory, but time.
         let repeated = terms_of(&long, 10, 1_000).term_bytes().unwrap();
         assert!((600_000..700_000).contains(&repeated), "{repeated}");
