@@ -29,7 +29,7 @@ GET /{db}
 HEAD /{db}
 GET /{part}
 POST /_dbs_info {"keys": ["{db}", "{part}", "none"]}
-GET /_dbs_info?keys=["{db}"]
+GET /_dbs_info?start_key="{db}"&end_key="{db}"
 GET /_all_dbs?keys=["{db}"]
 PUT /{db}/a {"n": 1}
 PUT /{db}/a {"n": 1}
@@ -275,6 +275,7 @@ VOLATILE = {
     "start_last_seq",
     "start_time",
     "timestamp",
+    "update_latency",
     "update_seq",
     "updater_running",
     "uuid",

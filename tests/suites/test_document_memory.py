@@ -225,7 +225,7 @@ def test_waiting_validations_hold_no_document(ctx):
 def test_edits_of_stored_documents_are_counted(ctx):
     """Copies, removals of attachments and documents of update functions have memory until they are written, or are refused."""
     # Each request takes the memory of several documents, so that the budget is for fewer requests than come.
-    count, budget = ctx.size((14, 56 * MIB), (SOAK_REQUESTS, 96 * MIB))
+    count, budget = ctx.size(24, SOAK_REQUESTS), 96 * MIB
     with serve(ctx, **{"memory/answers": budget}) as server:
         api = server.api()
         (rev,) = fill(api)
