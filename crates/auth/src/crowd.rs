@@ -40,7 +40,7 @@ impl Claimant {
     }
 }
 
-/// What checks are grouped by.
+/// A property that checks are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Grouping {
     /// The claimed name.

@@ -70,7 +70,7 @@ fn checks_before(flood: &[(Origin, String)], later: usize, newcomer: (Origin, &s
     }
 }
 
-/// Names that nobody else claims, each from its own address.
+/// Checks of distinct names from these addresses.
 fn flood(number: usize, address: impl Fn(usize) -> String) -> Vec<(Origin, String)> {
     (0..number)
         .map(|n| (parsed(&address(n)), format!("someone{n}")))
