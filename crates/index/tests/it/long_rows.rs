@@ -1,10 +1,12 @@
 //! Rows with long values: few of them are in memory at a time, and all of them are in the index.
 
+use std::sync::Arc;
+
 use crate::support;
 
 use functions::EMITS_BYTES_MAX;
 use index::reduce::Builtin;
-use index::{BuildLimits, PlaceRange, ReduceSpec, Spec, ViewSpec};
+use index::{BuildLimits, BuildMemory, Index, PlaceRange, ReduceSpec, Spec, ViewSpec};
 use support::language::Native;
 use support::model::{check, reduce_in_pieces};
 use support::{BUILD_WAIT, Dice, World, body, specs};
@@ -74,6 +76,43 @@ fn few_long_rows_are_in_memory_at_a_time_and_all_are_in_the_index() {
     assert!(world.indexes[0].compact(BUILD_WAIT).unwrap());
     update_and_check(&world, &mut dice);
     assert!(world.check(&world.indexes[0]).into_all().is_empty());
+    world.close();
+}
+
+#[test]
+fn rows_with_long_keys_count_as_memory_of_builds_in_updates_of_all_sizes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [plain, _] = specs();
+    let spec = Spec {
+        views: vec![ViewSpec {
+            map: "long keys".into(),
+            raw: false,
+            reduces: vec![],
+        }],
+        ..plain
+    };
+    let mut world = World::open(dir.path(), &[], BuildLimits::default(), Native::default());
+    let memory = Arc::new(BuildMemory::new(64 << 20));
+    let index = Index::open(
+        world.store.clone(),
+        world.shard.clone(),
+        500,
+        Arc::new(spec),
+        Arc::new(world.language.clone()),
+        None,
+        functions::Owner::default(),
+    );
+    let index = index.unwrap().with_memory(memory.clone());
+    world.indexes.push(Arc::new(index));
+    // A first build and an update of few changes, which reserve nothing.
+    load(&world, 0..3, 2, 1);
+    update_and_check(&world, &mut Dice(3));
+    assert_eq!(memory.used_bytes(), (0, 0), "short keys are not counted");
+    load(&world, 3..6, 2, 500);
+    update_and_check(&world, &mut Dice(3));
+    let (used, peak) = memory.used_bytes();
+    assert_eq!(used, 0);
+    assert!(peak > 8 * 500_000, "{peak} bytes were counted");
     world.close();
 }
 
