@@ -244,6 +244,7 @@ impl<'a> Build<'a> {
         self.note_omissions()?;
         let bytes = batch.bytes() as u64;
         self.guard.admit(self.engine(), bytes)?;
+        self.engine().wait_for_room(bytes, &self.index.stop);
         self.state.save(self.index.number, &mut batch);
         self.index.begin_write();
         batch.commit(false)?;
