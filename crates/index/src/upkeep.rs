@@ -63,6 +63,7 @@ impl Index {
         let Some(writer) = self.writer.try_lock_for(wait) else {
             return Ok(false);
         };
+        self.resume();
         self.check_stop()?;
         self.recover()?;
         let view = self.view()?;

@@ -6,7 +6,7 @@ use crate::support;
 
 use functions::EMITS_BYTES_MAX;
 use index::reduce::Builtin;
-use index::{BuildLimits, BuildMemory, Index, PlaceRange, ReduceSpec, Spec, ViewSpec};
+use index::{BuildLimits, BuildMemory, Error, Index, PlaceRange, ReduceSpec, Spec, ViewSpec};
 use support::language::Native;
 use support::model::{check, reduce_in_pieces};
 use support::{BUILD_WAIT, Dice, World, body, specs};
@@ -138,5 +138,30 @@ fn changed_blocks_are_reduced_in_as_many_calls_as_there_are_pauses() {
     let (again, calls) = reduce_in_pieces(&view, (0, 0), &whole, false);
     assert_eq!((again, calls), (state, 1));
     drop(view);
+    world.close();
+}
+
+#[test]
+fn a_paused_index_is_read_and_is_built_when_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = BuildLimits::default();
+    let world = World::open(dir.path(), &specs()[..1], limits, Native::default());
+    let index = &world.indexes[0];
+    load(&world, 0..5, 2, 1);
+    update_and_check(&world, &mut Dice(3));
+    load(&world, 5..9, 2, 1);
+    index.pause();
+    assert!(matches!(index.update(), Err(Error::Stopped)));
+    assert!(index.is_paused() && index.view().unwrap().rows(0) > 0);
+    index.resume();
+    update_and_check(&world, &mut Dice(3));
+    index.ask_to_stop();
+    index.pause();
+    index.resume();
+    assert!(!index.is_paused());
+    assert!(
+        matches!(index.update(), Err(Error::Stopped)),
+        "it is closed"
+    );
     world.close();
 }
