@@ -138,7 +138,7 @@ impl Reservation<'_> {
 pub(crate) struct LargeRows<'a> {
     memory: &'a BuildMemory,
     stop: &'a AtomicBool,
-    /// Rows of a document that take no more than this are part of what the build has reserved, in bytes.
+    /// Rows of a document that take no more than this are part of the build's reservation, in bytes.
     reserved_bytes: usize,
     taken: Mutex<Option<Reservation<'a>>>,
     is_taken: AtomicBool,

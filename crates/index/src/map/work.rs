@@ -49,7 +49,7 @@ pub struct Watch<'a> {
     pub has_room: &'a dyn Fn(usize) -> bool,
 }
 
-/// How rows are made of what is emitted.
+/// The rules for rows of a build.
 #[derive(Clone, Copy)]
 pub(super) struct RowSpec<'a, 'm> {
     pub spec: &'a Spec,

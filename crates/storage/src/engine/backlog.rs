@@ -22,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The keyspaces of indexes with as many bytes as the documents may have.
 const INDEXES: [Keyspace; 2] = [Keyspace::IndexRows, Keyspace::IndexBack];
 
-/// What the engine's threads have to write.
+/// The unfinished work of the engine's threads.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
     /// Bytes in all memtables.
