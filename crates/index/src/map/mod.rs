@@ -189,6 +189,7 @@ pub(crate) fn map_pieces(
                 counted.set(counted.get() + bytes);
                 control.bytes.fetch_add(bytes, Relaxed) + bytes < control.bytes_max
                     && !control.has_large()
+                    && !control.stopped.load(Relaxed)
             },
         };
         let spec = RowSpec {

@@ -159,7 +159,7 @@ mod tests {
         let engine = Engine::open(dir.path(), &StoreOptions::default()).unwrap();
         let write = |key: &str| {
             let mut writes = engine.writes();
-            writes.put(Keyspace::IndexRows, key, vec![7; MIB as usize]);
+            writes.put(Keyspace::IndexRows, key, vec![7u8; MIB as usize]);
             writes.commit(false).unwrap();
         };
         let before = engine.backlog();
