@@ -183,6 +183,11 @@ impl Replicator {
                 self.requested.end(&id).await;
                 return Ok(ReplicateResult::Cancelled(id));
             }
+            if self.is_kept(&id) {
+                // Another node has cancelled it.
+                self.requested.end(&id).await;
+                return Err(Error::NoJob);
+            }
         }
         self.scheduler.authorize(&id, user)?;
         match self.scheduler.remove_and_wait(&id).await {
@@ -231,9 +236,16 @@ impl Replicator {
         Ok(ReplicateResult::Continuous(id))
     }
 
+    /// Returns whether the job with this id was started for a request that the cluster keeps, or
+    /// kept a moment ago.
+    fn is_kept(&self, id: &str) -> bool {
+        let running = self.scheduler.replication(id);
+        running.is_some_and(|running| running.kept.is_some())
+    }
+
     /// Checks that a user may start the job with this id.
     fn check_start(&self, id: &str, user: &User) -> Result<(), Error> {
-        if self.scheduler.replication(id).is_some() {
+        if self.scheduler.replication(id).is_some() && !self.is_kept(id) {
             self.scheduler.authorize(id, user)?;
             return self.scheduler.refuse_document(id);
         }
