@@ -2,8 +2,10 @@
 //! requests cancel them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::time::timeout;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
@@ -12,6 +14,8 @@ use crate::gateway::Gateway;
 
 /// Maximum length of one request, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Time after which a change that is still waiting for others is refused.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Why a replication cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +80,12 @@ impl RequestedReplications {
         self.gateway.catalogue.watch()
     }
 
+    async fn turn(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        let turn = timeout(TURN_TIME_MAX, self.change.lock()).await;
+        let busy = "too many continuous replications are being started or cancelled: try again";
+        turn.map_err(|_| Error::NotNow(busy.into()))
+    }
+
     /// Keeps a replication. One with this id of the same user is replaced; an admin replaces any.
     ///
     /// # Errors
@@ -84,7 +94,7 @@ impl RequestedReplications {
         if replication.request.len() > REQUEST_BYTES_MAX {
             return Err(KeepError::TooLong(REQUEST_BYTES_MAX));
         }
-        let _change = self.change.lock().await;
+        let _turn = self.turn().await?;
         if self.get(id).as_ref() == Some(&replication) {
             return self.gateway.settle_control().await.map_err(KeepError::from);
         }
@@ -107,7 +117,7 @@ impl RequestedReplications {
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn end(&self, id: &str) -> Result<bool, Error> {
-        let _change = self.change.lock().await;
+        let _turn = self.turn().await?;
         let entry = Entry::EndReplication { id: id.to_owned() };
         match self.gateway.enter(entry).await? {
             EntryOutcome::Done => Ok(true),
