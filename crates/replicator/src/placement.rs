@@ -10,7 +10,8 @@ use crate::options::DocRef;
 /// they have been without a node.
 pub const MOVED_JITTER_MAX: Duration = Duration::from_millis(500);
 
-/// Which jobs a node of a cluster runs: those of documents, and those of kept requests. No job runs on two nodes.
+/// Which jobs a node of a cluster runs: those of documents, and those of kept requests. No job runs
+/// on two nodes.
 pub trait Placement: Send + Sync {
     /// Returns whether this node may run the job of a document now.
     fn runs(&self, doc: &DocRef) -> bool;
