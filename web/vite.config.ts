@@ -56,5 +56,5 @@ export default defineConfig({
 
 /** Whether the development server has it itself. */
 function ownFile(url: string): boolean {
-  return url === '/' || /^\/(src|node_modules|@|index\.html)/.test(url);
+  return url === '/' || /^\/(src|node_modules|@|index\.html|shop\.json)/.test(url);
 }
