@@ -199,7 +199,7 @@ async fn invalid_input_names_its_place() {
         ),
         (
             b"id,name\n1,x\n",
-            "expected a JSON object or array, found 'i' at line 1, byte offset 0",
+            "expected a JSON object or array (for CSV: --format csv), found 'i' at line 1, byte offset 0",
         ),
     ] {
         let (_, result) = loaded(content, LoadOptions::default()).await;

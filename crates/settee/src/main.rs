@@ -25,7 +25,9 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
         cli::Command::Bench(_) => commands::bench::run(),
-        cli::Command::Load(options) => commands::load::run(options),
+        cli::Command::Load(options) => commands::load::run(&options),
+        cli::Command::Export(options) => commands::export::run(&options),
+        cli::Command::Query(options) => commands::query::run(&options),
         cli::Command::Backup(options) => commands::backup::run(&options),
         cli::Command::Restore(options) => commands::backup::restore::run(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
