@@ -1,0 +1,160 @@
+//! What the start prints for the person at the terminal: where everything is, and what to do next.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anstyle::{AnsiColor, Style};
+use config::Config;
+
+/// Name of the admin that `--generate-admin` makes.
+pub const GENERATED_ADMIN: &str = "admin";
+/// The file in the data directory with the password that `--generate-admin` made.
+pub const PASSWORD_FILE: &str = "admin-password";
+
+const TITLE: Style = Style::new().bold();
+const LABEL: Style = AnsiColor::Cyan.on_default();
+
+/// The text, without the address, which is known last.
+pub struct Welcome {
+    admin: String,
+    /// The user of commands, `NAME:PASSWORD@`.
+    login: String,
+    data: PathBuf,
+}
+
+impl Welcome {
+    /// `generated` is the password of a new admin.
+    pub fn new(config: &Config, data: &Path, generated: Option<&str>, is_dev: bool) -> Welcome {
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        let settings = config.settings();
+        let names: Vec<&str> = settings.admins.all.keys().map(String::as_str).collect();
+        let file = data.join(PASSWORD_FILE);
+        let place = file.display();
+        let is_kept = generated.is_some() || file.exists();
+        let (admin, login) = match (names.as_slice(), generated) {
+            _ if is_dev => ("none is needed (--dev)".to_owned(), String::new()),
+            ([], None) => (
+                "none, so databases cannot be created".to_owned(),
+                String::new(),
+            ),
+            (_, Some(password)) if !is_journal() => (
+                format!(
+                    "{}, password: {password} (also in {place})",
+                    GENERATED_ADMIN
+                ),
+                login_of_file(&file),
+            ),
+            (names, _) if is_kept => {
+                let names = match names {
+                    [] => GENERATED_ADMIN.to_owned(),
+                    names => names.join(", "),
+                };
+                (
+                    format!("{names}; a password is in {place}"),
+                    login_of_file(&file),
+                )
+            }
+            (names, _) => {
+                let first = names.first().copied().unwrap_or("NAME");
+                (names.join(", "), format!("{first}:PASSWORD@"))
+            }
+        };
+        Welcome { admin, login, data }
+    }
+
+    /// Prints it, in colours if standard output is a terminal and `NO_COLOR` is not set.
+    pub fn print(&self, http: SocketAddr) {
+        anstream::println!("\n{TITLE}Settee {}{TITLE:#}\n", env!("CARGO_PKG_VERSION"));
+        for (label, text) in self.rows(http) {
+            anstream::println!("  {LABEL}{label:<12}{LABEL:#}{text}");
+        }
+        anstream::println!();
+    }
+
+    fn rows(&self, http: SocketAddr) -> Vec<(&'static str, String)> {
+        let host = SocketAddr::new(reachable(http.ip()), http.port());
+        let login = &self.login;
+        vec![
+            ("Interface", format!("http://{host}/_utils/")),
+            ("Admin", self.admin.clone()),
+            ("Data", self.data.display().to_string()),
+            (
+                "Try",
+                format!("settee load sample:shop \"http://{login}{host}/shop\""),
+            ),
+            ("Check", format!("settee doctor \"http://{login}{host}\"")),
+            ("Stop", "Ctrl-C".to_owned()),
+        ]
+    }
+}
+
+fn login_of_file(file: &Path) -> String {
+    format!("{}:$(cat '{}')@", GENERATED_ADMIN, file.display())
+}
+
+/// Whether output goes to systemd's journal, which more people read than the file.
+fn is_journal() -> bool {
+    std::env::var_os("JOURNAL_STREAM").is_some()
+}
+
+/// The address at which this machine reaches a server that listens on this one.
+fn reachable(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::Layers;
+
+    use super::*;
+
+    fn text(admins: &[&str], has_file: bool, generated: Option<&str>, is_dev: bool) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut layers = Layers::new(folder.path().join("local.ini"));
+        for name in admins {
+            let admin = ("admins".into(), (*name).into(), "-pbkdf2-x".into());
+            layers.overrides.push(admin);
+        }
+        if has_file {
+            std::fs::write(folder.path().join(PASSWORD_FILE), "secret").unwrap();
+        }
+        let config = Config::load(layers).unwrap();
+        let welcome = Welcome::new(&config, folder.path(), generated, is_dev);
+        let rows = welcome.rows("0.0.0.0:5984".parse().unwrap());
+        let lines = rows.iter().map(|(label, text)| format!("{label} {text}\n"));
+        lines.collect()
+    }
+
+    #[test]
+    fn the_first_start_shows_the_password_and_later_ones_its_place() {
+        let first = text(&["admin"], true, Some("p4ss"), false);
+        assert!(
+            first.contains("Interface http://127.0.0.1:5984/_utils/\n"),
+            "{first}"
+        );
+        assert!(first.contains("password: p4ss (also in "), "{first}");
+        assert!(first.contains("http://admin:$(cat '"), "{first}");
+        let later = text(&["admin"], true, None, false);
+        assert!(
+            later.contains("a password is in ") && !later.contains("p4ss"),
+            "{later}"
+        );
+    }
+
+    #[test]
+    fn commands_have_a_login_only_where_one_is_needed() {
+        let own = text(&["anna"], false, None, false);
+        assert!(
+            own.contains("\"http://anna:PASSWORD@127.0.0.1:5984/shop\""),
+            "{own}"
+        );
+        let dev = text(&[], false, None, true);
+        assert!(dev.contains("\"http://127.0.0.1:5984/shop\""), "{dev}");
+        let none = text(&[], false, None, false);
+        assert!(none.contains("databases cannot be created"), "{none}");
+    }
+}
