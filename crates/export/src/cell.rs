@@ -6,7 +6,7 @@ use crate::error::ExportError;
 
 /// Spreadsheets compute with 15 digits.
 const SPREADSHEET_DIGITS: usize = 15;
-/// The first characters by which spreadsheets tell formulas, those of full width included.
+/// The first characters of texts that spreadsheets run as formulas, those of full width included.
 const FORMULA_STARTS: [char; 11] = [
     '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];

@@ -31,10 +31,10 @@ use sheet::Sheet;
 use source::Source;
 use text::Texts;
 
-/// Writes what is selected. Requests are sent on the runtime, whose thread the caller is not.
+/// Writes the selected elements. The runtime sends the requests; the caller is not one of its threads.
 ///
 /// # Errors
-/// [`ExportError`]. What was written before is incomplete.
+/// [`ExportError`]. The output is then incomplete.
 pub fn export(
     options: &ExportOptions,
     runtime: &Handle,
@@ -57,7 +57,7 @@ pub fn export(
     Ok(source.report)
 }
 
-/// Passes each element that is selected to `visit`, which returns false to stop.
+/// Passes each selected element to `visit`, which returns false to stop.
 ///
 /// # Errors
 /// [`ExportError`].

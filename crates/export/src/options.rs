@@ -1,13 +1,13 @@
-//! What is exported, and the result.
+//! Options and results of exports.
 
 use serde_json::{Map, Value};
 
-/// What is exported, and how.
+/// Options of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
     /// The database, with credentials.
     pub database: String,
-    /// What is exported of it.
+    /// The part of it to export.
     pub selection: Selection,
     /// The format.
     pub format: Format,
@@ -21,7 +21,7 @@ pub struct ExportOptions {
     pub limit: Option<u64>,
 }
 
-/// What is exported of a database.
+/// A part of a database.
 #[derive(Debug, Clone)]
 pub enum Selection {
     /// All documents.
@@ -62,7 +62,7 @@ pub enum Format {
 pub struct ExportReport {
     /// Elements written.
     pub rows: u64,
-    /// What the server warned of, such as a query without an index.
+    /// Warnings of the server, such as of a query without an index.
     pub warnings: Vec<String>,
     /// Documents whose attachments were left out.
     pub without_attachments: u64,

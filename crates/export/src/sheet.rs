@@ -14,7 +14,7 @@ use crate::source::Source;
 
 /// Spreadsheets have no more columns.
 const COLUMNS_MAX: usize = 16_384;
-/// By which spreadsheets tell UTF-8.
+/// The mark that makes spreadsheets read UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The columns of CSV.

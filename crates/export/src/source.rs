@@ -20,7 +20,7 @@ use crate::response::{Body, Others, Visit, elements};
 const PAGE_DOCS: u64 = 200;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What is exported. It can be read more than once.
+/// The elements to export, which can be read more than once.
 pub(crate) struct Source {
     client: Client,
     runtime: Handle,

@@ -1,4 +1,4 @@
-//! What is done with the documents of an input.
+//! The taker of an input's documents.
 
 use crate::column::Layout;
 use crate::document::Item;
@@ -11,6 +11,6 @@ pub(crate) trait Collector {
     /// Takes the columns of a CSV input, which come before its documents.
     fn layout(&mut self, _layout: &Layout) {}
 
-    /// Takes what the user should know of the input, at its end.
+    /// Takes a note about the input for the user, at its end.
     fn note(&mut self, _text: String) {}
 }

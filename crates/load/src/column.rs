@@ -102,7 +102,7 @@ fn with_point(cell: &str, decimal_comma: bool) -> Option<String> {
     }
 }
 
-/// What a cell is as a number.
+/// The kind of number in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Integer,
@@ -117,8 +117,8 @@ enum Form {
 /// More digits than these change when a program reads the number as a double.
 const DIGITS_MAX: usize = 17;
 
-/// Only what JSON takes for a number is one. `1E5` is none, because codes look like that: a number
-/// has decimals or a sign in its exponent.
+/// Classifies a cell. Numbers are those of JSON. `1E5` is not a number, because codes look like that:
+/// an exponent needs a sign, or decimals before it.
 fn form(cell: &str) -> Form {
     let unsigned = cell.strip_prefix('-').unwrap_or(cell);
     let (mantissa, exponent) = split(unsigned, &['e', 'E']);
@@ -178,7 +178,7 @@ pub struct Column {
     pub examples: Vec<String>,
 }
 
-/// What the cells of a column have been so far.
+/// Counts of a column's cells by kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observed {
     cells: u64,

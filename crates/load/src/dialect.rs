@@ -1,4 +1,4 @@
-//! The dialect of a CSV input: what divides its cells, and how it is told apart from other inputs.
+//! The dialect of a CSV input: its delimiter, quotes and encoding.
 
 use std::io::{self, Read};
 
@@ -15,7 +15,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 const EXTENSIONS: [&str; 4] = [".csv", ".tsv", ".csv.gz", ".tsv.gz"];
 
-/// What to do with text of another encoding.
+/// The error for text of another encoding.
 pub(crate) const NOT_UTF_8: &str =
     "the text is not UTF-8: convert it first, for example with iconv -f WINDOWS-1252 -t UTF-8";
 
@@ -34,7 +34,7 @@ pub struct CsvOptions {
     pub trim: bool,
     /// Numbers have a comma before their decimals: `4,5`.
     pub decimal_comma: bool,
-    /// What an empty cell becomes.
+    /// The value of an empty cell.
     pub empty: EmptyCell,
     /// Types of columns by name, which are otherwise detected. The name `*` is that of all others.
     pub types: Vec<(String, ColumnType)>,
@@ -42,7 +42,7 @@ pub struct CsvOptions {
     pub nested: bool,
 }
 
-/// What an empty cell becomes.
+/// The value of an empty cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EmptyCell {
     /// Nothing: the document does not have the member.

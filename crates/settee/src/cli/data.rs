@@ -57,7 +57,7 @@ pub struct LoadOptions {
     /// Numbers have a decimal comma: 4,5
     #[arg(long, help_heading = CSV)]
     pub decimal_comma: bool,
-    /// What an empty cell becomes
+    /// The value of an empty cell
     #[arg(long, value_enum, default_value_t = EmptyCell::Omit, help_heading = CSV)]
     pub empty: EmptyCell,
     /// A column a.b is the member b of the object a
@@ -72,7 +72,7 @@ const LOAD_HELP: &str = "A column of CSV has the type of all its cells in the fi
 
 Exit status: 0 done, 1 failed, 2 the command is wrong, 3 done but documents were refused.";
 
-/// The format of what is loaded.
+/// The format of a load's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadFormat {
     /// Any form of JSON, which is detected
@@ -81,7 +81,7 @@ pub enum LoadFormat {
     Csv,
 }
 
-/// What an empty cell of CSV becomes.
+/// The value of an empty cell of CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EmptyCell {
     /// The document does not have the member

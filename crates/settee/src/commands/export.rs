@@ -75,7 +75,7 @@ pub(super) fn to_stdout(
     export::export(options, runtime.handle(), &mut out)
 }
 
-/// The report, or `None` if the reader of standard output wants no more.
+/// The report, or `None` if the reader of standard output has closed it.
 pub(super) fn unless_closed(
     written: Result<ExportReport, ExportError>,
 ) -> Result<Option<ExportReport>, Failure> {
@@ -93,7 +93,7 @@ pub(super) fn failure(error: &ExportError) -> Failure {
     }
 }
 
-/// Prints what the user should know of the result, which is on standard output.
+/// Prints notes about the result, which is on standard output.
 pub(super) fn print_notes(report: &ExportReport) {
     for warning in &report.warnings {
         eprintln!("settee: {}", super::doctor::plain(warning));

@@ -95,7 +95,7 @@ fn fields(body: &Map<String, Value>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The limit is that of the export, for which 0 is none.
+/// Removes the limit, which is the export's.
 fn without_limit(mut body: Map<String, Value>) -> Map<String, Value> {
     body.remove("limit");
     body

@@ -1,4 +1,4 @@
-//! What the start prints for the person at the terminal: where everything is, and what to do next.
+//! The text that the start prints: the interface, the admin, the data directory, and next steps.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
