@@ -48,10 +48,11 @@ impl Found {
     /// Adds the columns of an element.
     pub(crate) fn add(&mut self, element: &str) -> Result<(), ExportError> {
         for (name, _) in self.leaves(element)? {
-            if !self.places.contains_key(&name) {
-                self.places.insert(name.clone(), self.names.len());
-                self.names.push(name);
+            if self.places.contains_key(&name) {
+                continue;
             }
+            self.places.insert(name.clone(), self.names.len());
+            self.names.push(name);
         }
         match self.names.len() <= COLUMNS_MAX {
             true => Ok(()),
@@ -176,17 +177,7 @@ impl<'a> Sheet<'a> {
             .delimiter(options.delimiter)
             .terminator(Terminator::CRLF)
             .from_writer(out);
-        let names = columns
-            .names()
-            .into_iter()
-            .map(|name| match is_for_spreadsheets {
-                true => guarded(Cow::Borrowed(name)),
-                false => Cow::Borrowed(name),
-            });
-        let names: Vec<Cow<'_, str>> = names.collect();
-        if !names.is_empty() {
-            write(&mut out, &names)?;
-        }
+        write_header(&mut out, &columns.names(), is_for_spreadsheets)?;
         Ok(Self {
             out,
             columns,
@@ -216,6 +207,21 @@ impl<'a> Sheet<'a> {
         self.out.flush().map_err(ExportError::output)?;
         Ok(self.incomplete)
     }
+}
+
+fn write_header(
+    out: &mut csv::Writer<&mut dyn Write>,
+    names: &[&str],
+    is_for_spreadsheets: bool,
+) -> Result<(), ExportError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names = names.iter().map(|name| match is_for_spreadsheets {
+        true => guarded(Cow::Borrowed(*name)),
+        false => Cow::Borrowed(*name),
+    });
+    write(out, &names.collect::<Vec<_>>())
 }
 
 fn write(out: &mut csv::Writer<&mut dyn Write>, cells: &[Cow<'_, str>]) -> Result<(), ExportError> {

@@ -38,10 +38,7 @@ impl Welcome {
                 String::new(),
             ),
             (_, Some(password)) if !is_journal() => (
-                format!(
-                    "{}, password: {password} (also in {place})",
-                    GENERATED_ADMIN
-                ),
+                format!("{GENERATED_ADMIN}, password: {password} (also in {place})"),
                 login_of_file(&file),
             ),
             (names, _) if is_kept => {
@@ -89,7 +86,7 @@ impl Welcome {
 }
 
 fn login_of_file(file: &Path) -> String {
-    format!("{}:$(cat '{}')@", GENERATED_ADMIN, file.display())
+    format!("{GENERATED_ADMIN}:$(cat '{}')@", file.display())
 }
 
 /// Whether output goes to systemd's journal, which more people read than the file.
