@@ -60,7 +60,7 @@ impl ColumnType {
 impl fmt::Display for ColumnType {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::NAMES.iter().find(|(_, kind)| kind == self);
-        out.write_str(name.map_or("", |(name, _)| name))
+        out.write_str(name.map_or("", |(name, _)| *name))
     }
 }
 
