@@ -82,3 +82,17 @@ def test_colours_are_for_terminals(ctx):
         with started(ctx, data, "--admin", "anna:secret", terminal=terminal, **environment) as lines:
             ctx.report.equal(f"{name}: colours", any(ESCAPE in line for line in lines), wanted)
             ctx.report.check(f"{name}: no password", "secret" not in "".join(lines), lines)
+
+
+def test_colours_of_errors(ctx):
+    for name, environment, wanted in [("a terminal", {}, True), ("NO_COLOR", {"NO_COLOR": "1"}, False)]:
+        inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        reader, writer = pty.openpty()
+        process = subprocess.Popen(
+            [ctx.binary, "query", "nonsense"], stderr=writer, stdout=subprocess.DEVNULL, env={**inherited, "TERM": "xterm", **environment}
+        )
+        process.wait(60)
+        os.close(writer)
+        error = os.read(reader, 10_000).decode()
+        os.close(reader)
+        ctx.report.check(f"{name}: an error", "settee:" in error and (ESCAPE in error) == wanted, error)

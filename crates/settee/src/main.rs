@@ -20,6 +20,9 @@ use command_line::Failure;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The colour of an error's prefix, on a terminal.
+const FAILED: anstyle::Style = anstyle::AnsiColor::Red.on_default().bold();
+
 fn main() -> ExitCode {
     command_line::create_for_owner_only();
     let result = match cli::Cli::parse().command {
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("settee: {}", e.message);
+            anstream::eprintln!("{FAILED}settee:{FAILED:#} {}", e.message);
             ExitCode::from(e.status)
         }
     }
