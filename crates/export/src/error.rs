@@ -2,7 +2,7 @@
 
 use std::io;
 
-use command_line::RefusedRequest;
+use command_line::{LoginPlace, RefusedRequest};
 use load::InputError;
 use reqwest::Url;
 use serde::Deserialize;
@@ -31,6 +31,14 @@ pub enum ExportError {
         /// The client's error.
         source: reqwest::Error,
     },
+    /// A connection that broke within a response.
+    #[error("{}", command_line::connection_loss(url, source))]
+    Broken {
+        /// The URL.
+        url: Box<Url>,
+        /// The reason.
+        source: io::Error,
+    },
     /// A response that ends early, or is not one of CouchDB's.
     #[error(transparent)]
     Response(#[from] InputError),
@@ -53,6 +61,17 @@ impl ExportError {
         matches!(self, Self::Output { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// An error within the response of a URL.
+    pub(crate) fn within(url: &Url, error: Self) -> Self {
+        match error {
+            Self::Response(InputError::Read { source, .. }) => Self::Broken {
+                url: Box::new(url.clone()),
+                source,
+            },
+            other => other,
+        }
+    }
+
     pub(crate) fn output(source: io::Error) -> Self {
         Self::Output {
             name: "output".to_owned(),
@@ -72,6 +91,8 @@ fn refusal(url: &Url, status: u16, body: &str) -> String {
         reason: body.as_ref().map(|body| body.reason.as_str()),
         has_login: !url.username().is_empty(),
         needs: "a user who may read the database",
+        login_place: LoginPlace::UrlOrCredentials,
+        location: None,
     };
     refused.description(url)
 }

@@ -190,19 +190,8 @@ impl Source {
             });
         }
         let body = Body::new(self.runtime.clone(), response);
-        let mut name = url.clone();
-        command_line::take_credentials(&mut name);
-        let body = BufReader::with_capacity(BUFFER_BYTES, body);
-        let mut scanner = Scanner::new(body, name.to_string())?;
-        if scanner.peek()? != Some(b'{') {
-            // Any web server may answer, a few of them whatever is requested.
-            return Err(ExportError::Refused {
-                url: Box::new(url.clone()),
-                status: status.as_u16(),
-                body: String::new(),
-            });
-        }
-        let others = elements(scanner, visit)?;
+        let others = scan(body, url, status.as_u16(), visit);
+        let others = others.map_err(|error| ExportError::within(url, error))?;
         for (name, value) in others.iter().flatten() {
             match name.as_str() {
                 "warning" => self.warn(value),
@@ -230,6 +219,28 @@ impl Source {
             .extend(path);
         Ok(url)
     }
+}
+
+/// Passes the elements of a body to `visit`, and returns the other members.
+fn scan(
+    body: Body,
+    url: &Url,
+    status: u16,
+    visit: &mut Visit<'_>,
+) -> Result<Option<Others>, ExportError> {
+    let mut name = url.clone();
+    command_line::take_credentials(&mut name);
+    let body = BufReader::with_capacity(BUFFER_BYTES, body);
+    let mut scanner = Scanner::new(body, name.to_string())?;
+    if scanner.peek()? != Some(b'{') {
+        // Any web server may answer, a few of them whatever is requested.
+        return Err(ExportError::Refused {
+            url: Box::new(url.clone()),
+            status,
+            body: String::new(),
+        });
+    }
+    elements(scanner, visit)
 }
 
 /// Where the next page begins.

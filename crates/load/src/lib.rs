@@ -24,21 +24,25 @@ mod shape;
 mod source;
 mod writer;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use reqwest::{Client, Url};
+use reqwest::{Client, ClientBuilder, Url};
 use tokio::sync::mpsc;
 
 pub use column::{Column, ColumnType, Layout};
 pub use dialect::{CsvOptions, EmptyCell};
 pub use preview::Preview;
-pub use report::{LoadCause, LoadError, LoadReport, Refusal};
+pub use report::{LoadCause, LoadError, LoadReport, Refusal, Side};
 pub use scanner::{InputError, Position, Scanner};
 
 use batch::{Batcher, Message};
 use source::Input;
 use writer::Writer;
+
+/// Maximum time to connect to a source, and between two pieces of its responses.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+const READ_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Source and target of a load.
 #[derive(Debug, Clone)]
@@ -128,7 +132,7 @@ pub async fn load(options: LoadOptions) -> Result<LoadReport, LoadError> {
 /// # Errors
 /// [`LoadCause`] when the source cannot be read.
 pub async fn preview(options: LoadOptions) -> Result<Preview, LoadCause> {
-    let input = source::open(&http_client()?, &options.source).await?;
+    let input = source::open(&source_client()?, &options.source).await?;
     // Reading blocks.
     let read = tokio::task::spawn_blocking(move || {
         let mut preview = Preview::default();
@@ -143,10 +147,10 @@ pub async fn preview(options: LoadOptions) -> Result<Preview, LoadCause> {
 
 async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(), LoadCause> {
     check(options)?;
-    let client = http_client()?;
+    let client = http_client(Client::builder())?;
     let database = database_url(options)?;
     // First: a source that does not exist creates no database.
-    let input = source::open(&client, &options.source).await?;
+    let input = source::open(&source_client()?, &options.source).await?;
     report.database_created = writer::prepare(&client, &database, options.create).await?;
     let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
@@ -174,10 +178,19 @@ fn check(options: &LoadOptions) -> Result<(), LoadCause> {
     }
 }
 
-fn http_client() -> Result<Client, LoadCause> {
+/// Returns a client for sources, whose reads have a time-out. Writes have none.
+fn source_client() -> Result<Client, LoadCause> {
+    http_client(
+        Client::builder()
+            .connect_timeout(CONNECT_TIME_MAX)
+            .read_timeout(READ_TIME_MAX),
+    )
+}
+
+fn http_client(builder: ClientBuilder) -> Result<Client, LoadCause> {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().build();
+    let client = builder.build();
     client.map_err(|error| LoadCause::Options(format!("HTTP cannot be set up: {error}")))
 }
 

@@ -16,8 +16,10 @@ use crate::record_version;
 
 /// The scheme of a log on Kafka.
 const KAFKA: &str = "kafka://";
-/// How long it waits before it tries again to announce itself.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Time before it tries again to announce itself: it doubles each time, up to the longest. A node
+/// that joins is admitted soon.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// The brokers of the log that is configured; `None` when this server is alone.
 pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> {
@@ -121,13 +123,14 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
 /// Announces this node to the others, and creates the system databases, retrying until it succeeds.
 pub fn announce(node: Arc<Node>, member: Arc<Member>) {
     tokio::spawn(async move {
-        let mut was_told = false;
+        let (mut was_told, mut pause) = (false, AGAIN_AFTER);
         while let Err(why) = announce_now(&node, &member).await {
             if !was_told {
                 tracing::warn!("the cluster cannot be reached yet: {why}");
                 was_told = true;
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_AFTER_MAX);
         }
         tracing::info!(node = member.name(), "this node is part of the cluster");
     });
