@@ -105,8 +105,8 @@ impl Default for LoadOptions {
 /// The format is detected from the content: a JSON array of objects; JSON objects one after the
 /// other (JSON Lines); one object; the body of `_all_docs?include_docs=true`,
 /// `_changes?include_docs=true` or `_bulk_docs` (`{"docs": […]}`); couchbackup's lines of arrays;
-/// rows of CSV; any of these compressed with gzip. Documents with a `_rev` keep it: they are written with
-/// `new_edits=false`, as by a replication.
+/// any of these compressed with gzip. Names and [`LoadOptions::format`] say what is CSV. Documents
+/// with a `_rev` keep it: they are written with `new_edits=false`, as by a replication.
 ///
 /// # Errors
 /// [`LoadError`] when the input is not JSON or ends early, or when the server stops answering or
