@@ -31,7 +31,8 @@ use sheet::Sheet;
 use source::Source;
 use text::Texts;
 
-/// Writes the selected elements. The runtime sends the requests; the caller is not one of its threads.
+/// Writes the selected elements. The runtime sends the requests; the caller is not one of its
+/// threads.
 ///
 /// # Errors
 /// [`ExportError`]. The output is then incomplete.

@@ -117,8 +117,8 @@ enum Form {
 /// More digits than these change when a program reads the number as a double.
 const DIGITS_MAX: usize = 17;
 
-/// Classifies a cell. Numbers are those of JSON. `1E5` is not a number, because codes look like that:
-/// an exponent needs a sign, or decimals before it.
+/// Classifies a cell. Numbers are those of JSON. `1E5` is not a number, because codes look like
+/// that: an exponent needs a sign, or decimals before it.
 fn form(cell: &str) -> Form {
     let unsigned = cell.strip_prefix('-').unwrap_or(cell);
     let (mantissa, exponent) = split(unsigned, &['e', 'E']);

@@ -1,5 +1,6 @@
 //! The text that the start prints: the interface, the admin, the data directory, and next steps.
 
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -20,11 +21,29 @@ pub struct Welcome {
     /// The user of commands, `NAME:PASSWORD@`.
     login: String,
     data: PathBuf,
+    /// Output goes to systemd's journal, which more people read than the file.
+    is_journal: bool,
 }
 
 impl Welcome {
     /// `generated` is the password of a new admin.
     pub fn new(config: &Config, data: &Path, generated: Option<&str>, is_dev: bool) -> Welcome {
+        let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+        let generated = generated.map(|password| match is_journal {
+            true => None,
+            false => Some(password),
+        });
+        Welcome::of(config, data, generated, is_dev, is_journal)
+    }
+
+    /// `generated` is there for a new admin, and its password if that may be shown.
+    fn of(
+        config: &Config,
+        data: &Path,
+        generated: Option<Option<&str>>,
+        is_dev: bool,
+        is_journal: bool,
+    ) -> Welcome {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let settings = config.settings();
         let names: Vec<&str> = settings.admins.all.keys().map(String::as_str).collect();
@@ -33,11 +52,8 @@ impl Welcome {
         let is_kept = generated.is_some() || file.exists();
         let (admin, login) = match (names.as_slice(), generated) {
             _ if is_dev => ("none is needed (--dev)".to_owned(), String::new()),
-            ([], None) => (
-                "none, so databases cannot be created".to_owned(),
-                String::new(),
-            ),
-            (_, Some(password)) if !is_journal() => (
+            ([], None) => ("none is configured".to_owned(), String::new()),
+            (_, Some(Some(password))) => (
                 format!("{GENERATED_ADMIN}, password: {password} (also in {place})"),
                 login_of_file(&file),
             ),
@@ -56,13 +72,22 @@ impl Welcome {
                 (names.join(", "), format!("{first}:PASSWORD@"))
             }
         };
-        Welcome { admin, login, data }
+        Welcome {
+            admin,
+            login,
+            data,
+            is_journal,
+        }
     }
 
     /// Prints it, in colours if standard output is a terminal and `NO_COLOR` is not set.
     pub fn print(&self, http: SocketAddr) {
         anstream::println!("\n{TITLE}Settee {}{TITLE:#}\n", env!("CARGO_PKG_VERSION"));
-        for (label, text) in self.rows(http) {
+        let mut rows = self.rows(http);
+        if std::io::stdout().is_terminal() {
+            rows.push(("Stop", "Ctrl-C".to_owned()));
+        }
+        for (label, text) in rows {
             anstream::println!("  {LABEL}{label:<12}{LABEL:#}{text}");
         }
         anstream::println!();
@@ -71,27 +96,22 @@ impl Welcome {
     fn rows(&self, http: SocketAddr) -> Vec<(&'static str, String)> {
         let host = SocketAddr::new(reachable(http.ip()), http.port());
         let login = &self.login;
-        vec![
+        let mut rows = vec![
             ("Interface", format!("http://{host}/_utils/")),
             ("Admin", self.admin.clone()),
             ("Data", self.data.display().to_string()),
-            (
-                "Try",
-                format!("settee load sample:shop \"http://{login}{host}/shop\""),
-            ),
-            ("Check", format!("settee doctor \"http://{login}{host}\"")),
-            ("Stop", "Ctrl-C".to_owned()),
-        ]
+        ];
+        if !self.is_journal {
+            let load = format!("settee load sample:shop \"http://{login}{host}/shop\"");
+            let check = format!("settee doctor \"http://{login}{host}\"");
+            rows.extend([("Try", load), ("Check", check)]);
+        }
+        rows
     }
 }
 
 fn login_of_file(file: &Path) -> String {
     format!("{GENERATED_ADMIN}:$(cat '{}')@", file.display())
-}
-
-/// Whether output goes to systemd's journal, which more people read than the file.
-fn is_journal() -> bool {
-    std::env::var_os("JOURNAL_STREAM").is_some()
 }
 
 /// The address at which this machine reaches a server that listens on this one.
@@ -109,7 +129,12 @@ mod tests {
 
     use super::*;
 
-    fn text(admins: &[&str], has_file: bool, generated: Option<&str>, is_dev: bool) -> String {
+    fn text(
+        admins: &[&str],
+        has_file: bool,
+        generated: Option<Option<&str>>,
+        is_dev: bool,
+    ) -> String {
         let folder = tempfile::tempdir().unwrap();
         let mut layers = Layers::new(folder.path().join("local.ini"));
         for name in admins {
@@ -120,7 +145,8 @@ mod tests {
             std::fs::write(folder.path().join(PASSWORD_FILE), "secret").unwrap();
         }
         let config = Config::load(layers).unwrap();
-        let welcome = Welcome::new(&config, folder.path(), generated, is_dev);
+        let is_journal = generated == Some(None);
+        let welcome = Welcome::of(&config, folder.path(), generated, is_dev, is_journal);
         let rows = welcome.rows("0.0.0.0:5984".parse().unwrap());
         let lines = rows.iter().map(|(label, text)| format!("{label} {text}\n"));
         lines.collect()
@@ -128,13 +154,16 @@ mod tests {
 
     #[test]
     fn the_first_start_shows_the_password_and_later_ones_its_place() {
-        let first = text(&["admin"], true, Some("p4ss"), false);
+        let first = text(&["admin"], true, Some(Some("p4ss")), false);
         assert!(
             first.contains("Interface http://127.0.0.1:5984/_utils/\n"),
             "{first}"
         );
         assert!(first.contains("password: p4ss (also in "), "{first}");
         assert!(first.contains("http://admin:$(cat '"), "{first}");
+        let journal = text(&["admin"], true, Some(None), false);
+        assert!(journal.contains("a password is in "), "{journal}");
+        assert!(!journal.contains("Try"), "{journal}");
         let later = text(&["admin"], true, None, false);
         assert!(
             later.contains("a password is in ") && !later.contains("p4ss"),
@@ -152,6 +181,6 @@ mod tests {
         let dev = text(&[], false, None, true);
         assert!(dev.contains("\"http://127.0.0.1:5984/shop\""), "{dev}");
         let none = text(&[], false, None, false);
-        assert!(none.contains("databases cannot be created"), "{none}");
+        assert!(none.contains("none is configured"), "{none}");
     }
 }
