@@ -1,6 +1,6 @@
 import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
-import { javascriptLanguage } from '@codemirror/lang-javascript';
+
 import { jsonLanguage } from '@codemirror/lang-json';
 import {
   bracketMatching,
@@ -24,6 +24,7 @@ import {
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { javascriptLanguage } from './javascript';
 import { checked, lineOfMistake, type Mistake, tell } from './mistakes';
 
 export { lineOfMistake, type Mistake };
@@ -172,7 +173,8 @@ function extensions(
     ]),
     EditorView.contentAttributes.of({ 'aria-label': label, autocapitalize: 'off', tabindex: '0' }),
     EditorState.readOnly.of(isReadOnly ?? false),
-    checked(value.length > COLOURED_MAX ? 'text' : mode),
+    // One that cannot be changed may be a module, which the grammar does not know.
+    checked(isReadOnly || value.length > COLOURED_MAX ? 'text' : mode),
     value.length > COLOURED_MAX ? [] : [languageOf(mode), EditorView.lineWrapping],
   ];
 }
