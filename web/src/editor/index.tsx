@@ -24,9 +24,12 @@ import {
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { type Complete, completion } from './completion';
 import { javascriptLanguage } from './javascript';
 import { checked, lineOfMistake, type Mistake, tell } from './mistakes';
+import { say } from './texts';
 
+export type { Complete };
 export { lineOfMistake, type Mistake };
 
 export type Mode = 'json' | 'javascript' | 'text';
@@ -45,6 +48,8 @@ export interface EditorProps {
   /** Mistakes that somebody else found: the server. */
   mistakes?: Mistake[];
   focus?: boolean;
+  /** Proposes what can be written. */
+  complete?: Complete;
 }
 
 /** Larger texts have no syntax: colours would take longer than reading. */
@@ -210,9 +215,12 @@ export default function Editor(props: EditorProps): JSX.Element {
       latest.current[name]?.();
       return latest.current[name] !== undefined;
     };
+    const completes = props.complete
+      ? completion((text, at) => latest.current.complete?.(text, at), say().proposals)
+      : [];
     const state = EditorState.create({
       doc: props.value,
-      extensions: [...extensions(props, press), changed],
+      extensions: [...extensions(props, press), changed, completes],
     });
     const made = new EditorView({ state, parent: root as unknown as Element, root });
     view.current = made;

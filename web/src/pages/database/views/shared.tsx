@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
-import type { Mistake, Mode } from '../../../editor';
+import type { Complete, Mistake, Mode } from '../../../editor';
 import { setGuard } from '../../../router';
 import { Button, Editor, words } from '../../../ui';
 import './parts.css';
@@ -38,6 +38,7 @@ export function Code({
   isReadOnly?: boolean;
   mistakes?: Mistake[];
   focus?: boolean;
+  complete?: Complete;
 }): JSX.Element {
   return (
     <div class={`views-code${isSmall ? ' small' : ''}`}>
