@@ -33,7 +33,8 @@ export default defineConfig({
               name: 'editor',
               test: /src\/editor|node_modules\/(@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/,
             },
-            { name: 'database', test: /src\/pages\/database\// },
+            { name: 'database', test: /src\/pages\/database\/(?!chart\/)/ },
+            { name: 'chart', test: /src\/(csv|pages\/database\/chart\/)/ },
             {
               name: 'manage',
               test: /src\/pages\/(replication|users|configuration|tasks|cluster|performance)\//,

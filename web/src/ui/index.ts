@@ -14,6 +14,7 @@ export {
   TextField,
 } from './controls';
 export { Confirmations, confirm, Dialog } from './dialog';
+export { download } from './download';
 export { Compare, Editor } from './editor';
 export { Problem } from './errors';
 export { explain } from './explain';

@@ -89,7 +89,7 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
           <TextField label={t.partition} value={partition} onInput={editing.setPartition} />
         </details>
       </div>
-      <Answers db={db} partition={partition} asked={asked} />
+      <Answers {...{ db, partition, asked, place }} />
     </div>
   );
 }
@@ -99,10 +99,12 @@ function Answers({
   db,
   partition,
   asked: { answer, error, sent, isBusy, run },
+  place,
 }: {
   db: string;
   partition: string;
   asked: Asked;
+  place: Place;
 }): JSX.Element {
   const t = say();
   return (
@@ -123,6 +125,7 @@ function Answers({
           key={answer.query}
           db={db}
           found={answer.found}
+          place={place}
           more={async (bookmark) => find(db, partition, answer.query, bookmark)}
         />
       )}
