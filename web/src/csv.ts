@@ -15,8 +15,8 @@ function changes(text: string): boolean {
 }
 
 /**
- * A value as a cell that spreadsheets show as it is. An apostrophe before it keeps a text from being
- * a formula, and digits from being changed.
+ * A value as a cell that spreadsheets show as it is. An apostrophe keeps a text from being a
+ * formula, and digits from being changed.
  */
 export function cell(value: Json | undefined): string {
   if (value === undefined) return '';
