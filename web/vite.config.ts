@@ -26,7 +26,7 @@ export default defineConfig({
             // A group takes along what its modules need: what all need comes first.
             {
               name: 'base',
-              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|pages\/databases\/)|node_modules\/(preact|@preact)/,
+              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|palette\/recent|pages\/databases\/|pages\/database\/texts)|node_modules\/(preact|@preact)/,
               priority: 1,
             },
             {

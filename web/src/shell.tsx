@@ -15,6 +15,7 @@ import { forgetDrafts } from './drafts';
 import { type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
+import { isPaletteOpen, PALETTE_KEYS, Palette } from './palette/keys';
 import { forget, isGuarded, link, place, setGuard } from './router';
 import { shell as say } from './texts';
 import {
@@ -149,6 +150,7 @@ export function Shell(): JSX.Element {
         </main>
         <Toasts />
       </div>
+      <Palette />
       <Relogin />
       <Confirmations />
     </div>
@@ -191,6 +193,18 @@ function Side({
         <img src="./icon.svg" alt="" width={24} height={24} />
         Settee
       </a>
+      <Button
+        icon="search"
+        class="go-to"
+        aria-keyshortcuts="Control+K"
+        onClick={() => {
+          close();
+          isPaletteOpen.value = true;
+        }}
+      >
+        <span class="grow">{t.goTo}</span>
+        <small class="soft">{PALETTE_KEYS}</small>
+      </Button>
       {ENTRIES.filter((entry) => entry.may?.() ?? true).map((entry) => (
         <a
           key={entry.area}
