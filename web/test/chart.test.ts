@@ -63,6 +63,15 @@ test('a chart is guessed from the columns', () => {
   assert.strictEqual(guessed('{"_id":"a","lat":1,"lng":2}').kind, 'map');
   assert.deepEqual(guessed('{"_id":"a","at":"2026-11-30","n":1}'), { ...LINES, y: 'n' });
   assert.deepEqual(guessed('{"_id":"a","city":"Ulm","n":1}'), { ...BARS, y: 'n' });
+  const all = columns('docs', '{"_id":"a","lat":1,"lng":2,"city":"Ulm","at":"2026-11-30","n":3}');
+  assert.deepEqual(
+    (['map', 'lines', 'bars'] as const).map((kind) => [guess(all, kind).x, guess(all, kind).y]),
+    [
+      ['lat, lng', 'n'],
+      ['at', 'n'],
+      ['city', 'n'],
+    ],
+  );
 });
 
 test('bars combine the rows of a group', () => {

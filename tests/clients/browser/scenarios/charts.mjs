@@ -32,10 +32,10 @@ export async function run(tools) {
 const GROUPED = { selector: { city: { $exists: true } }, aggregate: { group_by: ['city'], compute: { n: { $count: true }, sum: { $sum: 'total' } } } };
 const DOCS = { selector: { city: { $exists: true } }, limit: 90 };
 const find = (db, query, more = '') => `#/database/${db}/_find?q=${encodeURIComponent(JSON.stringify(query))}&run=1&as=chart${more}`;
-const drawing = (page) => page.locator('.drawing svg');
+const drawing = (page) => page.locator('.drawn');
 
 /** What is drawn of a kind: the shapes' own titles. */
-const titles = (page) => page.locator('.drawing svg title').evaluateAll((all) => all.map((each) => each.textContent));
+const titles = (page) => page.locator('.drawn title').evaluateAll((all) => all.map((each) => each.textContent));
 
 async function textOf(download) {
   const parts = [];
@@ -75,23 +75,23 @@ async function bars({ page, db, base, open, check, width }) {
 
 async function linesAndMap({ page, db, open, check }) {
   await open(find(db, DOCS, '&chart=lines&x=at&y=total&how=average'));
-  await page.locator('.drawing .line').waitFor();
-  const d = await page.locator('.drawing .line').getAttribute('d');
+  await page.locator('.drawn .line').waitFor();
+  const d = await page.locator('.drawn .line').getAttribute('d');
   check('dates are a line', (d.match(/L/g) ?? []).length === 8, d);
   await page.getByLabel('One line per').selectOption('city');
-  await page.locator('.drawing .line').nth(2).waitFor();
+  await page.locator('.drawn .line').nth(2).waitFor();
   check('a column divides it into lines, with a legend', (await page.getByRole('list', { name: 'Legend' }).getByRole('listitem').count()) === 3);
   await page.getByRole('button', { name: 'Map', exact: true }).click();
-  await page.locator('.drawing .spot').first().waitFor();
-  check('latitudes and longitudes are points on a map', (await page.locator('.drawing .spot').count()) === 90, await page.locator('.drawing .spot').count());
-  check('with outlines of land', (await page.locator('.drawing .land').count()) === 1);
+  await page.locator('.drawn .spot').first().waitFor();
+  check('latitudes and longitudes are points on a map', (await page.locator('.drawn .spot').count()) === 90, await page.locator('.drawn .spot').count());
+  check('with outlines of land', (await page.locator('.drawn .land').count()) === 1);
   await page.getByLabel('Whole world').check();
   await page.waitForFunction(() => location.hash.includes('world=1'));
-  check('the whole world can be shown', (await page.locator('.drawing .spot').count()) === 90);
+  check('the whole world can be shown', (await page.locator('.drawn .spot').count()) === 90);
   const csv = (await saved(page, 'CSV')).bytes.toString('utf8');
   check('its CSV has the places', /longitude,latitude/.test(csv) && /d-00,9.99,48.4/.test(csv), csv.slice(0, 200));
   await open(find(db, { selector: { _id: 'big' } }));
-  await page.locator('.drawing .spot').waitFor();
+  await page.locator('.drawn .spot').waitFor();
   check('so is GeoJSON', (await titles(page)).some((text) => text.startsWith('big')), await titles(page));
 }
 

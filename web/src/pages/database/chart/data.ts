@@ -134,16 +134,25 @@ export interface Choice {
   by: string;
 }
 
-/** What is drawn until something else is chosen. */
-export function guess(columns: Column[]): Choice {
-  const first = (...kinds: Column['kind'][]) =>
-    columns.find(({ kind, name }) => kinds.includes(kind) && name !== '_id')?.name;
+const LONGITUDE = /(^|[._])(lon|lng|long|longitude)$/i;
+
+/** What is drawn until something else is chosen: of a kind, or of what fits the columns best. */
+export function guess(columns: Column[], kind?: Choice['kind']): Choice {
+  const first = (of: Column['kind'], but = /^_id$/) =>
+    columns.find((column) => column.kind === of && !but.test(column.name))?.name;
   const [place, time] = [first('place'), first('time')];
-  const y = columns.find(({ name, kind }) => kind === 'number' && !/^key/.test(name))?.name ?? '';
-  const x = columns.find(({ name }) => name === 'key')?.name ?? first('text') ?? '_id';
-  const rest = { y, how: 'sum' as const, by: '' };
-  if (place) return { kind: 'map', x: place, ...rest };
-  return time ? { kind: 'lines', x: time, ...rest } : { kind: 'bars', x, ...rest };
+  const best = kind ?? (place ? 'map' : time ? 'lines' : 'bars');
+  const text = columns.find(({ name }) => name === 'key')?.name ?? first('text') ?? '_id';
+  const x = { map: place ?? '', lines: time ?? first('number') ?? '', bars: text }[best];
+  const y = columns.find(
+    ({ name, kind: of }) =>
+      of === 'number' &&
+      name !== x &&
+      !/^key/.test(name) &&
+      !LATITUDE.test(name) &&
+      !LONGITUDE.test(name),
+  );
+  return { kind: best, x, y: y?.name ?? '', how: 'sum', by: '' };
 }
 
 function columnNamed(columns: Column[], name: string): Column | undefined {

@@ -36,21 +36,6 @@ const HOWS: How[] = ['sum', 'average', 'min', 'max'];
 /** Of the count of rows, in an address, which has no empty values. */
 const COUNT = '*';
 
-/** What the address says, as far as there are such columns. */
-function chosen(columns: Column[], { query }: Place): Choice {
-  const has = (name: string | null): name is string =>
-    columns.some((column) => column.name === name);
-  const first = guess(columns);
-  const [x, y, by] = ['x', 'y', 'by'].map((name) => query.get(name));
-  return {
-    kind: KINDS.find((each) => each === query.get('chart')) ?? first.kind,
-    x: has(x ?? null) ? (x as string) : first.x,
-    y: y === COUNT ? '' : has(y ?? null) ? (y as string) : first.y,
-    how: HOWS.find((each) => each === query.get('how')) ?? first.how,
-    by: has(by ?? null) ? (by as string) : '',
-  };
-}
-
 /** Which columns each chart takes as its first. */
 const FITS: Record<Choice['kind'], (column: Column) => boolean> = {
   bars: ({ kind }) => kind !== 'place',
@@ -58,14 +43,30 @@ const FITS: Record<Choice['kind'], (column: Column) => boolean> = {
   map: ({ kind }) => kind === 'place',
 };
 
+/** What the address says, as far as there are such columns. */
+function chosen(columns: Column[], { query }: Place): Choice {
+  const named = (name: string, fits: (column: Column) => boolean) =>
+    columns.find((column) => column.name === query.get(name) && fits(column))?.name;
+  const first = guess(
+    columns,
+    KINDS.find((each) => each === query.get('chart') && columns.some(FITS[each])),
+  );
+  const isNumber = ({ kind }: Column) => kind === 'number';
+  return {
+    kind: first.kind,
+    x: named('x', FITS[first.kind]) ?? first.x,
+    y: query.get('y') === COUNT ? '' : (named('y', isNumber) ?? first.y),
+    how: HOWS.find((each) => each === query.get('how')) ?? first.how,
+    by: named('by', ({ kind }) => kind === 'text') ?? '',
+  };
+}
+
 /** The results of a query or a view as bars, as lines or on a map. */
 export default function Chart({ rows, kind, name, place }: Props): JSX.Element {
   const t = say();
   const columns = useMemo(() => columnsOf(rows, kind), [rows, kind]);
   const choice = chosen(columns, place);
   const fitting = columns.filter(FITS[choice.kind]);
-  // Another kind of chart has another axis.
-  if (!fitting.some((column) => column.name === choice.x)) choice.x = fitting[0]?.name ?? '';
   const set = (part: Partial<Choice>) => {
     const { kind: chart, x, y, how, by } = { ...choice, ...part };
     refine({ chart, x, y: y === '' ? COUNT : y, how, by });
@@ -80,7 +81,7 @@ export default function Chart({ rows, kind, name, place }: Props): JSX.Element {
   const numbers = columns.filter((column) => column.kind === 'number');
   const isMap = choice.kind === 'map';
   return (
-    <div class="drawing">
+    <div class="drawing views-scroll">
       <Switch
         label={t.kind}
         value={choice.kind}
@@ -252,7 +253,7 @@ function Figure({
         </ul>
       )}
       <div ref={box}>
-        <svg width={width} height={height} role="img" aria-label={content.title}>
+        <svg class="drawn" width={width} height={height} role="img" aria-label={content.title}>
           {shapes.map((shape, n) => drawn(shape, n))}
         </svg>
       </div>
