@@ -12,13 +12,15 @@ import {
   useResource,
 } from './api';
 import { forgetDrafts } from './drafts';
-import { type Language, language, speak } from './i18n';
+import { findings, watchHealth } from './health';
+import { count, type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
 import { isPaletteOpen, PALETTE_KEYS, Palette } from './palette/keys';
 import { forget, isGuarded, link, place, setGuard } from './router';
 import { shell as say } from './texts';
 import {
+  Badge,
   Button,
   Confirmations,
   complain,
@@ -60,6 +62,7 @@ tabs.onmessage = () => {
 function showLogin(): void {
   setGuard(undefined);
   forget();
+  sessionStorage.clear();
   history.replaceState(null, '', '#/login');
   location.reload();
 }
@@ -170,6 +173,7 @@ function Side({
 }): JSX.Element {
   const t = say();
   const welcome = useWelcome();
+  useEffect(() => (isAdmin.value ? watchHealth() : undefined), [isAdmin.value]);
   const { name } = session.value ?? { name: null };
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
@@ -214,6 +218,12 @@ function Side({
         >
           <Icon name={entry.icon} />
           {t[entry.area]}
+          {entry.area === 'performance' && isAdmin.value && findings.value ? (
+            <Badge kind="warn">
+              <span aria-hidden="true">{count(findings.value)}</span>
+              <span class="hidden">{t.findings(count(findings.value))}</span>
+            </Badge>
+          ) : null}
         </a>
       ))}
       <div class="foot">
