@@ -1,4 +1,4 @@
-import { defineConfig } from 'vite';
+import { defineConfig, type Plugin } from 'vite';
 
 // `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of
 // that server: Settee or CouchDB.
@@ -6,13 +6,30 @@ const server =
   (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env.SERVER ??
   'http://127.0.0.1:5984';
 
+/**
+ * A chunk that is loaded later needs others that are there already: Vite's function, which loads them
+ * beforehand, is left out.
+ */
+const loadsPlainly: Plugin = {
+  name: 'loads-plainly',
+  transform: (_, id) =>
+    id.includes('vite/preload-helper') ? 'export const __vitePreload = (load) => load();' : null,
+};
+
 export default defineConfig({
+  plugins: [loadsPlainly],
   // The pages lie at any path, under any proxy.
   base: './',
+  // Lezer's debugging, for Node.
+  define: { process: 'undefined' },
   build: {
     target: 'es2022',
     // The same sources give the same names and bytes, so that `dist` can be compared.
-    modulePreload: { polyfill: false },
+    modulePreload: {
+      polyfill: false,
+      resolveDependencies: (_, dependencies, { hostType }) =>
+        hostType === 'html' ? dependencies : [],
+    },
     assetsInlineLimit: 0,
     // One style sheet, and few chunks: what lies in one is compressed together.
     cssCodeSplit: false,
@@ -26,7 +43,7 @@ export default defineConfig({
             // A group takes along what its modules need: what all need comes first.
             {
               name: 'base',
-              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|palette\/recent|pages\/databases\/|pages\/database\/texts)|node_modules\/(preact|@preact)/,
+              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|health|palette\/recent|pages\/databases\/|pages\/database\/texts)|node_modules\/(preact|@preact)/,
               priority: 1,
             },
             {

@@ -1,5 +1,19 @@
 import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
-import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
+import {
+  copyLineDown,
+  copyLineUp,
+  deleteLine,
+  history,
+  historyKeymap,
+  indentLess,
+  indentMore,
+  moveLineDown,
+  moveLineUp,
+  selectLine,
+  standardKeymap,
+  toggleLineComment,
+  toggleTabFocusMode,
+} from '@codemirror/commands';
 
 import { jsonLanguage } from '@codemirror/lang-json';
 import {
@@ -12,12 +26,21 @@ import {
   syntaxHighlighting,
 } from '@codemirror/language';
 import { MergeView } from '@codemirror/merge';
-import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
+import {
+  closeSearchPanel,
+  findNext,
+  findPrevious,
+  gotoLine,
+  highlightSelectionMatches,
+  openSearchPanel,
+  search,
+} from '@codemirror/search';
 import { EditorState, type Extension } from '@codemirror/state';
 import {
   drawSelection,
   EditorView,
   highlightActiveLine,
+  type KeyBinding,
   keymap,
   lineNumbers,
 } from '@codemirror/view';
@@ -51,6 +74,27 @@ export interface EditorProps {
   /** Proposes what can be written. */
   complete?: Complete;
 }
+
+/** CodeMirror's keys for lines. Those for several carets, which no editor here has, are left out. */
+const lineKeymap: KeyBinding[] = [
+  { key: 'Alt-ArrowUp', run: moveLineUp, shift: copyLineUp },
+  { key: 'Alt-ArrowDown', run: moveLineDown, shift: copyLineDown },
+  { key: 'Alt-l', mac: 'Ctrl-l', run: selectLine },
+  { key: 'Mod-[', run: indentLess },
+  { key: 'Mod-]', run: indentMore },
+  { key: 'Shift-Mod-k', run: deleteLine },
+  { key: 'Mod-/', run: toggleLineComment },
+  { key: 'Ctrl-m', mac: 'Shift-Alt-m', run: toggleTabFocusMode },
+];
+
+const IN_SEARCH = 'editor search-panel';
+const findKeymap: KeyBinding[] = [
+  { key: 'Mod-f', run: openSearchPanel, scope: IN_SEARCH },
+  { key: 'F3', run: findNext, shift: findPrevious, scope: IN_SEARCH, preventDefault: true },
+  { key: 'Mod-g', run: findNext, shift: findPrevious, scope: IN_SEARCH, preventDefault: true },
+  { key: 'Escape', run: closeSearchPanel, scope: IN_SEARCH },
+  { key: 'Mod-Alt-g', run: gotoLine },
+];
 
 /** Larger texts have no syntax: colours would take longer than reading. */
 const COLOURED_MAX = 2_000_000;
@@ -171,8 +215,9 @@ function extensions(
       { key: 'Mod-s', run: () => press('onSave'), preventDefault: true },
       { key: 'Mod-Enter', run: () => press('onRun') },
       ...closeBracketsKeymap,
-      ...defaultKeymap,
-      ...searchKeymap,
+      ...lineKeymap,
+      ...standardKeymap,
+      ...findKeymap,
       ...historyKeymap,
       ...foldKeymap,
     ]),
