@@ -7,21 +7,21 @@ const server =
   'http://127.0.0.1:5984';
 
 /**
- * A chunk that is loaded later needs others that are there already: Vite's function, which loads them
- * beforehand, is left out.
+ * Leaves out what no page needs: Vite's function that loads a chunk's chunks beforehand, which are
+ * there already, and Lezer's debugging, which asks for Node's environment.
  */
-const loadsPlainly: Plugin = {
-  name: 'loads-plainly',
+const smaller: Plugin = {
+  name: 'smaller',
+  apply: 'build',
+  config: () => ({ define: { process: 'undefined' } }),
   transform: (_, id) =>
     id.includes('vite/preload-helper') ? 'export const __vitePreload = (load) => load();' : null,
 };
 
 export default defineConfig({
-  plugins: [loadsPlainly],
+  plugins: [smaller],
   // The pages lie at any path, under any proxy.
   base: './',
-  // Lezer's debugging, for Node.
-  define: { process: 'undefined' },
   build: {
     target: 'es2022',
     // The same sources give the same names and bytes, so that `dist` can be compared.
@@ -43,7 +43,7 @@ export default defineConfig({
             // A group takes along what its modules need: what all need comes first.
             {
               name: 'base',
-              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|health|palette\/recent|pages\/databases\/|pages\/database\/texts)|node_modules\/(preact|@preact)/,
+              test: /src\/(api|json|ui|i18n|texts|drafts|router|lazy|health|palette|pages\/databases\/|pages\/database\/texts)|node_modules\/(preact|@preact)/,
               priority: 1,
             },
             {

@@ -144,6 +144,8 @@ function list(
         this.dom.className = 'cm-proposals';
         this.dom.id = id;
         this.dom.role = 'listbox';
+        // It scrolls.
+        this.dom.tabIndex = 0;
         this.dom.ariaLabel = label;
         this.dom.hidden = true;
         this.dom.addEventListener('mousedown', this.press);

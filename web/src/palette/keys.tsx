@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
-import type { ComponentType, JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { complain } from '../ui';
+import type { JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { Search } from './palette';
 
 /** Whether the palette is open: by Ctrl+K, or by its button. */
 export const isPaletteOpen = signal(false);
@@ -11,10 +11,8 @@ const isMac = /Mac/.test(navigator.platform);
 /** The name of the keys that open the palette. */
 export const PALETTE_KEYS = isMac ? '⌘K' : 'Ctrl+K';
 
-/** Waits for Ctrl+K. The palette itself is loaded when it is first opened. */
+/** Waits for Ctrl+K. */
 export function Palette(): JSX.Element | null {
-  const [Loaded, setLoaded] = useState<ComponentType<{ close: () => void }>>();
-  const isOpen = isPaletteOpen.value;
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       const isAsked = (isMac ? event.metaKey : event.ctrlKey) && event.key.toLowerCase() === 'k';
@@ -26,9 +24,5 @@ export function Palette(): JSX.Element | null {
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
   }, []);
-  useEffect(() => {
-    if (isOpen && !Loaded)
-      import('./palette').then((module) => setLoaded(() => module.default), complain);
-  }, [isOpen]);
-  return isOpen && Loaded ? <Loaded close={() => (isPaletteOpen.value = false)} /> : null;
+  return isPaletteOpen.value ? <Search close={() => (isPaletteOpen.value = false)} /> : null;
 }

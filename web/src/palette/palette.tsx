@@ -18,7 +18,7 @@ const ICONS: Record<Target['kind'], IconName> = {
 const REST_MS = 120;
 
 /** Leads to any database, id, setting and page, by a few letters of its name. */
-export default function Palette({ close }: { close: () => void }): JSX.Element {
+export function Search({ close }: { close: () => void }): JSX.Element {
   const t = say();
   const id = useId();
   const [search, setSearch] = useState('');
@@ -75,7 +75,7 @@ export default function Palette({ close }: { close: () => void }): JSX.Element {
           }}
           onKeyDown={press}
         />
-        <div role="listbox" id={id} aria-label={t.title} ref={list}>
+        <div role="listbox" id={id} aria-label={t.title} ref={list} hidden={shown.length === 0}>
           {shown.map((target, n) => (
             <div
               key={`${target.kind} ${target.to}`}

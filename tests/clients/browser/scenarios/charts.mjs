@@ -1,4 +1,6 @@
 // Results as charts: bars of groups, lines over time, points on a map without other hosts; saved as PNG and CSV, and shared as a link.
+import { checkAxe } from '../axe.mjs';
+
 export const name = 'charts';
 export const short = true;
 export const themes = true;
@@ -81,10 +83,12 @@ async function linesAndMap({ page, db, open, check }) {
   await page.getByLabel('One line per').selectOption('city');
   await page.locator('.drawn .line').nth(2).waitFor();
   check('a column divides it into lines, with a legend', (await page.getByRole('list', { name: 'Legend' }).getByRole('listitem').count()) === 3);
+  await checkAxe(page, check, 'lines');
   await page.getByRole('button', { name: 'Map', exact: true }).click();
   await page.locator('.drawn .spot').first().waitFor();
   check('latitudes and longitudes are points on a map', (await page.locator('.drawn .spot').count()) === 90, await page.locator('.drawn .spot').count());
   check('with outlines of land', (await page.locator('.drawn .land').count()) === 1);
+  await checkAxe(page, check, 'a map');
   await page.getByLabel('Whole world').check();
   await page.waitForFunction(() => location.hash.includes('world=1'));
   check('the whole world can be shown', (await page.locator('.drawn .spot').count()) === 90);

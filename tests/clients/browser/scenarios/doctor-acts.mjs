@@ -1,4 +1,6 @@
 // Findings of the doctor are fixed by a button: before and after stand side by side, what can be undone is; the navigation has their number.
+import { checkAxe } from '../axe.mjs';
+
 export const name = 'doctor: buttons';
 export const short = true;
 export const themes = true;
@@ -58,6 +60,7 @@ async function fixes({ page, server, open, check }) {
 
   await of('scans').getByRole('button', { name: 'Create this index' }).click();
   await dialog.getByRole('row', { name: /Indexes/ }).waitFor();
+  await checkAxe(page, check, 'the dialog of a finding');
   check('the command is shown, and what is before', (await dialog.locator('pre').innerText()).startsWith('curl -X POST') && /_all_docs, old/.test(await dialog.innerText()), await dialog.innerText());
   await dialog.getByRole('button', { name: 'Create this index' }).click();
   await dialog.getByRole('cell', { name: /by-what/ }).waitFor();

@@ -1,4 +1,6 @@
 // Ctrl+K leads to any database, id, setting, page and recent document, by a few letters, by the keyboard alone and by the pointer.
+import { checkAxe } from '../axe.mjs';
+
 export const name = 'palette';
 export const short = true;
 export const themes = true;
@@ -32,17 +34,14 @@ async function ask(page, text) {
 }
 
 async function opens({ page, open, check, width }) {
-  const loaded = [];
-  page.on('request', (request) => /palette/.test(request.url()) && request.resourceType() === 'script' && loaded.push(request.url()));
   await open('#/');
-  check('its code is not loaded with the first page', loaded.length === 0, loaded);
   await page.keyboard.press('Control+k');
   await boxOf(page).waitFor();
   check('Ctrl+K opens it, and it has the focus', await boxOf(page).evaluate((element) => element === document.activeElement));
-  check('it is loaded then', loaded.length === 1, loaded);
   check('pages are there before anything is typed', await optionsOf(page).filter({ hasText: 'Configuration' }).isVisible());
   const box = await page.getByRole('dialog').boundingBox();
   check('it fits into the window', box.x >= 0 && box.x + box.width <= width, box);
+  await checkAxe(page, check, 'the palette');
   await page.keyboard.press('Escape');
   await boxOf(page).waitFor({ state: 'detached' });
   check('Escape closes it', true);
@@ -88,6 +87,7 @@ async function leads({ page, open, check }) {
   await page.keyboard.press('Control+a');
   await page.keyboard.type('qqqqzzzz');
   check('nothing is said to be found', await page.getByRole('dialog').getByText('Nothing found.').waitFor().then(() => true, () => false));
+  await checkAxe(page, check, 'the palette without anything found');
   await page.keyboard.press('Enter');
   check('and Enter goes nowhere then', await boxOf(page).isVisible());
   await page.keyboard.press('Escape');

@@ -1,5 +1,7 @@
 // The editor of queries: fields, operators and values complete from sampled documents, queries are starred and kept in a document of
 // the user, a link runs its query.
+import { checkAxe } from '../axe.mjs';
+
 export const name = 'query: completion, stars and history';
 export const short = true;
 export const themes = true;
@@ -54,6 +56,7 @@ async function completes({ page, db, open, check, width }) {
   check('the list and the active proposal are told to screen readers', /^proposals-\d+-0$/.test(active ?? ''), active);
   const box = await listOf(page).boundingBox();
   check('the list is within the window', box.x >= 0 && box.x + box.width <= width + 1, box);
+  await checkAxe(page, check, 'the proposals');
   await page.keyboard.press('Enter');
   check('Enter takes it, with its colon', (await textOf(page)).startsWith('{"selector": {"total": '), await textOf(page));
   check('and the list closes', await isHidden(page));
@@ -101,6 +104,7 @@ async function keeps({ page, db, server, base, context, open, check }) {
   await other.goto(new URL(`#/database/${db}/_find?q=${encodeURIComponent('{"selector": {}}')}`, base).href);
   await other.getByRole('button', { name: 'Starred and recent queries' }).click();
   const list = other.getByRole('dialog', { name: 'Starred and recent queries' });
+  await checkAxe(other, check, 'the kept queries');
   await list.getByLabel('Search').fill('invoi');
   await list.getByRole('button', { name: /^Invoices/ }).click();
   check('another tab has them, and takes one', await editorOf(other).filter({ hasText: '"invoice"' }).waitFor({ timeout: 5000 }).then(() => true, () => false), await textOf(other));

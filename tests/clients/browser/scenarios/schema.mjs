@@ -1,4 +1,6 @@
 // The fields of a database from sampled documents: types, shares, values, distributions; a click opens the query and runs it.
+import { checkAxe } from '../axe.mjs';
+
 export const name = 'schema';
 export const short = true;
 export const themes = true;
@@ -26,6 +28,8 @@ export async function run({ server, page, open, check }) {
     check('times are known', /time/.test(await row('at').locator('summary').innerText()));
 
     await row('city').locator('summary').click();
+    await row('city').getByRole('link', { name: '"Ulm"' }).waitFor();
+    await checkAxe(page, check, 'an open field');
     await row('city').getByRole('link', { name: '"Ulm"' }).click();
     await page.getByRole('table', { name: 'Results' }).waitFor();
     check('a click on a value opens its query, and runs it', /"city": \{\s*"\$eq": "Ulm"/.test(await page.getByRole('textbox', { name: 'Query' }).innerText()) && /25 documents/.test(await page.locator('main').innerText()), page.url());
@@ -35,6 +39,7 @@ export async function run({ server, page, open, check }) {
     check('numbers have a distribution', (await bars.count()) >= 6, await bars.count());
     const label = await bars.nth(1).getAttribute('aria-label');
     check('each bar says its range and count', /^\d+ to \d+: \d+$/.test(label ?? ''), label);
+    await checkAxe(page, check, 'a distribution');
     await bars.nth(1).focus();
     await page.keyboard.press('Enter');
     await page.getByRole('table', { name: 'Results' }).waitFor();

@@ -19,7 +19,7 @@ export default function Schema({ db, place }: PartProps): JSX.Element {
   const size = SIZES.find((each) => each === place.query.get('sample')) ?? '1000';
   const find = place.query.get('field') ?? '';
   const { data, error, isLoading, reload } = useResource(`${db} ${size}`, (signal) =>
-    sample(db, Number(size), signal),
+    sample(db, Number(size), { signal }),
   );
   const fields = useMemo(() => data && schemaOf(data.docs), [data]);
   const [open, setOpen] = useState<Set<string>>(() => new Set());

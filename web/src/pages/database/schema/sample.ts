@@ -1,4 +1,4 @@
-import { path, type Query, read } from '../../../api';
+import { type Options, path, read } from '../../../api';
 import { type Json, member, number, Obj, text } from '../../../json';
 import { type Field, schemaOf } from './model';
 
@@ -14,8 +14,11 @@ export interface Sample {
   all: number;
 }
 
-async function some(db: string, query: Query, signal: AbortSignal | undefined): Promise<Json> {
-  return read('GET', `${path(db)}/_all_docs`, { query: { include_docs: true, ...query }, signal });
+/** How requests are made: for whom they can be given up, and whether a user waits for them. */
+type How = Pick<Options, 'signal' | 'background'>;
+
+async function some(db: string, query: Options['query'], how: How): Promise<Json> {
+  return read('GET', `${path(db)}/_all_docs`, { query: { include_docs: true, ...query }, ...how });
 }
 
 function docsOf(told: Json): Obj[] {
@@ -44,22 +47,22 @@ export function between(first: string, last: string, parts: number): string[] {
 }
 
 /** Documents of many places of a database; all of a small one. */
-export async function sample(db: string, most: number, signal?: AbortSignal): Promise<Sample> {
-  const told = await read('GET', path(db), { signal });
+export async function sample(db: string, most: number, how: How): Promise<Sample> {
+  const told = await read('GET', path(db), how);
   const all = number(member(told, 'doc_count'));
   const average = number(member(told, 'sizes', 'external')) / Math.max(1, all) || 1;
   const wanted = Math.max(LEAST, Math.min(most, Math.floor(BYTES_MAX / average)));
-  if (all <= wanted) return { docs: docsOf(await some(db, { limit: wanted }, signal)), all };
+  if (all <= wanted) return { docs: docsOf(await some(db, { limit: wanted }, how)), all };
   const limit = Math.ceil(wanted / PLACES);
   const [first, last] = await Promise.all([
-    some(db, { limit }, signal),
-    some(db, { limit, descending: true }, signal),
+    some(db, { limit }, how),
+    some(db, { limit, descending: true }, how),
   ]);
   const ends = [docsOf(first), docsOf(last)];
   const ids = ends.map((docs) => text(docs[0]?.get('_id')));
   const places = between(ids[0] ?? '', ids[1] ?? '', PLACES - 1);
   const parts = await Promise.all(
-    places.map((startkey) => some(db, { limit, startkey: JSON.stringify(startkey) }, signal)),
+    places.map((startkey) => some(db, { limit, startkey: JSON.stringify(startkey) }, how)),
   );
   const found = new Map(
     [...ends, ...parts.map(docsOf)].flat().map((doc) => [text(doc.get('_id')), doc]),
@@ -83,7 +86,7 @@ const kept = new Map<string, { at: number; known: Promise<Known> }>();
 export function fieldsOf(db: string): Promise<Known> {
   const found = kept.get(db);
   if (found && Date.now() - found.at < KEPT_MS) return found.known;
-  const known = sample(db, FEW).then(({ docs }) => ({
+  const known = sample(db, FEW, { background: true }).then(({ docs }) => ({
     fields: schemaOf(docs),
     docs: docs.length,
   }));
