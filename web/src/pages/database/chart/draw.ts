@@ -160,8 +160,8 @@ export interface Spot {
 
 const SPOTS_MAX = 5000;
 const WORLD = { west: -180, east: 180, south: -60, north: 85 };
-/** Of less there is nothing but a grid: outlines are in whole degrees. */
-const LAND_MIN_DEGREES = 4;
+/** Of less there is nothing but a grid: outlines are coarse. */
+const LAND_MIN_DEGREES = 12;
 
 /** Points on a map, from above: of the world, or of where they are. */
 export function drawMap(spots: Spot[], width: number, isWorld: boolean): Drawing {
@@ -174,7 +174,7 @@ export function drawMap(spots: Spot[], width: number, isWorld: boolean): Drawing
   const scale = Math.min(width / wide, height / high);
   const x = (at: number) => round((at - (box.west + box.east) / 2) * narrow * scale + width / 2);
   const y = (at: number) => round(((box.south + box.north) / 2 - at) * scale + height / 2);
-  const step = roundStep(Math.max(wide, high) / 5);
+  const step = Math.min(30, roundStep(Math.max(wide, high) / 5));
   const [halfX, halfY] = [width / 2 / narrow / scale, height / 2 / scale];
   const middle = [(box.west + box.east) / 2, (box.south + box.north) / 2] as const;
   const degrees = (at: number) => `${count(Number(at.toPrecision(9)))}°`;
@@ -223,17 +223,21 @@ function around(spots: Spot[]): typeof WORLD {
 }
 
 function landOf(x: (at: number) => number, y: (at: number) => number): string {
+  const draw = (points: Point[], shift: number) =>
+    `M${points.map(([east, north]) => `${x(east + shift)} ${y(north)}`).join('L')}z`;
   return LAND.split(';')
     .map((ring) => {
-      const numbers = ring.split(' ').map(Number);
+      const steps = ring.split(' ').map(Number);
+      const points: Point[] = [];
       let [east, north] = [0, 0];
-      let path = '';
-      for (let n = 0; n < numbers.length; n += 2) {
-        east += numbers[n] ?? 0;
-        north += numbers[n + 1] ?? 0;
-        path += `${n === 0 ? 'M' : 'L'}${x(east)} ${y(north)}`;
+      for (let n = 0; n < steps.length; n += 2) {
+        east += (steps[n] ?? 0) / 2;
+        north += (steps[n + 1] ?? 0) / 2;
+        points.push([east, north]);
       }
-      return `${path}z`;
+      // What reaches over the date line is on both sides of the map.
+      const isBoth = points.some(([at]) => at > 180);
+      return draw(points, 0) + (isBoth ? draw(points, -360) : '');
     })
     .join('');
 }
