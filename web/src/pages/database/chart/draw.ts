@@ -159,6 +159,8 @@ export interface Spot {
 }
 
 const SPOTS_MAX = 5000;
+/** Lines of degrees are at least so far apart, in pixels, that labels fit between them. */
+const LABEL = 64;
 const WORLD = { west: -180, east: 180, south: -60, north: 85 };
 /** Of less there is nothing but a grid: outlines are coarse. */
 const LAND_MIN_DEGREES = 12;
@@ -174,7 +176,7 @@ export function drawMap(spots: Spot[], width: number, isWorld: boolean): Drawing
   const scale = Math.min(width / wide, height / high);
   const x = (at: number) => round((at - (box.west + box.east) / 2) * narrow * scale + width / 2);
   const y = (at: number) => round(((box.south + box.north) / 2 - at) * scale + height / 2);
-  const step = Math.min(30, roundStep(Math.max(wide, high) / 5));
+  const step = roundStep(LABEL / scale / narrow);
   const [halfX, halfY] = [width / 2 / narrow / scale, height / 2 / scale];
   const middle = [(box.west + box.east) / 2, (box.south + box.north) / 2] as const;
   const degrees = (at: number) => `${count(Number(at.toPrecision(9)))}°`;
@@ -183,7 +185,7 @@ export function drawMap(spots: Spot[], width: number, isWorld: boolean): Drawing
   for (const at of multiples(middle[0] - halfX, middle[0] + halfX, step))
     shapes.push(
       { d: `M${x(at)} 0V${height}`, class: 'grid' },
-      { x: x(at) + 3, y: height - 5, text: degrees(at) },
+      { x: Math.min(width - LABEL / 2, x(at) + 3), y: height - 5, text: degrees(at) },
     );
   for (const at of multiples(middle[1] - halfY, middle[1] + halfY, step))
     shapes.push(
