@@ -121,8 +121,8 @@ function typed(complete: Complete, transaction: Transaction, isOpen: boolean): S
 function rowOf(id: string, { label, detail = '' }: Proposal, isActive: boolean): HTMLElement {
   const row = document.createElement('li');
   row.id = id;
-  row.role = 'option';
-  row.ariaSelected = String(isActive);
+  row.setAttribute('role', 'option');
+  row.setAttribute('aria-selected', String(isActive));
   const more = document.createElement('small');
   more.textContent = detail;
   row.append(label, more);
@@ -143,10 +143,10 @@ function list(
       constructor(private readonly view: EditorView) {
         this.dom.className = 'cm-proposals';
         this.dom.id = id;
-        this.dom.role = 'listbox';
+        this.dom.setAttribute('role', 'listbox');
         // It scrolls.
         this.dom.tabIndex = 0;
-        this.dom.ariaLabel = label;
+        this.dom.setAttribute('aria-label', label);
         this.dom.hidden = true;
         this.dom.addEventListener('mousedown', this.press);
         view.scrollDOM.addEventListener('scroll', this.place);

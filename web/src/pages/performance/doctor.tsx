@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks';
 import { ask, server, useResource } from '../../api';
 import { examined as noteFindings } from '../../health';
 import { count, duration } from '../../i18n';
-import { Badge, Button, Copyable, complain, Empty, Loading, Problem, words } from '../../ui';
+import { Badge, Button, Copyable, CopyButton, Empty, Loading, Problem } from '../../ui';
 import { ActButton } from './acts/button';
 import { actOf } from './acts/command';
 import { say } from './texts';
@@ -137,12 +137,7 @@ function Do({ text, done }: { text: string; done: () => void }): JSX.Element {
   return (
     <div class="command">
       <pre>{text}</pre>
-      <Button
-        kind="plain"
-        icon="copy"
-        label={words().copy}
-        onClick={() => navigator.clipboard.writeText(text).catch(complain)}
-      />
+      <CopyButton text={() => text} />
       {act && <ActButton act={act} command={text} done={done} />}
     </div>
   );

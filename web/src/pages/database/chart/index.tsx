@@ -4,7 +4,16 @@ import { csv } from '../../../csv';
 import { count } from '../../../i18n';
 import { type Json, Num } from '../../../json';
 import { link, type Place, refine } from '../../../router';
-import { Button, Check, Choice as Choose, complain, download, Empty, words } from '../../../ui';
+import {
+  Button,
+  Check,
+  Choice as Choose,
+  CopyButton,
+  complain,
+  download,
+  Empty,
+  words,
+} from '../../../ui';
 import { Switch } from '../views/shared';
 import {
   barsOf,
@@ -240,7 +249,7 @@ function Figure({
         <Button icon="download" onClick={saveCsv}>
           {t.csv}
         </Button>
-        <CopyLink place={place} />
+        <CopyButton text={() => linkOf(place)}>{t.link}</CopyButton>
       </figcaption>
       {content.legend.length > 0 && (
         <ul class="drawing-legend" aria-label={t.legend}>
@@ -274,19 +283,8 @@ function drawn(shape: Shape, n: number): JSX.Element {
 }
 
 /** The link of a query runs it. */
-function CopyLink({ place }: { place: Place }): JSX.Element {
-  const t = say();
-  const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    const run = place.query.has('q') ? '1' : undefined;
-    const to = link(place.parts, { ...Object.fromEntries(place.query), as: 'chart', run });
-    await navigator.clipboard.writeText(new URL(to, location.href).href);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  return (
-    <Button icon={isCopied ? 'check' : 'copy'} onClick={() => copy().catch(complain)}>
-      {isCopied ? words().copied : t.link}
-    </Button>
-  );
+function linkOf({ parts, query }: Place): string {
+  const run = query.has('q') ? '1' : undefined;
+  const to = link(parts, { ...Object.fromEntries(query), as: 'chart', run });
+  return new URL(to, location.href).href;
 }
