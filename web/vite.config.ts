@@ -50,8 +50,7 @@ export default defineConfig({
               name: 'editor',
               test: /src\/editor|node_modules\/(@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/,
             },
-            { name: 'database', test: /src\/pages\/database\/(?!chart\/)/ },
-            { name: 'chart', test: /src\/(csv|pages\/database\/chart\/)/ },
+            { name: 'database', test: /src\/(csv|pages\/database\/)/ },
             {
               name: 'manage',
               test: /src\/pages\/(replication|users|configuration|tasks|cluster|performance)\//,
