@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { recentDocuments, visited } from '../src/palette/recent';
 import { found, idIn, rank, type Target } from '../src/palette/search';
 
 const target = (name: string, kind: Target['kind'] = 'database', more = ''): Target => ({
@@ -48,4 +49,16 @@ test('an id is looked for in the database that is named, or in the one that is s
   assert.deepEqual(idIn('one', all, 'other'), { db: 'other', id: 'one' });
   assert.strictEqual(idIn('one', all, undefined), undefined);
   assert.strictEqual(idIn(' ', all, 'other'), undefined);
+});
+
+test('recent documents are kept once each, latest first, and are few', () => {
+  for (let n = 0; n < 50; n++) visited('shop', `d-${n}`);
+  visited('shop', 'd-40');
+  visited('other', 'd-40');
+  assert.deepEqual(recentDocuments().slice(0, 3), [
+    ['other', 'd-40'],
+    ['shop', 'd-40'],
+    ['shop', 'd-49'],
+  ]);
+  assert.strictEqual(recentDocuments().length, 30);
 });
