@@ -61,7 +61,7 @@ pub trait LogDisk: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DiskError`]. The same write may be repeated.
-    fn write(&self, writes: &[GroupWrite], sync: bool) -> Result<(), DiskError>;
+    fn write(&self, writes: &[&GroupWrite], sync: bool) -> Result<(), DiskError>;
 
     /// Reads written entries from `low` to `high` (exclusive), until they have `bytes_max` bytes, at
     /// least one.

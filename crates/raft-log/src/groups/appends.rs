@@ -65,6 +65,12 @@ impl Appends {
         waiting.map(|(slot, _)| *slot).collect()
     }
 
+    /// Returns the number of a slot's appends that were not sent.
+    pub fn count(&self, slot: SlotNumber) -> usize {
+        let queue = self.queues.get(&slot);
+        queue.map_or(0, |queue| queue.waiting.len())
+    }
+
     /// Returns the node to which the records of a slot are sent.
     pub fn target(&self, slot: SlotNumber) -> Option<NodeId> {
         self.queues.get(&slot).and_then(|queue| queue.target)
@@ -77,9 +83,7 @@ impl Appends {
         if std::mem::replace(&mut queue.target, target) == target {
             return vec![];
         }
-        let lost = self.sent.extract_if(.., |_, sent| sent.slot == slot);
-        lost.map(|(sequence, _)| (sequence, AppendOutcome::Unknown))
-            .collect()
+        self.lose(|sent| sent.slot == slot)
     }
 
     /// Takes the next record of a slot to send it.
@@ -120,10 +124,7 @@ impl Appends {
 
     /// Returns the appends whose time is over.
     pub fn expire(&mut self, now: u64) -> Vec<Done> {
-        let late = self.sent.extract_if(.., |_, sent| sent.until <= now);
-        let mut done: Vec<Done> = late
-            .map(|(sequence, _)| (sequence, AppendOutcome::Unknown))
-            .collect();
+        let mut done = self.lose(|sent| sent.until <= now);
         for queue in self.queues.values_mut() {
             while queue.waiting.front().is_some_and(|first| first.until <= now) {
                 let first = queue.waiting.pop_front();
@@ -131,6 +132,18 @@ impl Appends {
             }
         }
         done
+    }
+
+    /// Removes appends that were sent: their outcomes are unknown.
+    fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool) -> Vec<Done> {
+        let lost = self.sent.iter().filter(|(_, sent)| is_lost(sent));
+        let lost: Vec<u64> = lost.map(|(sequence, _)| *sequence).collect();
+        for sequence in &lost {
+            self.sent.remove(sequence);
+        }
+        lost.into_iter()
+            .map(|sequence| (sequence, AppendOutcome::Unknown))
+            .collect()
     }
 }
 

@@ -123,13 +123,10 @@ impl<D: LogDisk> Core<D> {
     pub(super) fn expire_fetches(&mut self) {
         self.serve_parked();
         let now = self.now;
-        let late: Vec<u64> = self
-            .fetches
-            .sent
-            .extract_if(.., |_, until| *until <= now)
-            .map(|(number, _)| number)
-            .collect();
+        let late = self.fetches.sent.iter().filter(|(_, until)| **until <= now);
+        let late: Vec<u64> = late.map(|(number, _)| *number).collect();
         for number in late {
+            self.fetches.sent.remove(&number);
             let fetched = Fetched::Unavailable;
             self.effects.push(Effect::Fetched { number, fetched });
         }

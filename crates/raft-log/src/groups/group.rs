@@ -77,6 +77,8 @@ pub(crate) struct AfterFlush {
     pub messages: Vec<Message>,
     /// The index and the term of the last entry that is written.
     pub last: Option<(u64, u64)>,
+    /// The index of a snapshot that is installed.
+    pub snapshot: Option<u64>,
     /// The vote or the term changes.
     pub is_vote: bool,
 }
@@ -259,6 +261,7 @@ impl<D: LogDisk> Group<D> {
             ready: ready.number(),
             messages: ready.take_persisted_messages(),
             last,
+            snapshot: reset.then(|| ready.snapshot().get_metadata().get_index()),
             is_vote,
         };
         self.node.advance_append_async(ready);
@@ -275,6 +278,9 @@ impl<D: LogDisk> Group<D> {
             self.node.mut_store().note_written(index, term);
         }
         self.node.on_persist_ready(after.ready);
+        if let Some(index) = after.snapshot {
+            self.node.advance_apply_to(index);
+        }
         self.send(after.messages, output);
     }
 
@@ -353,8 +359,7 @@ impl<D: LogDisk> Group<D> {
         };
         for entry in committed {
             let index = entry.get_index();
-            let state = &mut self.node.mut_store().state;
-            state.applied = index;
+            let state = &self.node.store().state;
             if let Some(waiting) = self.waiting.remove(&index) {
                 let is_it = is_record(entry) && waiting.term == entry.get_term();
                 let outcome = match is_it {
@@ -365,8 +370,10 @@ impl<D: LogDisk> Group<D> {
                 output.outcomes.push((waiting.proposer, outcome));
             }
             if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
+                // A snapshot that is sent meanwhile has the members and the position of before.
                 self.change_members(entry);
             }
+            self.node.mut_store().state.applied = index;
         }
         self.is_dirty = true;
         self.node.advance_apply_to(last);

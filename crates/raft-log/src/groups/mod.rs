@@ -160,6 +160,7 @@ impl<D: LogDisk> Core<D> {
             .filter(|slot| !self.groups.contains_key(slot) && !self.halted.contains_key(slot))
             .collect();
         let writes: Vec<GroupWrite> = missing.iter().map(|slot| self.first(*slot)).collect();
+        let writes: Vec<&GroupWrite> = writes.iter().collect();
         self.disk.write(&writes, true)?;
         for slot in missing {
             self.open_group(slot);
@@ -184,6 +185,9 @@ impl<D: LogDisk> Core<D> {
             self.nodes.insert(it.raft, it.node);
         }
         self.log_nodes = log_nodes;
+        for group in self.groups.values_mut() {
+            group.wake();
+        }
     }
 
     /// Returns the groups that cannot continue, with the reasons.
@@ -208,6 +212,22 @@ impl<D: LogDisk> Core<D> {
     pub fn trim(&mut self, slot: SlotNumber, offset: u64) {
         if let Some(group) = self.groups.get_mut(&slot) {
             group.trim_to(offset);
+        }
+    }
+
+    /// Removes the older half of the records of slots with many: the log occupies too much.
+    pub fn trim_half(&mut self) {
+        let slots: Vec<SlotNumber> = self.groups.keys().copied().collect();
+        let bounds: Vec<_> = slots
+            .iter()
+            .filter_map(|slot| Some((*slot, self.bounds(*slot)?)))
+            .collect();
+        let records: u64 = bounds.iter().map(|(_, (start, end))| end - start).sum();
+        let mean = records / bounds.len().max(1) as u64;
+        for (slot, (start, end)) in bounds {
+            if end - start >= mean {
+                self.trim(slot, start + (end - start).div_ceil(2));
+            }
         }
     }
 
@@ -339,7 +359,11 @@ impl<D: LogDisk> Core<D> {
         let Some(target) = target else {
             return;
         };
-        while let Some(pending) = self.appends.take(slot) {
+        // One that is refused waits again.
+        for _ in 0..self.appends.count(slot) {
+            let Some(pending) = self.appends.take(slot) else {
+                return;
+            };
             let request = AppendRequest {
                 slot,
                 origin: self.options.origin,
