@@ -462,7 +462,10 @@ mod tests {
         raft.set_entries(vec![entry.clone(), entry].into());
         let mut snapshot = Snapshot::default();
         snapshot.mut_metadata().set_index(7);
-        snapshot.mut_metadata().mut_conf_state().set_voters(vec![1, 2]);
+        snapshot
+            .mut_metadata()
+            .mut_conf_state()
+            .set_voters(vec![1, 2]);
         snapshot.set_data(Bytes::from_static(b"base"));
         raft.set_snapshot(snapshot);
         let request = FetchRequest {

@@ -193,7 +193,11 @@ mod tests {
         let disk = open();
         let id = disk.raft_id().unwrap();
         assert!(disk.group(3).unwrap().is_none());
-        let first = write(vec![entry(2, 1, b"a"), entry(3, 1, b"b"), entry(4, 1, b"c")]);
+        let first = write(vec![
+            entry(2, 1, b"a"),
+            entry(3, 1, b"b"),
+            entry(4, 1, b"c"),
+        ]);
         disk.write(&[&first], true).unwrap();
         let mut second = write(vec![entry(3, 2, b"d")]);
         second.trim = Some(3);

@@ -195,13 +195,11 @@ impl Log for RaftLog {
         let (commands, log) = (self.commands.clone(), self.options.log);
         Box::pin(async move {
             match fetch(&commands, request).await {
-                Fetched::Found { start, records, .. } => {
-                    Ok(match records.into_iter().next() {
-                        Some(found) => RawReadBackResult::Record(raw(found, log)),
-                        None if offset < start => RawReadBackResult::Trimmed,
-                        None => RawReadBackResult::BeyondEnd,
-                    })
-                }
+                Fetched::Found { start, records, .. } => Ok(match records.into_iter().next() {
+                    Some(found) => RawReadBackResult::Record(raw(found, log)),
+                    None if offset < start => RawReadBackResult::Trimmed,
+                    None => RawReadBackResult::BeyondEnd,
+                }),
                 Fetched::Unavailable => Err(LogError("no leader of the log answered".into())),
             }
         })

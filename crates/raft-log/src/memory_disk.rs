@@ -44,18 +44,14 @@ impl MemoryDisk {
         }
     }
 
-    /// Makes all writes durable.
-    pub fn sync(&self) {
+    /// Makes the first of the writes that were not synced durable.
+    pub fn sync_first(&self, count: usize) {
         let mut disk = self.disk.lock();
         let disk = &mut *disk;
-        for writes in disk.unsynced.drain(..) {
+        let count = count.min(disk.unsynced.len());
+        for writes in disk.unsynced.drain(..count) {
             store(&mut disk.durable, &writes);
         }
-    }
-
-    /// Returns whether there are writes that were not synced.
-    pub fn is_dirty(&self) -> bool {
-        !self.disk.lock().unsynced.is_empty()
     }
 
     /// Loses the writes after the last sync, except the first `kept` ones.
@@ -81,8 +77,7 @@ fn store(logs: &mut Logs, writes: &[GroupWrite]) {
             log.entries.clear();
         }
         if let Some(first) = write.entries.first() {
-            // Those that are replaced.
-            log.entries.split_off(&first.get_index());
+            let _replaced = log.entries.split_off(&first.get_index());
         }
         for entry in &write.entries {
             log.entries.insert(entry.get_index(), entry.clone());
@@ -116,9 +111,10 @@ impl LogDisk for MemoryDisk {
         let writes: Vec<GroupWrite> = writes.iter().map(|write| (*write).clone()).collect();
         store(&mut disk.current, &writes);
         disk.unsynced.push(writes);
+        let count = disk.unsynced.len();
         drop(disk);
         if sync {
-            self.sync();
+            self.sync_first(count);
         }
         Ok(())
     }

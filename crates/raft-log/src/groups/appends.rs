@@ -61,7 +61,10 @@ impl Appends {
 
     /// Returns the slots with appends that were not sent.
     pub fn waiting(&self) -> Vec<SlotNumber> {
-        let waiting = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
+        let waiting = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| !queue.waiting.is_empty());
         waiting.map(|(slot, _)| *slot).collect()
     }
 
@@ -126,7 +129,11 @@ impl Appends {
     pub fn expire(&mut self, now: u64) -> Vec<Done> {
         let mut done = self.lose(|sent| sent.until <= now);
         for queue in self.queues.values_mut() {
-            while queue.waiting.front().is_some_and(|first| first.until <= now) {
+            while queue
+                .waiting
+                .front()
+                .is_some_and(|first| first.until <= now)
+            {
                 let first = queue.waiting.pop_front();
                 done.extend(first.map(|it| (it.sequence, AppendOutcome::Refused)));
             }

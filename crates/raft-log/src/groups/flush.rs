@@ -1,7 +1,7 @@
 //! What must reach the disk, and what follows from that.
 
-use super::group::{AfterFlush, Output};
 use super::Core;
+use super::group::{AfterFlush, Output};
 use crate::disk::{GroupWrite, LogDisk};
 use crate::options::STATE_TICKS;
 
@@ -18,6 +18,12 @@ impl Flush {
     /// Returns what must be written. It may be nothing.
     pub fn writes(&self) -> &[GroupWrite] {
         &self.writes
+    }
+
+    /// Returns whether a vote or a term is in it.
+    #[cfg(test)]
+    pub(crate) fn has_vote(&self) -> bool {
+        self.after.iter().any(|after| after.is_vote)
     }
 
     /// Returns whether the write must be synced.
@@ -88,11 +94,9 @@ impl<D: LogDisk> Core<D> {
             Mutant::ConfirmsBeforeSync => after.last.is_some(),
             Mutant::VotesBeforeSync => after.is_vote,
         };
-        let (early, rest) = std::mem::take(&mut flush.after)
-            .into_iter()
-            .partition(is_early);
+        let all = std::mem::take(&mut flush.after);
+        let (early, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_early);
         flush.after = rest;
-        let early: Vec<AfterFlush> = early;
         for after in early {
             self.with_group(after.slot, |group, _| {
                 group.finish(after, output);

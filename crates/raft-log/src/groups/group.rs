@@ -237,7 +237,9 @@ impl<D: LogDisk> Group<D> {
             self.node.mut_store().install(ready.snapshot())?;
             self.trim = None;
             for waiting in std::mem::take(&mut self.waiting).into_values() {
-                output.outcomes.push((waiting.proposer, AppendOutcome::Unknown));
+                output
+                    .outcomes
+                    .push((waiting.proposer, AppendOutcome::Unknown));
             }
         }
         let messages = ready.take_messages();
@@ -254,7 +256,9 @@ impl<D: LogDisk> Group<D> {
         if is_vote || !entries.is_empty() || !committed.is_empty() {
             self.idle_ticks = 0;
         }
-        let last = entries.last().map(|last| (last.get_index(), last.get_term()));
+        let last = entries
+            .last()
+            .map(|last| (last.get_index(), last.get_term()));
         let must_write = reset || ready.must_sync();
         let after = AfterFlush {
             slot: self.slot,

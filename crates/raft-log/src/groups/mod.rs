@@ -26,9 +26,7 @@ pub use self::flush::Flush;
 use self::group::{Group, Output, Proposer};
 use crate::disk::{DiskError, GroupWrite, LogDisk};
 use crate::message::{AppendOutcome, AppendRequest, Fetched, NodeMessage};
-use crate::options::{
-    BEAT_TICKS, LogNode, Options, RaftId, SILENT_TICKS, STALL_TICKS,
-};
+use crate::options::{BEAT_TICKS, LogNode, Options, RaftId, SILENT_TICKS, STALL_TICKS};
 use crate::state::GroupState;
 
 /// The reason why the groups of a node cannot be opened.
@@ -205,7 +203,16 @@ impl<D: LogDisk> Core<D> {
     /// Returns the slots that this node leads, with the terms.
     pub fn led(&self) -> Vec<(SlotNumber, u64)> {
         let led = self.groups.values().filter(|group| group.is_leader());
-        led.map(|group| (group.slot, group.node.raft.term)).collect()
+        led.map(|group| (group.slot, group.node.raft.term))
+            .collect()
+    }
+
+    /// Returns whether this node leads a slot whose members are the log nodes.
+    #[cfg(test)]
+    pub(crate) fn is_settled(&self, slot: SlotNumber) -> bool {
+        let wanted: Vec<RaftId> = self.log_nodes.iter().map(|it| it.raft).collect();
+        let group = self.groups.get(&slot);
+        group.is_some_and(|group| group.is_authority() && group.has_members(&wanted))
     }
 
     /// Removes the records of a slot before an offset: all replicas have them, or the disk is full.
@@ -435,7 +442,11 @@ impl<D: LogDisk> Core<D> {
     fn beat(&mut self) {
         let asleep: Vec<_> = self.groups.values().filter_map(Group::asleep).collect();
         let known = self.log_nodes.iter().map(|it| it.node);
-        let heard = self.heard.keys().copied().filter(|node| self.is_heard(*node));
+        let heard = self
+            .heard
+            .keys()
+            .copied()
+            .filter(|node| self.is_heard(*node));
         let mut nodes: Vec<NodeId> = known.chain(heard).collect();
         nodes.sort_unstable();
         nodes.dedup();

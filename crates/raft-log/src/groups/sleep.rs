@@ -62,7 +62,10 @@ impl<D: LogDisk> Group<D> {
             && raft.raft_log.applied == last
             && raft.lead_transferee.is_none()
             && !raft.has_pending_conf()
-            && raft.prs().iter().all(|(_, progress)| progress.matched == last)
+            && raft
+                .prs()
+                .iter()
+                .all(|(_, progress)| progress.matched == last)
             && (wanted.is_empty() || self.has_members(wanted))
     }
 }

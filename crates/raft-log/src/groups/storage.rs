@@ -62,7 +62,11 @@ impl<D: LogDisk> GroupStorage<D> {
             return;
         };
         let from = first.get_index();
-        while self.recent.back().is_some_and(|entry| entry.get_index() >= from) {
+        while self
+            .recent
+            .back()
+            .is_some_and(|entry| entry.get_index() >= from)
+        {
             let replaced = self.recent.pop_back();
             self.recent_bytes -= replaced.as_ref().map_or(0, size);
         }

@@ -51,7 +51,10 @@ impl<D: LogDisk> Group<D> {
                 let change = conf_change(&changes);
                 // It is proposed again at a later tick if it was dropped.
                 if let Err(e) = self.node.propose_conf_change(vec![], change) {
-                    tracing::debug!(slot = self.slot, "a change of members was not proposed: {e}");
+                    tracing::debug!(
+                        slot = self.slot,
+                        "a change of members was not proposed: {e}"
+                    );
                 }
             }
         }
