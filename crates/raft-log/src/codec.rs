@@ -4,56 +4,20 @@
 //! A bundle is a byte with the form's number, and then messages, each with its length. Numbers are
 //! little-endian.
 
-use bytes::{Buf, BufMut, Bytes, TryGetError};
+use bytes::{Buf, BufMut, Bytes};
 use cluster::SlotNumber;
-use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
 
 use crate::message::{
     AppendOutcome, AppendRequest, Asleep, FetchRequest, Fetched, FoundRecord, NodeMessage, Purpose,
 };
-use crate::state::{get_members, put_members};
+use crate::raft_codec::{get_raft, put_raft};
+use crate::wire::{DecodeError, Result, get_bytes, put_bytes, put_count};
 
 /// Messages are sent together until a bundle has this size, in bytes; one message may exceed it.
 pub const BUNDLE_BYTES_MAX: usize = 1 << 20;
 
 /// The first byte of a bundle.
 const FORM: u8 = 1;
-
-/// Bytes that are not a bundle of this form.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// They end too early.
-    #[error("the bytes end too early: {0}")]
-    Short(#[from] TryGetError),
-    /// A number has an unknown meaning.
-    #[error("the bytes have another form")]
-    Form,
-}
-
-type Result<T> = std::result::Result<T, DecodeError>;
-
-/// Messages of Raft that nodes may send; their positions are their numbers. Proposals are not among
-/// them: they have a message of their own.
-const RAFT_TYPES: [MessageType; 11] = [
-    MessageType::MsgAppend,
-    MessageType::MsgAppendResponse,
-    MessageType::MsgRequestVote,
-    MessageType::MsgRequestVoteResponse,
-    MessageType::MsgSnapshot,
-    MessageType::MsgHeartbeat,
-    MessageType::MsgHeartbeatResponse,
-    MessageType::MsgTimeoutNow,
-    MessageType::MsgRequestPreVote,
-    MessageType::MsgRequestPreVoteResponse,
-    MessageType::MsgTransferLeader,
-];
-
-/// Kinds of entries; their positions are their numbers.
-const ENTRY_TYPES: [EntryType; 3] = [
-    EntryType::EntryNormal,
-    EntryType::EntryConfChange,
-    EntryType::EntryConfChangeV2,
-];
 
 /// Bytes of a length.
 const LENGTH_BYTES: usize = 4;
@@ -305,146 +269,10 @@ fn get_groups(bytes: &mut Bytes) -> Result<Vec<Asleep>> {
     Ok(groups)
 }
 
-/// Appends a message of Raft. Returns whether it is one that nodes send to each other.
-fn put_raft(message: &Message, out: &mut Vec<u8>) -> bool {
-    let kind = message.get_msg_type();
-    let Some(kind) = RAFT_TYPES.iter().position(|known| *known == kind) else {
-        return false;
-    };
-    out.put_u8(kind as u8);
-    for number in [
-        message.get_to(),
-        message.get_from(),
-        message.get_term(),
-        message.get_log_term(),
-        message.get_index(),
-        message.get_commit(),
-        message.get_commit_term(),
-        message.get_request_snapshot(),
-        message.get_reject_hint(),
-    ] {
-        out.put_u64_le(number);
-    }
-    out.put_u8(u8::from(message.get_reject()));
-    out.put_i64_le(message.get_priority());
-    put_bytes(message.get_context(), out);
-    put_count(message.get_entries().len(), out);
-    for entry in message.get_entries() {
-        put_entry(entry, out);
-    }
-    match message.get_snapshot().is_empty() {
-        true => out.put_u8(0),
-        false => {
-            out.put_u8(1);
-            put_snapshot(message.get_snapshot(), out);
-        }
-    }
-    true
-}
-
-fn get_raft(bytes: &mut Bytes) -> Result<Message> {
-    let mut message = Message::default();
-    let kind = usize::from(bytes.try_get_u8()?);
-    message.set_msg_type(*RAFT_TYPES.get(kind).ok_or(DecodeError::Form)?);
-    message.set_to(bytes.try_get_u64_le()?);
-    message.set_from(bytes.try_get_u64_le()?);
-    message.set_term(bytes.try_get_u64_le()?);
-    message.set_log_term(bytes.try_get_u64_le()?);
-    message.set_index(bytes.try_get_u64_le()?);
-    message.set_commit(bytes.try_get_u64_le()?);
-    message.set_commit_term(bytes.try_get_u64_le()?);
-    message.set_request_snapshot(bytes.try_get_u64_le()?);
-    message.set_reject_hint(bytes.try_get_u64_le()?);
-    message.set_reject(bytes.try_get_u8()? != 0);
-    message.set_priority(bytes.try_get_i64_le()?);
-    message.set_context(get_bytes(bytes)?);
-    let mut entries = vec![];
-    for _ in 0..bytes.try_get_u32_le()? {
-        entries.push(get_entry(bytes)?);
-    }
-    message.set_entries(entries.into());
-    if bytes.try_get_u8()? != 0 {
-        message.set_snapshot(get_snapshot(bytes)?);
-    }
-    Ok(message)
-}
-
-fn put_entry(entry: &Entry, out: &mut Vec<u8>) {
-    let kind = entry.get_entry_type();
-    let kind = ENTRY_TYPES.iter().position(|known| *known == kind);
-    // All kinds are listed.
-    out.put_u8(kind.unwrap_or(0) as u8);
-    out.put_u64_le(entry.get_term());
-    out.put_u64_le(entry.get_index());
-    put_bytes(entry.get_data(), out);
-}
-
-fn get_entry(bytes: &mut Bytes) -> Result<Entry> {
-    let mut entry = Entry::default();
-    let kind = usize::from(bytes.try_get_u8()?);
-    entry.set_entry_type(*ENTRY_TYPES.get(kind).ok_or(DecodeError::Form)?);
-    entry.set_term(bytes.try_get_u64_le()?);
-    entry.set_index(bytes.try_get_u64_le()?);
-    entry.set_data(get_bytes(bytes)?);
-    Ok(entry)
-}
-
-fn put_snapshot(snapshot: &Snapshot, out: &mut Vec<u8>) {
-    let about = snapshot.get_metadata();
-    out.put_u64_le(about.get_index());
-    out.put_u64_le(about.get_term());
-    put_members(about.get_conf_state(), out);
-    put_bytes(snapshot.get_data(), out);
-}
-
-fn get_snapshot(bytes: &mut Bytes) -> Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
-    let about = snapshot.mut_metadata();
-    about.set_index(bytes.try_get_u64_le()?);
-    about.set_term(bytes.try_get_u64_le()?);
-    about.set_conf_state(get_members(bytes)?);
-    snapshot.set_data(get_bytes(bytes)?);
-    Ok(snapshot)
-}
-
-fn put_count(count: usize, out: &mut Vec<u8>) {
-    // A message has at most 4 MiB.
-    out.put_u32_le(count as u32);
-}
-
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    put_count(bytes.len(), out);
-    out.extend_from_slice(bytes);
-}
-
-/// Takes bytes without a copy.
-fn get_bytes(bytes: &mut Bytes) -> Result<Bytes> {
-    let length = bytes.try_get_u32_le()? as usize;
-    if length > bytes.len() {
-        return Err(DecodeError::Form);
-    }
-    Ok(bytes.split_to(length))
-}
-
-/// Appends a list of numbers.
-pub(crate) fn put_ids(ids: &[u64], out: &mut Vec<u8>) {
-    put_count(ids.len(), out);
-    for id in ids {
-        out.put_u64_le(*id);
-    }
-}
-
-/// Reads a list of numbers.
-pub(crate) fn get_ids(bytes: &mut impl Buf) -> Result<Vec<u64>> {
-    let mut ids = vec![];
-    for _ in 0..bytes.try_get_u32_le()? {
-        ids.push(bytes.try_get_u64_le()?);
-    }
-    Ok(ids)
-}
-
 #[cfg(test)]
 mod tests {
+    use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
+
     use super::*;
 
     fn samples() -> Vec<NodeMessage> {

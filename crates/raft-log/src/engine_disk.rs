@@ -10,7 +10,7 @@ use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
 use crate::state::GroupState;
 
-/// The group of what belongs to the disk. Slots have smaller numbers.
+/// The group that holds the disk's id. Slots have smaller numbers.
 const DISK: u64 = 1 << 32;
 /// The key of the disk's id.
 const ID: &[u8] = b"id";
@@ -63,8 +63,8 @@ impl EngineDisk {
 }
 
 fn id_of(bytes: &[u8]) -> Result<RaftId, DiskError> {
-    let bytes = bytes.try_into();
-    let id = bytes.map_err(|_| DiskError::Damaged("the id of the log's disk".into()))?;
+    let id = <[u8; 8]>::try_from(bytes);
+    let id = id.map_err(|_| DiskError::Damaged("the id of the log's disk".into()))?;
     Ok(RaftId::from_le_bytes(id))
 }
 

@@ -46,6 +46,20 @@ pub struct RaftLog {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Takes bundles of other nodes. It does not keep the log running.
+#[derive(Clone)]
+pub struct Inlet {
+    commands: Sender<Command>,
+}
+
+impl Inlet {
+    /// Handles a bundle of another node.
+    pub fn deliver(&self, from: NodeId, bundle: Bytes) {
+        // A log that was stopped expects nothing.
+        let _ = self.commands.send(Command::Deliver { from, bundle });
+    }
+}
+
 impl RaftLog {
     /// Starts a node's log, within tokio's runtime. The first node of a new cluster creates the
     /// groups.
@@ -95,9 +109,11 @@ impl RaftLog {
         })
     }
 
-    /// Handles a bundle of another node.
-    pub fn deliver(&self, from: NodeId, bundle: Bytes) {
-        self.send(Command::Deliver { from, bundle });
+    /// Returns where bundles of other nodes are delivered.
+    pub fn inlet(&self) -> Inlet {
+        Inlet {
+            commands: self.commands.clone(),
+        }
     }
 
     /// Sets the cluster's log nodes.
@@ -111,7 +127,7 @@ impl RaftLog {
     }
 
     fn send(&self, command: Command) {
-        // After its end, nothing is expected of it.
+        // A thread that ended was stopped, or its error is logged.
         let _ = self.commands.send(command);
     }
 }

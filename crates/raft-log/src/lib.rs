@@ -25,19 +25,22 @@ mod memory_disk;
 mod message;
 mod offsets;
 mod options;
+mod raft_codec;
 mod state;
 #[cfg(test)]
 mod tests;
+mod wire;
 
-pub use codec::{BUNDLE_BYTES_MAX, DecodeError};
+pub use codec::BUNDLE_BYTES_MAX;
 pub use disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 pub use driver::Transport;
 pub use engine_disk::EngineDisk;
 pub use groups::{Core, CoreError, Effect, Flush};
-pub use handle::{RaftLog, StartError};
+pub use handle::{Inlet, RaftLog, StartError};
 pub use message::{
     AppendOutcome, AppendRequest, Asleep, FetchRequest, Fetched, FoundRecord, NodeMessage, Purpose,
 };
 pub use offsets::{Base, Offsets};
 pub use options::{LogNode, Options, RaftId};
 pub use state::GroupState;
+pub use wire::DecodeError;

@@ -1,4 +1,4 @@
-//! A disk in memory, for tests. What was not synced may be lost in a crash.
+//! A disk in memory, for tests. A crash may lose writes that were not synced.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ type Logs = BTreeMap<SlotNumber, StoredLog>;
 
 #[derive(Default)]
 struct Disk {
-    /// What a crash keeps.
+    /// The state after a crash.
     durable: Logs,
-    /// What the process sees.
+    /// The state that the process sees.
     current: Logs,
-    /// What it wrote since the last sync.
+    /// The writes since the last sync.
     unsynced: Vec<Vec<GroupWrite>>,
 }
 

@@ -3,8 +3,8 @@
 use bytes::{Buf, BufMut};
 use raft::eraftpb::{ConfState, HardState};
 
-use crate::codec::{DecodeError, get_ids, put_ids};
 use crate::offsets::{Base, Offsets};
+use crate::wire::{DecodeError, get_ids, put_ids};
 
 /// The first byte of a state on disk.
 const FORM: u8 = 1;

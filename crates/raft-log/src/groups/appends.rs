@@ -1,8 +1,8 @@
 //! The appends of this process, until their outcomes are known.
 //!
 //! **Invariant: no append overtakes an earlier one of its slot, unless that one fails.** They go to one
-//! node at a time; when that changes, what was sent before gets the outcome "unknown". The leader
-//! refuses what arrives after a later one.
+//! node at a time; when that changes, the outcome of those sent before is "unknown". The leader
+//! refuses a record that arrives after a later one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -154,7 +154,7 @@ impl Appends {
     }
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 pub(super) enum Answered {
     Done(Done),
     /// The record must be sent again, to this node if it is known.
@@ -201,7 +201,7 @@ mod tests {
         let first = add(&mut appends);
         appends.set_target(1, Some(5));
         appends.take(1);
-        assert_eq!(appends.set_target(1, Some(5)), []);
+        assert!(appends.set_target(1, Some(5)).is_empty());
         let lost = appends.set_target(1, Some(6));
         assert_eq!(lost, [(first, AppendOutcome::Unknown)]);
     }
@@ -211,7 +211,7 @@ mod tests {
         let mut appends = Appends::default();
         let (first, second) = (add(&mut appends), add(&mut appends));
         appends.take(1);
-        assert_eq!(appends.expire(APPEND_TICKS - 1), []);
+        assert!(appends.expire(APPEND_TICKS - 1).is_empty());
         let ends = [
             (first, AppendOutcome::Unknown),
             (second, AppendOutcome::Refused),

@@ -1,134 +1,41 @@
-//! Requests for records: answered here, or by a log node.
+//! The requests for records of this process that other nodes answer.
 
 use std::collections::BTreeMap;
 
-use cluster::NodeId;
-
-use super::group::{Parked, Reader, Search};
-use super::{Core, Effect};
-use crate::disk::LogDisk;
-use crate::message::{FetchRequest, Fetched, NodeMessage, Purpose};
-use crate::options::{FETCH_TICKS, PARK_TICKS};
+use crate::options::FETCH_TICKS;
 
 /// The requests of this process.
 #[derive(Default)]
 pub(super) struct Fetches {
     number: u64,
-    /// Those that were sent to other nodes, with the ticks at which they fail.
+    /// Requests to other nodes, with the ticks at which they fail.
     sent: BTreeMap<u64, u64>,
 }
 
-impl<D: LogDisk> Core<D> {
-    /// Requests records, and returns the number of the request: [`Effect::Fetched`] reports the
-    /// answer, always. At the end of the log it waits for a record, for a while.
-    pub fn fetch(&mut self, request: FetchRequest) -> u64 {
-        self.fetches.number += 1;
-        let number = self.fetches.number;
-        self.search(request, Reader::Here { number });
-        number
+impl Fetches {
+    /// Returns the number of a new request.
+    pub fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
     }
 
-    pub(super) fn search(&mut self, request: FetchRequest, reader: Reader) {
-        let until = self.now + PARK_TICKS;
-        self.search_until(request, reader, until);
+    /// Notes that a request was sent to another node.
+    pub fn note_sent(&mut self, number: u64, now: u64) {
+        self.sent.insert(number, now + FETCH_TICKS);
     }
 
-    fn search_until(&mut self, request: FetchRequest, reader: Reader, until: u64) {
-        let now = self.now;
-        let found = self.with_group(request.slot, |group, _| {
-            let found = group.search(&request)?;
-            if matches!(found, Search::AtEnd) && now < until {
-                group.parked.push(Parked {
-                    request,
-                    reader,
-                    until,
-                });
-            }
-            Ok(found)
-        });
-        match found {
-            Some(Search::Found(fetched)) => self.give(reader, fetched),
-            Some(Search::AtEnd) if now < until => {}
-            Some(Search::AtEnd) => {
-                let (start, end) = self.bounds(request.slot).unwrap_or_default();
-                let records = vec![];
-                self.give(
-                    reader,
-                    Fetched::Found {
-                        start,
-                        end,
-                        records,
-                    },
-                );
-            }
-            Some(Search::Unsure) | None => self.pass_on(request, reader),
-        }
+    /// Notes an answer. Returns whether it was expected.
+    pub fn note_answer(&mut self, number: u64) -> bool {
+        self.sent.remove(&number).is_some()
     }
 
-    /// Sends a request of this process to another node.
-    fn pass_on(&mut self, request: FetchRequest, reader: Reader) {
-        let to = match reader {
-            Reader::Here { number } => self.fetch_target(&request).map(|to| (to, number)),
-            // A request is not passed on twice.
-            Reader::There { .. } => None,
-        };
-        match to {
-            None => self.give(reader, Fetched::Unavailable),
-            Some((to, number)) => {
-                self.fetches.sent.insert(number, self.now + FETCH_TICKS);
-                self.send(to, NodeMessage::Fetch { number, request });
-            }
-        }
-    }
-
-    fn fetch_target(&self, request: &FetchRequest) -> Option<NodeId> {
-        let leader = self.leader_node(request.slot);
-        let leader = leader.filter(|node| *node != self.options.me.node);
-        match request.purpose {
-            Purpose::ReadBack { .. } if self.is_open(request.slot) => leader,
-            _ => leader.or_else(|| self.any_log_node()),
-        }
-    }
-
-    /// Notes the answer of another node.
-    pub(super) fn fetched(&mut self, number: u64, fetched: Fetched) {
-        if self.fetches.sent.remove(&number).is_some() {
-            self.effects.push(Effect::Fetched { number, fetched });
-        }
-    }
-
-    fn give(&mut self, reader: Reader, fetched: Fetched) {
-        match reader {
-            Reader::Here { number } => self.effects.push(Effect::Fetched { number, fetched }),
-            Reader::There { node, number } => {
-                self.send(node, NodeMessage::Fetched { number, fetched });
-            }
-        }
-    }
-
-    /// Answers requests that waited for records of groups which have new ones, or too long.
-    pub(super) fn serve_parked(&mut self) {
-        let now = self.now;
-        let mut due = vec![];
-        for group in self.groups.values_mut() {
-            let end = group.end();
-            let is_due = |it: &mut Parked| it.request.from != end || it.until <= now;
-            due.extend(group.parked.extract_if(.., is_due));
-        }
-        for parked in due {
-            self.search_until(parked.request, parked.reader, parked.until);
-        }
-    }
-
-    pub(super) fn expire_fetches(&mut self) {
-        self.serve_parked();
-        let now = self.now;
-        let late = self.fetches.sent.iter().filter(|(_, until)| **until <= now);
+    /// Removes and returns the requests whose time is over.
+    pub fn expire(&mut self, now: u64) -> Vec<u64> {
+        let late = self.sent.iter().filter(|(_, until)| **until <= now);
         let late: Vec<u64> = late.map(|(number, _)| *number).collect();
-        for number in late {
-            self.fetches.sent.remove(&number);
-            let fetched = Fetched::Unavailable;
-            self.effects.push(Effect::Fetched { number, fetched });
+        for number in &late {
+            self.sent.remove(number);
         }
+        late
     }
 }

@@ -1,6 +1,6 @@
-//! What must reach the disk, and what follows from that.
+//! Writes to the disk, and the messages and outcomes that wait for them.
 
-use super::Core;
+use super::core::Core;
 use super::group::{AfterFlush, Output};
 use crate::disk::{GroupWrite, LogDisk};
 use crate::options::STATE_TICKS;
@@ -88,7 +88,7 @@ impl<D: LogDisk> Core<D> {
     /// Does too early what a mutant does too early.
     #[cfg(test)]
     fn mutate(&mut self, flush: &mut Flush, output: &mut Output) {
-        use super::Mutant;
+        use super::core::Mutant;
         let is_early = |after: &AfterFlush| match self.mutant {
             Mutant::None => false,
             Mutant::ConfirmsBeforeSync => after.last.is_some(),

@@ -42,7 +42,7 @@ pub(crate) struct Parked {
     pub until: u64,
 }
 
-/// Who fetches.
+/// The origin of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// This process.
@@ -60,20 +60,20 @@ pub(crate) enum Search {
     Unsure,
 }
 
-/// What a group does apart from writes.
+/// Messages and outcomes of groups.
 #[derive(Default)]
 pub(crate) struct Output {
     pub messages: Vec<(SlotNumber, Message)>,
     pub outcomes: Vec<(Proposer, AppendOutcome)>,
 }
 
-/// What a group does once its write is durable.
+/// The work of a group that waits until its write is durable.
 #[derive(Debug)]
 pub(crate) struct AfterFlush {
     pub slot: SlotNumber,
     /// The number of Raft's `Ready`.
     pub ready: u64,
-    /// What must not be sent before.
+    /// Messages that must not be sent before.
     pub messages: Vec<Message>,
     /// The index and the term of the last entry that is written.
     pub last: Option<(u64, u64)>,

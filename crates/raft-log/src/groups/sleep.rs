@@ -1,5 +1,6 @@
-//! The sleep of idle groups: they send no heartbeats. Each node tells the others from time to time
-//! which groups it lets sleep; a follower of such a group calls no election while it hears that.
+//! The sleep of idle groups: they send no heartbeats. Each node sends the others the list of the
+//! groups that it lets sleep, every [`crate::options::BEAT_TICKS`]; a follower of such a group calls no
+//! election while it receives that.
 
 use super::group::Group;
 use crate::disk::LogDisk;
@@ -20,15 +21,18 @@ impl<D: LogDisk> Group<D> {
         now < self.asleep_until
     }
 
-    /// Wakes it.
+    /// Wakes it, if it sleeps.
     pub fn wake(&mut self) {
-        self.idle_ticks = 0;
-        if std::mem::take(&mut self.asleep_until) == u64::MAX {
+        let until = std::mem::take(&mut self.asleep_until);
+        if until > 0 {
+            self.idle_ticks = 0;
+        }
+        if until == u64::MAX {
             self.node.ping();
         }
     }
 
-    /// Returns what its leader tells others about a group that it lets sleep.
+    /// Returns its entry in the leader's list of groups that sleep, if it sleeps.
     pub fn asleep(&self) -> Option<Asleep> {
         let is_leading = self.asleep_until == u64::MAX && self.is_leader();
         is_leading.then(|| Asleep {

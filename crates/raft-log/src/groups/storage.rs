@@ -154,7 +154,7 @@ impl<D: LogDisk> GroupStorage<D> {
         Ok(found)
     }
 
-    /// Returns the index of the first entry in memory; one after the last if there is none.
+    /// Returns the index of the first entry in memory; one after the last without any.
     fn first_recent(&self) -> u64 {
         self.recent.front().map_or(self.last + 1, Entry::get_index)
     }

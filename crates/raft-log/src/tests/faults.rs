@@ -77,7 +77,7 @@ impl World {
         self.note(|| format!("links are cut until {until}"));
     }
 
-    /// Replaces the disk of a log node by an empty one, if the last one that was lost is made up for.
+    /// Replaces the disk of a log node by an empty one, if the last one was replaced completely.
     fn lose_a_disk(&mut self) {
         let is_settled = |slot| {
             let mut cores = self.nodes.iter().filter_map(|node| node.core.as_ref());

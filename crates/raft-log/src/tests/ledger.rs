@@ -1,4 +1,4 @@
-//! What the simulation knows about the log, and what must not happen.
+//! The simulation's knowledge of the log, and its checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct Append {
     pub is_last: bool,
 }
 
-/// What was acknowledged and read.
+/// Acknowledged and read records.
 #[derive(Default)]
 pub struct Ledger {
     /// By slot and offset.

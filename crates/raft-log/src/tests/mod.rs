@@ -48,7 +48,7 @@ fn nothing_acknowledged_is_lost() {
     let seeds = number("SETTEE_SEEDS").unwrap_or(1_000);
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()) as u64;
     let total: usize = std::thread::scope(|scope| {
-        let run = |share: u64| {
+        let run = move |share: u64| {
             let mut total = 0;
             for seed in (0..seeds).filter(|seed| seed % threads == share) {
                 match try_plan(plan(seed)) {

@@ -1,7 +1,7 @@
 //! Three logs with their threads, in one process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::log::{RawReadBackResult, Tail};
@@ -9,27 +9,26 @@ use cluster::{CONTROL, Log, NodeId};
 use parking_lot::RwLock;
 
 use crate::memory_disk::MemoryDisk;
-use crate::{LogNode, Options, RaftLog, Transport};
+use crate::{Inlet, LogNode, Options, RaftLog, Transport};
 
-type Logs = Arc<RwLock<BTreeMap<NodeId, Weak<RaftLog>>>>;
+type Inlets = Arc<RwLock<BTreeMap<NodeId, Inlet>>>;
 
 /// Delivers bundles of a node.
 struct Wire {
     from: NodeId,
-    logs: Logs,
+    inlets: Inlets,
 }
 
 impl Transport for Wire {
     fn send(&self, to: NodeId, bundle: Bytes) {
-        let log = self.logs.read().get(&to).and_then(Weak::upgrade);
-        if let Some(log) = log {
-            log.deliver(self.from, bundle);
+        if let Some(inlet) = self.inlets.read().get(&to) {
+            inlet.deliver(self.from, bundle);
         }
     }
 }
 
-fn start() -> Vec<Arc<RaftLog>> {
-    let logs = Logs::default();
+fn start() -> Vec<RaftLog> {
+    let inlets = Inlets::default();
     let table: Vec<LogNode> = (1..=3)
         .map(|node| LogNode {
             raft: node * 10,
@@ -46,12 +45,12 @@ fn start() -> Vec<Arc<RaftLog>> {
         };
         let wire = Wire {
             from: me.node,
-            logs: logs.clone(),
+            inlets: inlets.clone(),
         };
         let disk = Arc::new(MemoryDisk::new(me.raft));
         let log = RaftLog::start(options, disk, Arc::new(wire), table.clone(), me.node == 1);
-        let log = Arc::new(log.unwrap());
-        logs.write().insert(me.node, Arc::downgrade(&log));
+        let log = log.unwrap();
+        inlets.write().insert(me.node, log.inlet());
         log
     };
     table.iter().map(start).collect()

@@ -29,7 +29,7 @@ const LAST_APPENDS_MS: u64 = FAULTS_END_MS + 4_000;
 const AUDIT_MS: u64 = LAST_APPENDS_MS + 2_000;
 const END_MS: u64 = AUDIT_MS + 3_000;
 
-/// What a run tries.
+/// The conditions of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
     pub seed: u64,
@@ -291,7 +291,7 @@ impl World {
         self.after(at)
     }
 
-    /// Stops a node, which loses what was not synced, except for the first writes.
+    /// Stops a node, which loses what was not synced, except for some writes.
     pub fn crash(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let unsynced = node.disk.unsynced();
@@ -310,7 +310,7 @@ impl World {
         self.note(|| format!("node {at} crashes and keeps {kept} of {unsynced} writes"));
     }
 
-    /// Asks for the next records of a slot.
+    /// Requests the next records of a slot.
     fn read_on(&mut self, at: usize, slot: SlotNumber) {
         let node = &mut self.nodes[at];
         let (Some(core), Some(reader)) = (node.core.as_mut(), node.readers.get_mut(&slot)) else {
@@ -365,7 +365,7 @@ impl World {
         self.after(at)
     }
 
-    /// Does what a node's core asks for.
+    /// Follows the orders of a node's core.
     fn after(&mut self, at: usize) -> Checked {
         loop {
             let Some(core) = self.nodes[at].core.as_mut() else {
