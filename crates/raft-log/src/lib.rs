@@ -2,7 +2,7 @@
 //!
 //! Each slot is a Raft group. [`Core`] drives all groups of a node and does no I/O of its own: it
 //! takes ticks, messages and appends, returns [`Effect`]s, and a [`Flush`] whenever something must
-//! reach the disk. A [`LogDisk`] stores entries and states; [`EngineDisk`] is the one of production.
+//! reach the disk. A [`LogDisk`] stores entries and states; [`EngineDisk`] uses raft-engine.
 //! [`RaftLog`] runs a core in a thread and implements [`cluster::Log`].
 //!
 //! **Invariant: what must survive a crash is synced before it is promised.** Votes and confirmations

@@ -1,10 +1,8 @@
-//! What nodes send to each other.
+//! Messages between nodes.
 
 use bytes::Bytes;
-use cluster::SlotNumber;
+use cluster::{NodeId, SlotNumber};
 use raft::eraftpb::Message;
-
-use cluster::NodeId;
 
 /// A message to another node.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Who this node is among the log nodes, and limits.
+//! The identity of a log node, and limits.
 
 use cluster::{NodeId, SlotNumber};
 
