@@ -78,7 +78,7 @@ pub struct FetchRequest {
     pub slot: SlotNumber,
     /// The offset of the first record.
     pub from: u64,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
 }
 

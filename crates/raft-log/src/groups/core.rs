@@ -432,8 +432,11 @@ impl<D: LogDisk> Core<D> {
     /// Stops a group: what it has is not what it should have. The others continue without it.
     pub(super) fn halt(&mut self, slot: SlotNumber, why: String) {
         tracing::error!(slot, "the log of a slot is halted on this node: {why}");
-        self.groups.remove(&slot);
+        let parked = self.groups.remove(&slot).map(|group| group.parked);
         self.halted.insert(slot, why);
+        for parked in parked.unwrap_or_default() {
+            self.give(parked.reader, Fetched::Unavailable);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ impl<D: LogDisk> Core<D> {
     /// Requests records, and returns the number of the request: [`Effect::Fetched`] reports the
     /// answer, always. At the end of the log it waits for a record, for a while.
     pub fn fetch(&mut self, request: FetchRequest) -> u64 {
-        let number = self.fetches.next();
+        let number = self.fetches.new_number();
         self.search(request, Reader::Here { number });
         number
     }
@@ -86,7 +86,7 @@ impl<D: LogDisk> Core<D> {
         }
     }
 
-    fn give(&mut self, reader: Reader, fetched: Fetched) {
+    pub(super) fn give(&mut self, reader: Reader, fetched: Fetched) {
         match reader {
             Reader::Here { number } => self.effects.push(Effect::Fetched { number, fetched }),
             Reader::There { node, number } => {

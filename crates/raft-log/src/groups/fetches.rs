@@ -14,7 +14,7 @@ pub(super) struct Fetches {
 
 impl Fetches {
     /// Returns the number of a new request.
-    pub fn next(&mut self) -> u64 {
+    pub fn new_number(&mut self) -> u64 {
         self.number += 1;
         self.number
     }

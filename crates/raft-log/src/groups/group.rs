@@ -155,9 +155,10 @@ impl<D: LogDisk> Group<D> {
         (id != raft::INVALID_ID).then_some(id)
     }
 
-    /// Returns whether this node leads it, and knows all entries of earlier leaders that count.
+    /// Returns whether this node leads it, and has delivered all entries of earlier leaders that were
+    /// committed.
     pub fn is_authority(&self) -> bool {
-        self.is_leader() && self.node.raft.commit_to_current_term()
+        self.is_leader() && self.node.raft.apply_to_current_term()
     }
 
     /// Returns the offset of the next record that is delivered.
@@ -219,8 +220,8 @@ impl<D: LogDisk> Group<D> {
         None
     }
 
-    /// Takes what is ready. Its write, if there is one, must be durable before [`Group::finish`]; without
-    /// one, earlier writes must be.
+    /// Takes the work that is ready. Its write, if there is one, must be durable before
+    /// [`Group::finish`]; without one, earlier writes must be.
     ///
     /// # Errors
     /// The group cannot continue.

@@ -291,7 +291,7 @@ impl World {
         self.after(at)
     }
 
-    /// Stops a node, which loses what was not synced, except for some writes.
+    /// Stops a node, which loses writes that were not synced, except for some.
     pub fn crash(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let unsynced = node.disk.unsynced();
