@@ -1,4 +1,4 @@
-//! What a disk stores for the log.
+//! The storage of the log: entries and states of groups.
 
 use cluster::SlotNumber;
 use raft::eraftpb::Entry;
@@ -12,7 +12,7 @@ pub enum DiskError {
     /// The device or the file system failed, or is full.
     #[error("the disk of the log failed: {0}")]
     Failed(String),
-    /// What was read is not what was written.
+    /// The read bytes differ from the written ones.
     #[error("the log on disk is damaged: {0}")]
     Damaged(String),
 }
@@ -37,7 +37,7 @@ pub struct GroupWrite {
 pub struct StoredGroup {
     /// Its state.
     pub state: GroupState,
-    /// The index of its last entry; the base's if there is none.
+    /// The index of its last entry, or that of the base.
     pub last: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The threads of a log: one drives all groups, one writes.
 //!
-//! The first never waits for the disk, so that leaders go on sending heartbeats. The second writes
+//! The first never waits for the disk, so that leaders continue to send heartbeats. The second writes
 //! everything that piled up during a sync with the next one.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub trait Transport: Send + Sync + 'static {
     fn send(&self, to: NodeId, bundle: Bytes);
 }
 
-/// What the thread is told to do.
+/// An order to the driving thread.
 pub(crate) enum Command {
     Append {
         slot: SlotNumber,
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What the writing thread is told to do.
+/// An order to the writing thread.
 pub(crate) enum Job {
     Write(Flush),
     Reclaim,
@@ -81,7 +81,7 @@ pub(crate) struct Driver<D: LogDisk> {
 }
 
 impl<D: LogDisk> Driver<D> {
-    /// Runs until it is told to stop.
+    /// Runs until [`Command::Stop`].
     pub fn run(mut self) {
         let mut next_tick = Instant::now() + TICK;
         loop {
