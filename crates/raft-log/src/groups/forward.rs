@@ -25,6 +25,7 @@ impl<D: LogDisk> Core<D> {
             sequence: request.sequence,
         };
         let slot = request.slot;
+        let is_here = self.groups.contains_key(&slot);
         let not_leader = AppendOutcome::NotLeader(self.leader_node(slot));
         let proposed = self.with_group(slot, |group, _| {
             group.wake();
@@ -33,6 +34,8 @@ impl<D: LogDisk> Core<D> {
         match proposed {
             // It is reported when it is committed.
             Some(None) => {}
+            // It was halted in the middle of it.
+            None if is_here => self.report_to(proposer, AppendOutcome::Unknown),
             Some(Some(AppendOutcome::NotLeader(_))) | None => {
                 self.report_to(proposer, not_leader);
             }

@@ -258,3 +258,50 @@ fn size(entry: &Entry) -> usize {
 fn other(e: DiskError) -> Error {
     StorageError::Other(Box::new(e)).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::GroupWrite;
+    use crate::memory_disk::MemoryDisk;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        let mut entry = Entry::default();
+        entry.set_index(index);
+        entry.set_term(term);
+        entry.set_data(Bytes::from(vec![term as u8; RECENT_BYTES]));
+        entry
+    }
+
+    fn write(disk: &MemoryDisk, entries: &[Entry]) {
+        let write = GroupWrite {
+            slot: 0,
+            reset: false,
+            entries: entries.to_vec(),
+            trim: None,
+            state: GroupState::default(),
+        };
+        disk.write(&[&write], true).unwrap();
+    }
+
+    #[test]
+    fn entries_stay_in_memory_until_they_are_written() {
+        let disk = Arc::new(MemoryDisk::new(1));
+        let mut storage = GroupStorage::open(disk.clone(), 0).unwrap();
+        let (first, second) = ([entry(1, 1), entry(2, 1)], [entry(2, 2)]);
+        let now = [first[0].clone(), second[0].clone()];
+        storage.append(&first);
+        write(&disk, &first);
+        storage.append(&second);
+        // The flush of those that were replaced ends.
+        storage.note_written(2, 1);
+        assert_eq!(storage.read(1, 3, u64::MAX).unwrap(), now);
+        assert_eq!(storage.term(2).unwrap(), 2);
+        write(&disk, &second);
+        storage.note_written(2, 2);
+        assert!(storage.recent.is_empty());
+        assert_eq!(storage.read(1, 3, u64::MAX).unwrap(), now);
+        assert_eq!(storage.read(1, 3, 0).unwrap(), first[..1]);
+        assert_eq!(storage.term(2).unwrap(), 2);
+    }
+}

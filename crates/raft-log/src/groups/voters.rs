@@ -35,9 +35,9 @@ impl<D: LogDisk> Group<D> {
             return;
         }
         let members = &self.node.store().state.members;
-        // The library leaves the joint state by itself.
         if !members.get_voters_outgoing().is_empty() {
-            return;
+            // The library leaves the joint state itself, unless the leader changed meanwhile.
+            return self.propose_change(ConfChangeV2::default());
         }
         let committed = raft.raft_log.committed;
         let has_all = |id: RaftId| {
