@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    fn samples() -> Vec<NodeMessage> {
+    fn raft_sample() -> Message {
         let mut raft = Message::default();
         raft.set_msg_type(MessageType::MsgAppend);
         raft.set_to(1);
@@ -296,6 +296,10 @@ mod tests {
             .set_voters(vec![1, 2]);
         snapshot.set_data(Bytes::from_static(b"base"));
         raft.set_snapshot(snapshot);
+        raft
+    }
+
+    fn samples() -> Vec<NodeMessage> {
         let request = FetchRequest {
             slot: 3,
             from: 8,
@@ -310,7 +314,7 @@ mod tests {
         vec![
             NodeMessage::Raft {
                 slot: 5,
-                message: Box::new(raft),
+                message: Box::new(raft_sample()),
             },
             NodeMessage::Append(AppendRequest {
                 slot: 1,

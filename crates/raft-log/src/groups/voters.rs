@@ -47,16 +47,17 @@ impl<D: LogDisk> Group<D> {
         match next_step(members, wanted, raft.id, has_all) {
             None => {}
             Some(Step::Transfer(to)) => self.node.transfer_leader(to),
-            Some(Step::Change(changes)) => {
-                let change = conf_change(&changes);
-                // It is proposed again at a later tick if it was dropped.
-                if let Err(e) = self.node.propose_conf_change(vec![], change) {
-                    tracing::debug!(
-                        slot = self.slot,
-                        "a change of members was not proposed: {e}"
-                    );
-                }
-            }
+            Some(Step::Change(changes)) => self.propose_change(conf_change(&changes)),
+        }
+    }
+
+    fn propose_change(&mut self, change: ConfChangeV2) {
+        // It is proposed again at a later tick if it was dropped.
+        if let Err(e) = self.node.propose_conf_change(vec![], change) {
+            tracing::debug!(
+                slot = self.slot,
+                "a change of members was not proposed: {e}"
+            );
         }
     }
 }
