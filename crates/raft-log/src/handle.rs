@@ -253,6 +253,8 @@ async fn deliver_tail(
                 end,
                 records,
             } => {
+                let first = records.first().map(|record| record.offset);
+                debug_assert!(first.is_none_or(|first| first == request.from));
                 let is_outside = request.from < start || request.from > end;
                 if records.is_empty() && to.send(Tail::NoRecord { start, end }).await.is_err() {
                     return;

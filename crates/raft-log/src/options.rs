@@ -22,7 +22,7 @@ pub struct Options {
     pub me: LogNode,
     /// The number of the log: a log that was recreated after a loss has another number.
     pub log: u64,
-    /// The number of this process: another one after each start.
+    /// The number of this process: another one after each start, at random.
     pub origin: u64,
     /// The number of slots, without the control slot.
     pub slots: SlotNumber,

@@ -109,6 +109,7 @@ impl<D: LogDisk> Core<D> {
         }
         let mut core = Core {
             nodes: BTreeMap::from([(options.me.raft, options.me.node)]),
+            fetches: Fetches::of_process(options.origin),
             options,
             disk,
             logger: crate::logger::logger(),
@@ -118,7 +119,6 @@ impl<D: LogDisk> Core<D> {
             heard: BTreeMap::new(),
             now: 0,
             appends: Appends::default(),
-            fetches: Fetches::default(),
             effects: vec![],
             flushes: VecDeque::new(),
             #[cfg(test)]

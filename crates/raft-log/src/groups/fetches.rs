@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::options::FETCH_TICKS;
 
 /// The requests of this process.
-#[derive(Default)]
 pub(super) struct Fetches {
     number: u64,
     /// Requests to other nodes, with the ticks at which they fail.
@@ -13,9 +12,18 @@ pub(super) struct Fetches {
 }
 
 impl Fetches {
+    /// Numbers requests from the process's own number on, so that a late answer to an earlier process
+    /// is not taken for one to this process.
+    pub fn of_process(origin: u64) -> Fetches {
+        Fetches {
+            number: origin,
+            sent: BTreeMap::new(),
+        }
+    }
+
     /// Returns the number of a new request.
     pub fn new_number(&mut self) -> u64 {
-        self.number += 1;
+        self.number = self.number.wrapping_add(1);
         self.number
     }
 

@@ -129,7 +129,7 @@ impl Node {
     }
 
     fn origin(&self) -> u64 {
-        self.id * 1_000 + self.life
+        (self.id * 1_000 + self.life) << 32
     }
 }
 
