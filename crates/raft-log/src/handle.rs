@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
-use crate::driver::{Command, Driver, Transport, write};
+use crate::driver::{Command, Driver, Transport, reclaim, write};
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
 use crate::options::{LogNode, Options};
@@ -80,6 +80,7 @@ impl RaftLog {
         core.set_log_nodes(log_nodes);
         let (commands, todo) = channel();
         let (jobs, writes) = channel();
+        let (reclaims, orders) = channel();
         let is_reachable = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::new(AtomicBool::new(false));
         let driver = Driver {
@@ -89,6 +90,7 @@ impl RaftLog {
             transport,
             commands: todo,
             jobs,
+            reclaims,
             is_reachable: is_reachable.clone(),
             appends: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -96,8 +98,10 @@ impl RaftLog {
             ticks: 0,
         };
         let (done, stopped) = (commands.clone(), is_stopped.clone());
+        let reclaimed = disk.clone();
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let writer = named("log-disk").spawn(move || write(&*disk, &writes, &done, &stopped))?;
+        let reclaimer = named("log-reclaim").spawn(move || reclaim(&*reclaimed, &orders))?;
         let driver = named("log").spawn(move || driver.run())?;
         Ok(RaftLog {
             options,
@@ -105,7 +109,7 @@ impl RaftLog {
             runtime: Handle::current(),
             is_reachable,
             is_stopped,
-            threads: vec![driver, writer],
+            threads: vec![driver, writer, reclaimer],
         })
     }
 
