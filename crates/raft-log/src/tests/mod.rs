@@ -242,6 +242,7 @@ fn a_node_that_left_the_log_uses_it() {
     for hears_of_it in [true, false] {
         let mut world = settled_world();
         world.append(1, 0, true).unwrap();
+        world.run_until(2_500).unwrap();
         if !hears_of_it {
             for other in [0, 2, 3] {
                 world.cut_both(1, other, 5_000);
