@@ -160,7 +160,8 @@ impl<D: LogDisk> Driver<D> {
         let is_reachable = self.core.is_reachable();
         self.is_reachable.store(is_reachable, Ordering::Relaxed);
         if self.ticks.is_multiple_of(SIZE_TICKS) {
-            if self.disk.bytes() > self.bytes_max {
+            // A full disk lets raft-engine begin files that it counts as full.
+            if self.disk.bytes() > self.bytes_max && !self.core.is_stalled() {
                 self.core.trim_half();
             }
             // The thread ends with this one.

@@ -367,7 +367,7 @@ impl<D: LogDisk> Core<D> {
     }
 
     /// Returns whether the disk takes too long. Others must lead then.
-    pub(super) fn is_stalled(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         let oldest = self.flushes.front();
         oldest.is_some_and(|since| self.now >= since + STALL_TICKS)
     }

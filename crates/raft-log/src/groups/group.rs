@@ -202,23 +202,31 @@ impl<D: LogDisk> Group<D> {
     /// Advances its clock. The library chooses random times for elections; these follow from the
     /// term, so that a simulation can be repeated.
     pub fn tick(&mut self) {
-        let raft = &mut self.node.raft;
-        let log = &raft.raft_log;
-        if raft.prs().is_singleton()
-            && raft.state != StateRole::Leader
-            && log.persisted < log.last_index()
-        {
-            // The library expects that a leader begins with a log that is on its disk.
+        if !self.can_campaign() {
             return;
         }
+        let raft = &mut self.node.raft;
         let seed = raft.id ^ u64::from(self.slot).rotate_left(32) ^ raft.term.rotate_left(48);
         let mut random = fastrand::Rng::with_seed(seed);
         raft.set_randomized_election_timeout(random.usize(ELECTION_TICKS..2 * ELECTION_TICKS));
         self.node.tick();
     }
 
+    /// Returns whether the library can start an election: it panics if it has not noted yet that a
+    /// snapshot is on the disk, and if an only voter has entries that are not.
+    fn can_campaign(&self) -> bool {
+        let raft = &self.node.raft;
+        let log = &raft.raft_log;
+        let is_written = !raft.prs().is_singleton() || log.persisted >= log.last_index();
+        let base = self.node.store().state.offsets.base();
+        self.is_leader() || (is_written && log.applied >= base.index)
+    }
+
     /// Handles a message of another member.
     pub fn step(&mut self, message: Message) {
+        if message.get_msg_type() == MessageType::MsgTimeoutNow && !self.can_campaign() {
+            return;
+        }
         // Messages of nodes that are not members any more are refused; there is nothing to do.
         if let Err(e) = self.node.step(message) {
             tracing::debug!(slot = self.slot, "a message of the log was refused: {e}");

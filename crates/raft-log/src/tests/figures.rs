@@ -79,6 +79,14 @@ fn processor_s() -> f64 {
     ticks / KERNEL_HZ
 }
 
+/// Returns the memory that this process uses, in MB.
+fn memory_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.unwrap().split_whitespace().nth(1).unwrap();
+    number.parse::<f64>().unwrap() / 1024.0
+}
+
 async fn measure(slots: SlotNumber, writers: u16) {
     let logs = Arc::new(start(slots));
     settle(&logs, slots).await;
@@ -116,6 +124,7 @@ async fn appends() {
 #[ignore = "measures"]
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_groups() {
+    let before = memory_mb();
     let logs = start(128);
     settle(&logs, 128).await;
     let share = async || {
@@ -127,6 +136,7 @@ async fn idle_groups() {
         "three nodes of 128 idle groups: {:.2} % of a processor",
         share().await
     );
+    println!("and {:.0} MB", memory_mb() - before);
     let tails: Vec<_> = logs
         .logs
         .iter()

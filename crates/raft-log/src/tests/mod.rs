@@ -154,8 +154,9 @@ fn a_leader_that_cannot_write_is_replaced_although_records_arrive() {
     let mut world = settled_world();
     let leader = world.leader(0).unwrap();
     world.nodes[leader].hangs_until = u64::MAX;
+    let other = (leader + 1) % 3;
     for step in 0..60 {
-        world.append(3, 0, false).unwrap();
+        world.append(other, 0, false).unwrap();
         world.run_until(2_000 + step * 100).unwrap();
     }
     let before = world.ledger.count();
