@@ -164,6 +164,7 @@ soak:
 
 soak-simulation: setup-test
 	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p cluster --no-capture -E 'test(simulation::)'
+	@$(env) SETTEE_SEEDS=100000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p raft-log --no-capture -E 'test(nothing_acknowledged_is_lost)'
 
 # On a real disk, which /tmp is not everywhere.
 soak-units: setup-test
