@@ -227,8 +227,8 @@ pub(crate) fn write<D: LogDisk>(
     }
 }
 
-/// Reclaims space until the driving thread ends. It may take long: old entries that are needed are
-/// written again.
+/// Reclaims space until the driving thread ends. It is slow when old entries are
+/// needed: they are written again.
 pub(crate) fn reclaim<D: LogDisk>(disk: &D, orders: &Receiver<()>) {
     while orders.recv().is_ok() {
         if let Err(e) = disk.reclaim() {

@@ -43,7 +43,7 @@ pub(crate) struct Parked {
     pub until: u64,
 }
 
-/// What a fetch waits for.
+/// The event that a fetch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The next record.
@@ -175,7 +175,7 @@ impl<D: LogDisk> Group<D> {
             || members.get_voters_outgoing().contains(me)
     }
 
-    /// Returns the id of its leader, if it is known. What a node knew when it left is out of date.
+    /// Returns the id of its leader, if it is known. A node that left does not know it.
     pub fn leader(&self) -> Option<RaftId> {
         if !self.is_member() {
             return None;
