@@ -90,8 +90,8 @@ fn memory_mb() -> f64 {
 async fn measure(slots: SlotNumber, writers: u16) {
     let logs = Arc::new(start(slots));
     settle(&logs, slots).await;
-    for node in 0..3 {
-        let took = write(&logs.logs[node], 0, TIME).await;
+    for (node, log) in logs.logs.iter().enumerate() {
+        let took = write(log, 0, TIME).await;
         report(&format!("{slots} slots, one writer on node {node}"), took);
     }
     let used = processor_s();
