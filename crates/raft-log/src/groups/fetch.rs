@@ -1,0 +1,119 @@
+//! Requests for records: answered here, or by a log node.
+
+use cluster::NodeId;
+
+use super::core::{Core, Effect};
+use super::group::{Parked, Reader, Search};
+use crate::disk::LogDisk;
+use crate::message::{FetchRequest, Fetched, NodeMessage, Purpose};
+use crate::options::PARK_TICKS;
+
+impl<D: LogDisk> Core<D> {
+    /// Requests records, and returns the number of the request: [`Effect::Fetched`] reports the
+    /// answer, always. At the end of the log it waits for a record, for a while.
+    pub fn fetch(&mut self, request: FetchRequest) -> u64 {
+        let number = self.fetches.new_number();
+        self.search(request, Reader::Here { number });
+        number
+    }
+
+    pub(super) fn search(&mut self, request: FetchRequest, reader: Reader) {
+        let until = self.now + PARK_TICKS;
+        self.search_until(request, reader, until);
+    }
+
+    fn search_until(&mut self, request: FetchRequest, reader: Reader, until: u64) {
+        let now = self.now;
+        let found = self.with_group(request.slot, |group, _| {
+            let found = group.search(&request)?;
+            if matches!(found, Search::AtEnd) && now < until {
+                group.parked.push(Parked {
+                    request,
+                    reader,
+                    until,
+                });
+            }
+            Ok(found)
+        });
+        match found {
+            Some(Search::Found(fetched)) => self.give(reader, fetched),
+            Some(Search::AtEnd) if now < until => {}
+            Some(Search::AtEnd) => {
+                let (start, end) = self.bounds(request.slot).unwrap_or_default();
+                let records = vec![];
+                self.give(
+                    reader,
+                    Fetched::Found {
+                        start,
+                        end,
+                        records,
+                    },
+                );
+            }
+            Some(Search::Unsure) | None => self.pass_on(request, reader),
+        }
+    }
+
+    /// Sends a request of this process to another node.
+    fn pass_on(&mut self, request: FetchRequest, reader: Reader) {
+        let to = match reader {
+            Reader::Here { number } => self.fetch_target(&request).map(|to| (to, number)),
+            // A request is not passed on twice.
+            Reader::There { .. } => None,
+        };
+        match to {
+            None => self.give(reader, Fetched::Unavailable),
+            Some((to, number)) => {
+                self.fetches.note_sent(number, self.now);
+                self.send(to, NodeMessage::Fetch { number, request });
+            }
+        }
+    }
+
+    fn fetch_target(&self, request: &FetchRequest) -> Option<NodeId> {
+        let leader = self.leader_node(request.slot);
+        let leader = leader.filter(|node| *node != self.options.me.node);
+        match request.purpose {
+            Purpose::ReadBack { .. } if self.is_open(request.slot) => leader,
+            _ => leader.or_else(|| self.any_log_node()),
+        }
+    }
+
+    /// Notes the answer of another node.
+    pub(super) fn fetched(&mut self, number: u64, fetched: Fetched) {
+        if self.fetches.note_answer(number) {
+            self.effects.push(Effect::Fetched { number, fetched });
+        }
+    }
+
+    pub(super) fn give(&mut self, reader: Reader, fetched: Fetched) {
+        match reader {
+            Reader::Here { number } => self.effects.push(Effect::Fetched { number, fetched }),
+            Reader::There { node, number } => {
+                self.send(node, NodeMessage::Fetched { number, fetched });
+            }
+        }
+    }
+
+    /// Answers requests that waited for records of groups which have new ones, or too long.
+    pub(super) fn serve_parked(&mut self) {
+        let now = self.now;
+        let mut due = vec![];
+        for group in self.groups.values_mut() {
+            let end = group.end();
+            let is_due = |it: &mut Parked| it.request.from != end || it.until <= now;
+            due.extend(group.parked.extract_if(.., is_due));
+        }
+        for parked in due {
+            self.search_until(parked.request, parked.reader, parked.until);
+        }
+    }
+
+    pub(super) fn expire_fetches(&mut self) {
+        self.serve_parked();
+        for number in self.fetches.expire(self.now) {
+            let fetched = Fetched::Unavailable;
+            self.effects.push(Effect::Fetched { number, fetched });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Three logs with their threads, in one process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::log::{RawReadBackResult, Tail};
+use cluster::{CONTROL, Log, NodeId};
+use parking_lot::RwLock;
+
+use crate::memory_disk::MemoryDisk;
+use crate::{Inlet, LogNode, Options, RaftLog, Transport};
+
+type Inlets = Arc<RwLock<BTreeMap<NodeId, Inlet>>>;
+
+/// Delivers bundles of a node.
+struct Wire {
+    from: NodeId,
+    inlets: Inlets,
+}
+
+impl Transport for Wire {
+    fn send(&self, to: NodeId, bundle: Bytes) {
+        if let Some(inlet) = self.inlets.read().get(&to) {
+            inlet.deliver(self.from, bundle);
+        }
+    }
+}
+
+fn start() -> Vec<RaftLog> {
+    let inlets = Inlets::default();
+    let table: Vec<LogNode> = (1..=3)
+        .map(|node| LogNode {
+            raft: node * 10,
+            node,
+        })
+        .collect();
+    let start = |me: &LogNode| {
+        let options = Options {
+            me: *me,
+            log: 7,
+            origin: me.node,
+            slots: 4,
+            disk_bytes_max: u64::MAX,
+        };
+        let wire = Wire {
+            from: me.node,
+            inlets: inlets.clone(),
+        };
+        let disk = Arc::new(MemoryDisk::new(me.raft));
+        let log = RaftLog::start(options, disk, Arc::new(wire), table.clone(), me.node == 1);
+        let log = log.unwrap();
+        inlets.write().insert(me.node, log.inlet());
+        log
+    };
+    table.iter().map(start).collect()
+}
+
+/// Appends a record until that succeeds.
+async fn append(log: &RaftLog, record: &str) -> u64 {
+    loop {
+        if let Ok(offset) = log.append(CONTROL, record.as_bytes().to_vec()).await {
+            return offset;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_nodes_read_what_any_node_appended() {
+    let logs = start();
+    let mut offsets = vec![];
+    for number in 0..30 {
+        let by = &logs[number % 3];
+        offsets.push(append(by, &format!("record {number}")).await);
+    }
+    assert!(offsets.is_sorted_by(|a, b| a < b), "{offsets:?}");
+    let last = offsets[29];
+    for log in &logs {
+        let mut tail = log.follow(CONTROL, 0);
+        let mut found = vec![];
+        while found.last().is_none_or(|(offset, _)| *offset < last) {
+            if let Tail::Record(record) = tail.recv().await.unwrap() {
+                assert_eq!(record.log, 7);
+                found.push((record.offset, record.bytes));
+            }
+        }
+        assert!(found.iter().map(|(offset, _)| *offset).eq(0..=last));
+        for (number, offset) in offsets.iter().enumerate() {
+            let (_, bytes) = &found[*offset as usize];
+            assert_eq!(*bytes, format!("record {number}").into_bytes());
+        }
+    }
+    let Ok(RawReadBackResult::Record(record)) = logs[0].read_back(CONTROL, last, 1).await else {
+        panic!("the last record is not there");
+    };
+    assert_eq!(record.bytes, b"record 29");
+}
+
+#[tokio::test]
+async fn what_is_no_record_or_has_no_slot_is_refused() {
+    let logs = start();
+    assert!(logs[0].append(CONTROL, vec![]).await.is_err());
+    assert!(logs[0].append(4, vec![1]).await.is_err());
+    assert!(logs[0].follow(4, 0).recv().await.is_none());
+}
