@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::{NodeId, SlotNumber};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::codec;
 use crate::disk::{GroupWrite, LogDisk};
+use crate::figures::{LogFigures, SYNCED};
 use crate::groups::{Core, Effect, Flush};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, NodeMessage};
 use crate::options::LogNode;
@@ -25,13 +27,16 @@ const TICK: Duration = Duration::from_millis(100);
 const COMMANDS_MAX: usize = 1024;
 /// Ticks between checks of the log's size.
 const SIZE_TICKS: u64 = 50;
+/// Ticks between updates of the figures.
+const FIGURES_TICKS: u64 = 10;
 /// The pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Sends bundles to other nodes.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a bundle. It may be lost; those over one connection arrive in order.
-    fn send(&self, to: NodeId, bundle: Bytes);
+    /// Sends a bundle, and returns whether it was accepted. It may be lost all the same; those over one
+    /// connection arrive in order.
+    fn send(&self, to: NodeId, bundle: Bytes) -> bool;
 }
 
 /// An order to the driving thread.
@@ -73,6 +78,7 @@ pub(crate) struct Driver<D: LogDisk> {
     pub commands: Receiver<Command>,
     pub jobs: Sender<Job>,
     pub is_reachable: Arc<AtomicBool>,
+    pub figures: Arc<Mutex<LogFigures>>,
     pub appends: BTreeMap<u64, oneshot::Sender<AppendOutcome>>,
     pub fetches: BTreeMap<u64, oneshot::Sender<Fetched>>,
     /// Flushes that the other thread has.
@@ -162,6 +168,13 @@ impl<D: LogDisk> Driver<D> {
         self.core.tick();
         let is_reachable = self.core.is_reachable();
         self.is_reachable.store(is_reachable, Ordering::Relaxed);
+        if self.ticks.is_multiple_of(FIGURES_TICKS) {
+            let figures = LogFigures {
+                bytes: self.disk.bytes(),
+                ..self.core.figures()
+            };
+            *self.figures.lock() = figures;
+        }
         if self.ticks.is_multiple_of(SIZE_TICKS) {
             if self.disk.bytes() > self.bytes_max {
                 self.core.trim_half();
@@ -184,7 +197,8 @@ impl<D: LogDisk> Driver<D> {
         }
     }
 
-    /// Sends messages, all of a node together, and answers callers.
+    /// Sends messages, all of a node together, and answers callers. What follows from messages that were
+    /// refused is put out the next time.
     fn put_out(&mut self) {
         let mut messages: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
         for effect in self.core.take_effects() {
@@ -204,8 +218,10 @@ impl<D: LogDisk> Driver<D> {
             }
         }
         for (to, messages) in messages {
-            for bundle in codec::encode(messages.iter()) {
-                self.transport.send(to, bundle);
+            let mut bundles = codec::encode(messages.iter()).into_iter();
+            // Those after one that is refused would be of no use.
+            if !bundles.all(|bundle| self.transport.send(to, bundle)) {
+                self.core.note_unsent(to, messages);
             }
         }
     }
@@ -249,6 +265,7 @@ fn write_flushes<D: LogDisk>(disk: &D, flushes: &[Flush], is_stopped: &AtomicBoo
         return true;
     }
     let mut is_logged = false;
+    let began = Instant::now();
     while let Err(e) = disk.write(&writes, must_sync) {
         if !std::mem::replace(&mut is_logged, true) {
             tracing::error!("the log cannot write, and tries again: {e}");
@@ -257,6 +274,9 @@ fn write_flushes<D: LogDisk>(disk: &D, flushes: &[Flush], is_stopped: &AtomicBoo
             return false;
         }
         std::thread::sleep(RETRY);
+    }
+    if must_sync {
+        SYNCED.record(began.elapsed());
     }
     true
 }

@@ -11,11 +11,13 @@ use bytes::Bytes;
 use cluster::log::{AppendError, LogError, RawReadBackResult, RawRecord, Tail};
 use cluster::record::BYTES_MAX;
 use cluster::{BoxFuture, Log, NodeId, SlotNumber};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
 use crate::driver::{Command, Driver, Transport, write};
+use crate::figures::LogFigures;
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
 use crate::options::{LogNode, Options};
@@ -42,6 +44,7 @@ pub struct RaftLog {
     commands: Sender<Command>,
     runtime: Handle,
     is_reachable: Arc<AtomicBool>,
+    figures: Arc<Mutex<LogFigures>>,
     is_stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -82,6 +85,7 @@ impl RaftLog {
         let (jobs, writes) = channel();
         let is_reachable = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::new(AtomicBool::new(false));
+        let figures = Arc::new(Mutex::new(core.figures()));
         let driver = Driver {
             core,
             disk: disk.clone(),
@@ -90,6 +94,7 @@ impl RaftLog {
             commands: todo,
             jobs,
             is_reachable: is_reachable.clone(),
+            figures: figures.clone(),
             appends: BTreeMap::new(),
             fetches: BTreeMap::new(),
             writing: 0,
@@ -104,6 +109,7 @@ impl RaftLog {
             commands,
             runtime: Handle::current(),
             is_reachable,
+            figures,
             is_stopped,
             threads: vec![driver, writer],
         })
@@ -119,6 +125,16 @@ impl RaftLog {
     /// Sets the cluster's log nodes.
     pub fn set_log_nodes(&self, nodes: Vec<LogNode>) {
         self.send(Command::LogNodes(nodes));
+    }
+
+    /// Returns its figures.
+    pub fn figures(&self) -> LogFigures {
+        self.figures.lock().clone()
+    }
+
+    /// Returns its options.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Removes the records of a slot before an offset, which all replicas have.

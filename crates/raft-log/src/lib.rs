@@ -17,6 +17,7 @@ mod codec;
 mod disk;
 mod driver;
 mod engine_disk;
+mod figures;
 mod groups;
 mod handle;
 mod logger;
@@ -35,6 +36,7 @@ pub use codec::BUNDLE_BYTES_MAX;
 pub use disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 pub use driver::Transport;
 pub use engine_disk::EngineDisk;
+pub use figures::{LogFigures, SYNCED};
 pub use groups::{Core, CoreError, Effect, Flush};
 pub use handle::{Inlet, RaftLog, StartError};
 pub use message::{

@@ -75,6 +75,8 @@ pub enum Entry {
         /// The new version.
         version: RecordVersion,
     },
+    /// Sets the table of the nodes that keep the log. Refused unless it follows the table in force.
+    LogTable(LogTable),
     /// Issues a join token.
     Token {
         /// Its name.
@@ -91,6 +93,39 @@ pub enum Entry {
         /// Its value; `None` removes it.
         value: Option<String>,
     },
+}
+
+/// The nodes that keep the cluster's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTable {
+    /// The number of the log. Disks of another log have other ids.
+    pub log: u64,
+    /// Counts the tables of this log.
+    pub changes: u64,
+    /// The nodes, the oldest first.
+    pub nodes: Vec<LogDisk>,
+    /// Members that are to keep no log: they are about to leave.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub barred: BTreeSet<NodeId>,
+}
+
+/// A node that keeps the log, and the id of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogDisk {
+    /// The node.
+    pub node: NodeId,
+    /// The id of the disk in the log's groups.
+    pub disk: u64,
+}
+
+impl LogTable {
+    /// Returns whether it may replace another one.
+    pub fn follows(&self, before: &LogTable) -> bool {
+        match self.log == before.log {
+            true => self.changes == before.changes + 1,
+            false => self.log > before.log,
+        }
+    }
 }
 
 /// A database in the catalogue.
@@ -283,6 +318,7 @@ impl Entry {
                 Some(_) => RecordVersion::V2,
             },
             Entry::Change { change, .. } => change.needs(),
+            Entry::LogTable(_) => RecordVersion::V4,
         }
     }
 

@@ -115,7 +115,8 @@ async fn bulk_messages_have_a_connection_of_their_own_and_are_refused_without_on
     assert!(!one.peers.send_bulk(2, number(0)));
     one.knows(&two);
     // The other messages are not read.
-    let closed = two.handler.reading.acquire_many(READERS as u32).await;
+    let handler = two.handler.clone();
+    let closed = handler.reading.acquire_many(READERS as u32).await;
     one.peers.send(2, number(1));
     for n in 2..1_000 {
         assert!(one.peers.send_bulk(2, number(n)));

@@ -11,6 +11,7 @@ use super::appends::Appends;
 use super::fetches::Fetches;
 use super::group::{Group, Output, Reader};
 use crate::disk::{DiskError, GroupWrite, LogDisk};
+use crate::figures::LogFigures;
 use crate::message::{AppendOutcome, Fetched, NodeMessage};
 use crate::options::{BEAT_TICKS, LogNode, Options, RaftId, SILENT_TICKS, STALL_TICKS};
 use crate::state::GroupState;
@@ -191,6 +192,47 @@ impl<D: LogDisk> Core<D> {
         let led = self.groups.values().filter(|group| group.is_leader());
         led.map(|group| (group.slot, group.node.raft.term))
             .collect()
+    }
+
+    /// Returns the figures of all groups, without the size on disk.
+    pub fn figures(&self) -> LogFigures {
+        let wanted: Vec<RaftId> = self.log_nodes.iter().map(|it| it.raft).collect();
+        let all = self.groups.values();
+        let led = all.clone().filter(|group| group.is_leader());
+        let is_settled = |group: &&Group<D>| group.is_authority() && group.has_members(&wanted);
+        let halted = self.halted.iter();
+        LogFigures {
+            log_nodes: self.log_nodes.clone(),
+            led: led.clone().count(),
+            unsettled: led.filter(|group| !is_settled(group)).count(),
+            leaderless: all.filter(|group| group.leader().is_none()).count(),
+            halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
+            bytes: 0,
+        }
+    }
+
+    /// Notes that messages to a node were not sent, or not all of them. Its groups are probed before
+    /// more is sent, and what this process requested ends now, not when its time is over.
+    pub fn note_unsent(&mut self, node: NodeId, messages: Vec<NodeMessage>) {
+        let ids = self.nodes.iter().filter(|(_, of)| **of == node);
+        let ids: Vec<RaftId> = ids.map(|(id, _)| *id).collect();
+        self.for_groups(|group, _| {
+            if group.is_leader() {
+                for id in &ids {
+                    group.node.report_unreachable(*id);
+                }
+            }
+        });
+        for message in messages {
+            match message {
+                // Some of them may have been sent.
+                NodeMessage::Append(request) => {
+                    self.answered(request.sequence, AppendOutcome::Unknown);
+                }
+                NodeMessage::Fetch { number, .. } => self.fetched(number, Fetched::Unavailable),
+                _ => {}
+            }
+        }
     }
 
     /// Returns whether this node leads a slot whose members are the log nodes.

@@ -20,10 +20,10 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    fn send(&self, to: NodeId, bundle: Bytes) {
-        if let Some(inlet) = self.inlets.read().get(&to) {
-            inlet.deliver(self.from, bundle);
-        }
+    fn send(&self, to: NodeId, bundle: Bytes) -> bool {
+        let inlets = self.inlets.read();
+        let inlet = inlets.get(&to);
+        inlet.map(|it| it.deliver(self.from, bundle)).is_some()
     }
 }
 
