@@ -1,8 +1,8 @@
 //! The form of messages between nodes. It is our own: the library's protobuf would parse what
 //! arrives from the network, and it copies the records.
 //!
-//! A bundle is a byte with the form's number, and then messages, each with its length. Numbers are
-//! little-endian.
+//! A bundle is a byte with the form's number, the number of the log, and then messages, each with its
+//! length. Numbers are little-endian.
 
 use bytes::{Buf, BufMut, Bytes};
 use cluster::SlotNumber;
@@ -21,6 +21,8 @@ const FORM: u8 = 1;
 
 /// Bytes of a length.
 const LENGTH_BYTES: usize = 4;
+/// Bytes before the first message.
+const HEAD_BYTES: usize = 9;
 
 const RAFT: u8 = 0;
 const APPEND: u8 = 1;
@@ -30,10 +32,13 @@ const FETCHED: u8 = 4;
 const BEAT: u8 = 5;
 const WAKE: u8 = 6;
 
-/// Returns messages as bundles, in order.
-pub(crate) fn encode<'a>(messages: impl Iterator<Item = &'a NodeMessage>) -> Vec<Bytes> {
+/// Returns messages of a log as bundles, in order.
+pub(crate) fn encode<'a>(
+    log: u64,
+    messages: impl Iterator<Item = &'a NodeMessage>,
+) -> Vec<Bytes> {
     let mut bundles = vec![];
-    let mut bundle = vec![FORM];
+    let mut bundle = head(log);
     for message in messages {
         let start = bundle.len();
         put_count(0, &mut bundle);
@@ -43,25 +48,35 @@ pub(crate) fn encode<'a>(messages: impl Iterator<Item = &'a NodeMessage>) -> Vec
         }
         let length = (bundle.len() - start - LENGTH_BYTES) as u32;
         bundle[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        if bundle.len() > BUNDLE_BYTES_MAX && start > 1 {
+        if bundle.len() > BUNDLE_BYTES_MAX && start > HEAD_BYTES {
             let last = bundle.split_off(start);
-            bundles.push(Bytes::from(std::mem::replace(&mut bundle, vec![FORM])));
+            bundles.push(Bytes::from(std::mem::replace(&mut bundle, head(log))));
             bundle.extend_from_slice(&last);
         }
     }
-    if bundle.len() > 1 {
+    if bundle.len() > HEAD_BYTES {
         bundles.push(Bytes::from(bundle));
     }
     bundles
 }
 
-/// Reads a bundle.
+fn head(log: u64) -> Vec<u8> {
+    let mut head = vec![FORM];
+    head.put_u64_le(log);
+    head
+}
+
+/// Reads a bundle. One of another log has no messages: a node that does not know of a newer log yet
+/// must not append to it.
 ///
 /// # Errors
 /// [`DecodeError`]: nothing of it is used.
-pub(crate) fn decode(mut bundle: Bytes) -> Result<Vec<NodeMessage>> {
+pub(crate) fn decode(log: u64, mut bundle: Bytes) -> Result<Vec<NodeMessage>> {
     if bundle.try_get_u8()? != FORM {
         return Err(DecodeError::Form);
+    }
+    if bundle.try_get_u64_le()? != log {
+        return Ok(vec![]);
     }
     let mut messages = vec![];
     while bundle.has_remaining() {
@@ -348,24 +363,25 @@ mod tests {
     #[test]
     fn messages_are_read_back() {
         let messages = samples();
-        let bundles = encode(messages.iter());
+        let bundles = encode(7, messages.iter());
         assert_eq!(bundles.len(), 1);
-        assert_eq!(decode(bundles[0].clone()), Ok(messages));
+        assert_eq!(decode(7, bundles[0].clone()), Ok(messages));
+        assert_eq!(decode(8, bundles[0].clone()), Ok(vec![]));
     }
 
     #[test]
     fn what_was_cut_off_or_changed_is_no_message_or_another() {
-        let bundle = encode(samples().iter()).remove(0);
+        let bundle = encode(7, samples().iter()).remove(0);
         for end in 0..bundle.len() {
             // A bundle that ends between two messages is a shorter one.
-            let read = decode(bundle.slice(..end));
+            let read = decode(7, bundle.slice(..end));
             assert_ne!(read, Ok(samples()), "{end}");
         }
         for at in 0..bundle.len() {
             let mut changed = bundle.to_vec();
             changed[at] ^= 0xff;
             // It must only return.
-            let _ = decode(changed.into());
+            let _ = decode(7, changed.into());
         }
     }
 
@@ -380,7 +396,7 @@ mod tests {
             })
         };
         let messages = [append(700 << 10), append(700 << 10), append(10)];
-        let bundles = encode(messages.iter());
+        let bundles = encode(7, messages.iter());
         let lengths: Vec<usize> = bundles.iter().map(Bytes::len).collect();
         assert_eq!(bundles.len(), 2, "{lengths:?}");
     }
@@ -393,6 +409,6 @@ mod tests {
             slot: 1,
             message: Box::new(raft),
         };
-        assert!(encode([message].iter()).is_empty());
+        assert!(encode(7, [message].iter()).is_empty());
     }
 }

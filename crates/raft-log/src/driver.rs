@@ -73,6 +73,7 @@ pub(crate) enum Job {
 pub(crate) struct Driver<D: LogDisk> {
     pub core: Core<D>,
     pub disk: Arc<D>,
+    pub log: u64,
     pub bytes_max: u64,
     pub transport: Arc<dyn Transport>,
     pub commands: Receiver<Command>,
@@ -142,7 +143,7 @@ impl<D: LogDisk> Driver<D> {
                 let number = self.core.fetch(request);
                 self.fetches.insert(number, reply);
             }
-            Command::Deliver { from, bundle } => match codec::decode(bundle) {
+            Command::Deliver { from, bundle } => match codec::decode(self.log, bundle) {
                 Ok(messages) => {
                     for message in messages {
                         self.core.deliver(from, message);
@@ -218,7 +219,7 @@ impl<D: LogDisk> Driver<D> {
             }
         }
         for (to, messages) in messages {
-            let mut bundles = codec::encode(messages.iter()).into_iter();
+            let mut bundles = codec::encode(self.log, messages.iter()).into_iter();
             // Those after one that is refused would be of no use.
             if !bundles.all(|bundle| self.transport.send(to, bundle)) {
                 self.core.note_unsent(to, messages);

@@ -89,6 +89,7 @@ impl RaftLog {
         let driver = Driver {
             core,
             disk: disk.clone(),
+            log: options.log,
             bytes_max: options.disk_bytes_max,
             transport,
             commands: todo,

@@ -227,7 +227,7 @@ impl World {
                 let Some(core) = self.nodes[to].core.as_mut() else {
                     return Ok(());
                 };
-                for message in codec::decode(bundle).unwrap() {
+                for message in codec::decode(1, bundle).unwrap() {
                     core.deliver(from, message);
                 }
                 self.after(to)
@@ -503,7 +503,7 @@ impl World {
             true => self.rng.u64(0..6),
             false => 1,
         };
-        for bundle in codec::encode(std::iter::once(message)) {
+        for bundle in codec::encode(1, std::iter::once(message)) {
             self.at(self.now + delay, Event::Deliver { from, to, bundle });
         }
     }
