@@ -33,10 +33,7 @@ const BEAT: u8 = 5;
 const WAKE: u8 = 6;
 
 /// Returns messages of a log as bundles, in order.
-pub(crate) fn encode<'a>(
-    log: u64,
-    messages: impl Iterator<Item = &'a NodeMessage>,
-) -> Vec<Bytes> {
+pub(crate) fn encode<'a>(log: u64, messages: impl Iterator<Item = &'a NodeMessage>) -> Vec<Bytes> {
     let mut bundles = vec![];
     let mut bundle = head(log);
     for message in messages {

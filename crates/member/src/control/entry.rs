@@ -102,16 +102,16 @@ pub struct LogTable {
     pub log: u64,
     /// Counts the tables of this log.
     pub changes: u64,
-    /// The nodes, the oldest first.
-    pub nodes: Vec<LogDisk>,
+    /// The nodes, those first that were added first.
+    pub nodes: Vec<LogSeat>,
     /// Members that are to keep no log: they are about to leave.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub barred: BTreeSet<NodeId>,
 }
 
-/// A node that keeps the log, and the id of its disk.
+/// A seat in the log's groups: a node that keeps the log, and the id of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogDisk {
+pub struct LogSeat {
     /// The node.
     pub node: NodeId,
     /// The id of the disk in the log's groups.
@@ -119,12 +119,14 @@ pub struct LogDisk {
 }
 
 impl LogTable {
-    /// Returns whether it may replace another one.
+    /// Returns whether a node keeps the log.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.nodes.iter().any(|seat| seat.node == node)
+    }
+
+    /// Returns whether it is a later one.
     pub fn follows(&self, before: &LogTable) -> bool {
-        match self.log == before.log {
-            true => self.changes == before.changes + 1,
-            false => self.log > before.log,
-        }
+        (self.log, self.changes) > (before.log, before.changes)
     }
 }
 

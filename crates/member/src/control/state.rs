@@ -9,9 +9,7 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{
-    CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange,
-};
+use super::entry::{CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange};
 
 /// A row of the slot: key and new value, or its removal.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
