@@ -103,8 +103,8 @@ impl RaftLog {
         };
         let (done, stopped) = (commands.clone(), is_stopped.clone());
         let named = |name: &str| std::thread::Builder::new().name(name.into());
-        let writer = named("log-disk").spawn(move || write(&*disk, &writes, &done, &stopped))?;
-        let driver = named("log").spawn(move || driver.run())?;
+        let writer = named("raft-disk").spawn(move || write(&*disk, &writes, &done, &stopped))?;
+        let driver = named("raft").spawn(move || driver.run())?;
         Ok(RaftLog {
             options,
             commands,

@@ -269,8 +269,8 @@ pub enum ClusterCommand {
         #[arg(long)]
         node: Option<String>,
     },
-    /// Resume after the log was lost or truncated: starts a new generation from the data of a
-    /// majority
+    /// Resume after the log was lost or truncated, or move it to where [cluster] log says: starts a
+    /// new generation from the data of a majority
     Reseed(ClusterReseed),
     /// Create a new cluster from one node of a cluster that lost most of its nodes permanently
     Recover(ClusterRecover),
@@ -316,7 +316,7 @@ pub struct ClusterInit {
     /// Data directory; created when absent
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The cluster's name, which is in the names of its topics
+    /// The cluster's name; on Kafka it is in the names of its topics
     #[arg(long, default_value = "main")]
     pub cluster: String,
     /// The node's name

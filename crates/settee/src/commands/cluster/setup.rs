@@ -30,7 +30,7 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     match name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
         true => Err(Failure::usage(
-            "--cluster must consist of at most 64 letters, digits, - and _: it is part of the names of topics",
+            "--cluster must consist of at most 64 letters, digits, - and _: on Kafka it is part of the names of topics",
         )),
         false => Ok(()),
     }
@@ -39,7 +39,7 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
 /// The commands that follow the creation of a cluster.
 pub fn next_steps(data: &Path) -> String {
     format!(
-        "Start it:         settee serve --data {} --set cluster/log=kafka://HOST:PORT\n\
+        "Start it:         settee serve --data {}\n\
          Let others join:  settee cluster token http://ADMIN:PASSWORD@127.0.0.1:5984",
         data.display()
     )
