@@ -50,7 +50,7 @@ struct Welcome {
     authority: String,
     /// Cluster-wide settings: section, key, value.
     settings: Vec<Setting>,
-    /// Who keeps the log; absent in answers of programs that know Kafka only.
+    /// The keeper of the log; absent in answers of programs that support Kafka only.
     #[serde(default)]
     log: Option<LogKeeper>,
 }

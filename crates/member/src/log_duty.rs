@@ -1,8 +1,8 @@
 //! Duties for the cluster's log: proposes the table of the nodes that keep it, notices that the log was
 //! moved, and moves it.
 //!
-//! A log has a number. Whoever recreates or moves it chooses a higher one; every node asks the others for
-//! theirs, and restarts with the highest. Replicas do not trust the log, so nothing is lost if nodes use
+//! A log has a number. A node that recreates or moves it chooses a higher one; every node asks the others
+//! for theirs, and restarts with the highest. Replicas do not trust the log, so nothing is lost if nodes use
 //! different ones meanwhile: a new generation follows (`reseed.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,26 +25,26 @@ const SEATS_OF_LARGE: usize = 5;
 pub(crate) struct LogTables {
     number: u64,
     own: Option<Arc<RaftLog>>,
-    /// The setting says that it is to be in Kafka.
+    /// It is to be in Kafka, by the setting.
     wants_kafka: bool,
     catalogue: Arc<Catalogue>,
     /// The latest table that is known here. It may be ahead of the control slot's.
     latest: Mutex<LogTable>,
 }
 
-/// What a node reports about its log.
+/// A node's report about its log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LogReport {
     /// The number of its log.
     pub number: u64,
-    /// Its setting says that the log is to be in Kafka.
+    /// The log is to be in Kafka, by its setting.
     pub wants_kafka: bool,
     /// Absent if Kafka keeps it.
     #[serde(default)]
     pub own: Option<OwnLogReport>,
 }
 
-/// What a node reports about a log that the nodes keep.
+/// A node's report about a log that the nodes keep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OwnLogReport {
     /// The id of its disk.
@@ -144,7 +144,7 @@ impl LogTables {
         }
     }
 
-    /// Returns what this node reports to others.
+    /// Returns this node's report.
     pub fn report(&self) -> LogReport {
         LogReport {
             number: self.number,
@@ -178,7 +178,7 @@ impl LogTables {
 /// of the nodes that answer.
 ///
 /// Nodes stay in the table while they are members. A node that answers with another disk lost the
-/// one before, and gets the other id at once: Raft's own rules say when that disk gets its vote.
+/// one before, and gets the other id immediately: Raft's own rules decide when that disk gets its vote.
 pub(crate) fn next_table(
     (in_control, latest): (Option<&LogTable>, &LogTable),
     members: &BTreeSet<NodeId>,

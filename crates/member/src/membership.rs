@@ -58,12 +58,12 @@ pub struct Membership {
     /// It was a single server, and has not opened its log yet: its store has databases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub brings_data: bool,
-    /// Who keeps the cluster's log; absent in files of earlier programs. See [`Membership::keeper`].
+    /// The keeper of the cluster's log; absent in files of earlier programs. See [`Membership::keeper`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogKeeper>,
 }
 
-/// Who keeps the log of a cluster.
+/// The keeper of a cluster's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kept_by", rename_all = "snake_case")]
 pub enum LogKeeper {
@@ -94,7 +94,7 @@ pub struct OwnLog {
 }
 
 impl LogKeeper {
-    /// Returns the number of the log; `None` if there is none yet.
+    /// Returns the number of the log; `None` before the first one.
     pub fn number(&self) -> Option<u64> {
         match self {
             LogKeeper::Undecided => None,
@@ -246,7 +246,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Returns who keeps the cluster's log. Earlier programs knew Kafka only, and did not note it.
+    /// Returns the keeper of the cluster's log. Earlier programs supported Kafka only, and did not note it.
     pub fn keeper(&self) -> LogKeeper {
         let is_old = self.is_started || self.node != self.cluster.first;
         match &self.log {

@@ -1,7 +1,7 @@
 //! Opens the cluster's log at the start of a node.
 //!
-//! The folder `cluster` says who keeps it ([`LogKeeper`]); the setting says where it is to be. They
-//! differ until `settee cluster reseed` moves the log.
+//! The folder `cluster` has its keeper ([`LogKeeper`]), and the setting the place where it is to be.
+//! They differ until `settee cluster reseed` moves the log.
 //!
 //! **Invariant: the groups of a log are created once, by one node,** which has them on disk before it
 //! notes that, and before it listens: no other node knows that log earlier. A node whose log was lost
@@ -42,12 +42,12 @@ pub enum LogPlace {
     Kafka(String),
 }
 
-/// What a node needs to open its log, or another one.
+/// The parameters with which a node opens its log, or another one.
 pub(crate) struct LogHome {
     pub data: PathBuf,
     /// Where the log is to be.
     pub place: LogPlace,
-    /// What Kafka's client needs, with the brokers of `place` if it is Kafka.
+    /// Options of Kafka's client, with the brokers of `place` if it is Kafka.
     pub kafka: kafka_log::Options,
     /// See [`crate::MemberOptions::restart`].
     pub restart: Arc<dyn Fn() + Send + Sync>,
@@ -83,12 +83,12 @@ impl LogHome {
 /// A log that is open.
 pub(crate) struct OpenLog {
     pub log: Arc<dyn Log>,
-    /// Who keeps it, as the node is to note it.
+    /// Its keeper, as the node is to note it.
     pub keeper: LogKeeper,
     pub kind: LogKind,
 }
 
-/// What only one kind of log has.
+/// The parts that only one kind of log has.
 pub(crate) enum LogKind {
     Kafka(kafka_log::Options),
     Nodes {

@@ -37,7 +37,7 @@ struct Peer {
     _lanes: JoinSet<()>,
 }
 
-/// What waits to be sent to a node.
+/// Messages that wait to be sent to a node.
 #[derive(Clone)]
 struct Queues {
     messages: Arc<Queue>,

@@ -18,7 +18,8 @@ use crate::traffic::Traffic;
 /// Messages are sent together up to this size, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Messages waiting for one peer. What happens when there are too many depends on the channel.
+/// Messages waiting for one peer. When there are too many, the oldest are dropped or the new one is
+/// refused; see [`Channel`].
 #[derive(Debug)]
 pub(crate) struct Queue {
     channel: Channel,
@@ -86,7 +87,7 @@ impl Queue {
         true
     }
 
-    /// Returns whether there is no room for so many more bytes.
+    /// Returns whether there is no room for these additional bytes.
     fn is_full(&self, state: &State, bytes: usize) -> bool {
         state.messages.len() > self.messages_max || state.bytes + bytes > self.bytes_max
     }

@@ -63,7 +63,7 @@ fn head(log: u64) -> Vec<u8> {
     head
 }
 
-/// Reads a bundle. One of another log has no messages: a node that does not know of a newer log yet
+/// Reads a bundle. One of another log has no messages: a node that does not use the newer log yet
 /// must not append to it.
 ///
 /// # Errors

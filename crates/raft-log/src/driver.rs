@@ -198,8 +198,8 @@ impl<D: LogDisk> Driver<D> {
         }
     }
 
-    /// Sends messages, all of a node together, and answers callers. What follows from messages that were
-    /// refused is put out the next time.
+    /// Sends messages, all of a node together, and answers callers. The effects of messages that were
+    /// refused are put out the next time.
     fn put_out(&mut self) {
         let mut messages: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
         for effect in self.core.take_effects() {

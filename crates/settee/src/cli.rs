@@ -269,8 +269,8 @@ pub enum ClusterCommand {
         #[arg(long)]
         node: Option<String>,
     },
-    /// Resume after the log was lost or truncated, or move it to where [cluster] log says: starts a
-    /// new generation from the data of a majority
+    /// Resume after the log was lost or truncated, or move it to the place in [cluster] log: starts
+    /// a new generation from the data of a majority
     Reseed(ClusterReseed),
     /// Create a new cluster from one node of a cluster that lost most of its nodes permanently
     Recover(ClusterRecover),

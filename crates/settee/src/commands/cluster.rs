@@ -127,7 +127,7 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a node of a cluster on Kafka needs to start.
+/// The option that a node of a cluster on Kafka starts with.
 fn kafka_setting(home: &Membership) -> &'static str {
     match home.keeper() {
         LogKeeper::Kafka { .. } => " --set cluster/log=kafka://HOST:PORT",
@@ -195,7 +195,7 @@ fn show(status: &Value) {
     }
 }
 
-/// Who keeps the log, and what is wrong with it on this node.
+/// The nodes that keep the log, and faults of it on this node.
 fn log_lines(log: &Value) -> Vec<String> {
     if log["kept_by"] != "nodes" {
         return vec![];
