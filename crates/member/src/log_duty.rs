@@ -118,9 +118,26 @@ impl LogDuty {
         barred: &BTreeSet<NodeId>,
     ) -> Result<(), Error> {
         let in_force = self.gateway.catalogue.agreement().in_force();
+        // Until then the nodes that created the log, or joined with it, keep it.
+        if in_force < RecordVersion::V4 || self.next_table(reports, barred).is_none() {
+            return Ok(());
+        }
+        // A node that was away would remove members that it does not know yet.
+        self.gateway.fresh_control().await?;
+        if let Some(table) = self.next_table(reports, barred) {
+            self.gateway.enter(Entry::LogTable(table)).await?;
+            self.tables.take_from_control();
+        }
+        Ok(())
+    }
+
+    fn next_table(
+        &self,
+        reports: &BTreeMap<NodeId, LogReport>,
+        barred: &BTreeSet<NodeId>,
+    ) -> Option<LogTable> {
         let mine = (self.members.me, self.tables.report());
-        let mine = std::iter::once((&mine.0, &mine.1));
-        let all = reports.iter().chain(mine);
+        let all = reports.iter().chain([(&mine.0, &mine.1)]);
         let disks = all.filter_map(|(node, report)| {
             let own = report.own.as_ref()?;
             (report.number == self.tables.number()).then_some((*node, own.disk))
@@ -128,18 +145,7 @@ impl LogDuty {
         let disks: BTreeMap<NodeId, u64> = disks.collect();
         let members: BTreeSet<NodeId> = self.members.all().into_iter().map(|(id, _)| id).collect();
         let (in_control, latest) = (self.tables.in_control(), self.tables.latest());
-        let next = next_table((in_control.as_ref(), &latest), &members, &disks, barred);
-        match next {
-            // Until then the nodes that created the log, or joined with it, keep it.
-            Some(table) if in_force >= RecordVersion::V4 => self.enter(table).await,
-            _ => Ok(()),
-        }
-    }
-
-    async fn enter(&self, table: LogTable) -> Result<(), Error> {
-        self.gateway.enter(Entry::LogTable(table)).await?;
-        self.tables.take_from_control();
-        Ok(())
+        next_table((in_control.as_ref(), &latest), &members, &disks, barred)
     }
 
     /// Has the log's groups replace a member that is to leave. Without that, the groups of a cluster of
