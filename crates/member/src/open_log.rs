@@ -117,7 +117,7 @@ impl OpenLog {
                     creates: true,
                     nodes: vec![],
                 };
-                open_own(home, &at.data, databases, own)
+                open_own(home, &at.data, in_control(databases)?, own)
             }
             (LogKeeper::Undecided, LogPlace::Kafka(brokers)) => {
                 open_kafka(home, at, databases, (first, brokers.clone())).await
@@ -128,7 +128,7 @@ impl OpenLog {
                         "[cluster] log names Kafka, and the nodes keep the log of this cluster: `settee cluster reseed` moves it once all nodes have this setting"
                     );
                 }
-                open_own(home, &at.data, databases, own)
+                open_own(home, &at.data, in_control(databases)?, own)
             }
             (LogKeeper::Kafka { number, .. }, LogPlace::Kafka(brokers)) => {
                 open_kafka(home, at, databases, (number, brokers.clone())).await
@@ -182,10 +182,16 @@ async fn open_kafka(
     })
 }
 
-fn open_own(
+/// Returns the table of log nodes in the control slot, as this node has it.
+fn in_control(databases: &Databases) -> Result<LogTable, Error> {
+    Ok(stored_state(databases)?.log_table)
+}
+
+/// Opens a log that the nodes keep.
+pub(crate) fn open_own(
     home: &Membership,
     data: &Path,
-    databases: &Databases,
+    in_control: LogTable,
     own: OwnLog,
 ) -> Result<OpenLog, Error> {
     let logs = folder(data).join(LOGS);
@@ -196,7 +202,6 @@ fn open_own(
         raft: disk.raft_id()?,
         node: home.node,
     };
-    let in_control = stored_state(databases)?.log_table;
     let is_known = in_control.log == own.number && !in_control.nodes.is_empty();
     let table = match is_known {
         true => in_control,
