@@ -1,4 +1,4 @@
-"""Three nodes and a broker: whatever was written at one node is there at once at all others, and nodes come and go."""
+"""Three nodes: whatever was written at one node is there at once at all others, and nodes come and go."""
 
 import base64
 import concurrent.futures
@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness.api import Disconnected, json_query, quote
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, OWN, FaultyCluster
 from harness.server import wait_until
 from ports import free_port, free_ports
 
@@ -34,9 +34,9 @@ DESIGN = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "cluster")
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"cluster-{request.param}", log=request.param)
     try:
         cluster.brokers.start()
         waits = refused_starts(suite, cluster)
@@ -105,15 +105,16 @@ def at_once(*acts):
 
 def refused_starts(ctx, cluster):
     """Before there is a cluster: what is wrong with how a node is started is said. Answers one that waits for its brokers."""
-    data = ctx.folder("refused") / "alone"
-    refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", f"cluster/log={cluster.log_address}"], "cluster init")
+    data = ctx.folder(f"refused-{cluster.log}") / "alone"
+    log = f"cluster/log={cluster.log_address or OWN}"
+    refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", log], "cluster init")
     cluster.command("init", "--data", data, "--cluster", "refused", "--address", cluster.nodes[1].address, "--slots", 1)
     refused(ctx, "a node that is one already", [cluster.binary, "cluster", "init", "--data", data, "--address", "127.0.0.1:1"], "already")
     again = cluster.try_command("init", "--if-absent", "--data", data, "--address", "127.0.0.1:1")
     ctx.report.check("unless it is to be made if absent", again.returncode == 0 and "already" in again.stdout, again)
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
-    refused(ctx, "a node without a log", start, "log")
-    refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
+    for word in ("kafka://", "nodes"):
+        refused(ctx, "a log that is neither the nodes' nor Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], word)
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
     cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{free_port()}")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster::slot::SlotStatus;
 use cluster::{CONTROL, NodeId, SlotNumber};
 use peers::Traffic;
-use raft_log::LogFigures;
+use raft_log::{LogFigures, RaftLog};
 use serde::Serialize;
 
 use crate::log_table::LogTables;
@@ -52,6 +52,8 @@ pub struct LogStatus {
 pub struct OwnLogStatus {
     /// Names of the nodes that keep it.
     pub nodes: Vec<String>,
+    /// The id of this node's disk in the log, in hexadecimal digits. A disk that was lost had another.
+    pub disk: String,
     /// Slots whose log this node leads.
     pub led: usize,
     /// Those among them that other nodes keep than those above.
@@ -75,20 +77,20 @@ pub struct HaltedLog {
 
 impl LogStatus {
     pub(crate) fn of(logs: &LogTables, members: &Members) -> LogStatus {
-        let own = logs.own().map(|own| own.figures());
         LogStatus {
-            kept_by: match own {
+            kept_by: match logs.own() {
                 Some(_) => "nodes",
                 None => "kafka",
             },
             number: logs.number(),
-            own: own.map(|figures| OwnLogStatus::of(figures, logs, members)),
+            own: logs.own().map(|own| OwnLogStatus::of(own, logs, members)),
         }
     }
 }
 
 impl OwnLogStatus {
-    fn of(figures: LogFigures, logs: &LogTables, members: &Members) -> OwnLogStatus {
+    fn of(own: &RaftLog, logs: &LogTables, members: &Members) -> OwnLogStatus {
+        let figures = own.figures();
         let names = members.all();
         let name = |node: NodeId| {
             let known = names.iter().find(|(of, _)| *of == node);
@@ -105,6 +107,7 @@ impl OwnLogStatus {
                 .iter()
                 .map(|seat| name(seat.node))
                 .collect(),
+            disk: format!("{:x}", own.options().me.raft),
             led: figures.led,
             unsettled: figures.unsettled,
             leaderless: figures.leaderless,

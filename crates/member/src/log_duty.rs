@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::NodeId;
 use cluster::record::RecordVersion;
-use cluster::{Log as _, NodeId};
 use raft_log::RaftLog;
 use tokio::time::Instant;
 
@@ -187,12 +187,31 @@ impl LogDuty {
     /// Errors of brokers.
     pub async fn is_in_place(&self) -> Result<bool, Error> {
         match (self.tables.own(), &self.home.place) {
-            (Some(own), LogPlace::Nodes) => Ok(has_leaders(own).await),
+            (Some(own), LogPlace::Nodes) => Ok(self.has_leaders(own).await),
             (None, LogPlace::Kafka(_)) => {
                 let numbers = kafka_log::log_numbers(&self.home.kafka).await?;
                 Ok(numbers.contains(&self.tables.number()))
             }
             _ => Ok(false),
+        }
+    }
+
+    /// Returns whether all groups have leaders, or get some: nodes that lost their disks have no groups.
+    async fn has_leaders(&self, own: &RaftLog) -> bool {
+        let deadline = Instant::now() + LEADERS_TIME;
+        loop {
+            let mut reports = self.members.log_reports().await;
+            reports.insert(self.members.me, self.tables.report());
+            reports.retain(|_, report| report.number == self.tables.number());
+            let all = reports.values().filter_map(|report| report.own.as_ref());
+            let led: usize = all.map(|own| own.led).sum();
+            if led > usize::from(own.options().slots) {
+                return true;
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
@@ -256,20 +275,6 @@ impl LogDuty {
                 "the node {node:x} has another [cluster] log: set it alike on all nodes, restart them, and try again"
             ))),
         }
-    }
-}
-
-/// Returns whether all groups of a log that this node has get a leader.
-async fn has_leaders(own: &RaftLog) -> bool {
-    let deadline = Instant::now() + LEADERS_TIME;
-    loop {
-        if own.is_reachable().await && own.figures().leaderless == 0 {
-            return true;
-        }
-        if Instant::now() > deadline {
-            return false;
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
