@@ -329,6 +329,10 @@ pub struct ClusterInit {
     /// later
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub slots: u16,
+    /// Refuse if a node listens at this address: the cluster exists already, and the data of this node
+    /// was lost. For containers; may be repeated
+    #[arg(long, value_name = "HOST:PORT")]
+    pub unless: Vec<String>,
     /// Take over the databases of a single server, which is stopped: the directory is its own
     #[arg(long)]
     pub adopt: bool,

@@ -13,7 +13,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use self::request::ask;
-use self::setup::{check_cluster_name, facts, is_there, next_steps};
+use self::setup::{accepts, check_cluster_name, facts, is_there, next_steps};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
 use crate::owner::work_as_owner_of;
@@ -78,11 +78,16 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
 fn init(options: &ClusterInit) -> Result<(), Failure> {
     check_cluster_name(&options.cluster)?;
     let facts = facts(options.name.as_ref(), &options.address)?;
-    if options.adopt {
-        return offline::adopt(options, facts);
-    }
     if options.if_absent && is_there(&options.data) {
         return Ok(());
+    }
+    if let Some(node) = options.unless.iter().find(|address| accepts(address)) {
+        return Err(Failure::new(format!(
+            "a node listens at {node}: the cluster exists already, and the data of this node was lost. Have this node leave (`settee cluster leave URL --node NAME`), and join again"
+        )));
+    }
+    if options.adopt {
+        return offline::adopt(options, facts);
     }
     make(&options.data)?;
     let home = member::init(&options.data, &options.cluster, options.slots, facts);

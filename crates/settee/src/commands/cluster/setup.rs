@@ -1,10 +1,15 @@
 //! Names, addresses and messages of `init`, `join` and `recover`.
 
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
+use std::time::Duration;
 
 use member::MemberInfo;
 
 use crate::Failure;
+
+/// Time limit to connect to another node.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
     let parts = address.rsplit_once(':');
@@ -34,6 +39,13 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
         )),
         false => Ok(()),
     }
+}
+
+/// Whether something accepts connections at an address.
+pub fn accepts(address: &str) -> bool {
+    let addresses = address.to_socket_addrs().into_iter().flatten();
+    let mut connected = addresses.map(|to| TcpStream::connect_timeout(&to, CONNECT_TIME_MAX));
+    connected.any(|connection| connection.is_ok())
 }
 
 /// The commands that follow the creation of a cluster.
