@@ -2,9 +2,11 @@
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
 import itertools
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,8 @@ import time
 
 import pytest
 
-from harness.api import Disconnected, json_query, quote
+from harness import markdown
+from harness.api import Api, Disconnected, json_query, quote
 from harness.faulty_cluster import ADMIN, ENGINES, OWN, FaultyCluster
 from harness.server import wait_until
 from ports import free_port, free_ports
@@ -751,3 +754,38 @@ def test_leaving(suite, nodes):
     suite.report.check("started again it is not let in", len(cluster.status(1)["nodes"]) == 3, cluster.status(1)["nodes"])
     fourth.end(signal.SIGKILL)
     replicas_are_alike(suite, nodes)
+
+
+def test_the_commands_of_the_readme(ctx):
+    """Three commands on three machines make a cluster; here, three addresses of this one."""
+    text = (ctx.checkout / "README.md").read_text(encoding="utf-8")
+    (block,) = [block for block in markdown.blocks(text) if "settee cluster join" in block.text]
+    environment = os.environ | {"PATH": f"{pathlib.Path(ctx.binary).parent}:{os.environ['PATH']}"}
+    nodes, running = [], []
+    try:
+        for number, line in enumerate(block.text.splitlines(), 1):
+            address = f"127.84.0.{number}"
+            data = ctx.folder("readme") / str(number)
+            command = line.replace("10.0.0.", "127.84.0.").replace("0.0.0.0", address).replace("--data data", f"--data {data}")
+            with open(data.with_suffix(".log"), "wb") as log:
+                running.append(subprocess.Popen(["bash", "-c", command], stdout=log, stderr=log, env=environment, start_new_session=True))
+            nodes.append(Api(f"http://{address}:5984", "admin:PASSWORD", REFUSAL_TIMEOUT_S))
+            ready = wait_until(lambda node=nodes[-1]: answers(node), REFUSAL_TIMEOUT_S, 0.2)
+            ctx.report.check(f"machine {number} runs a node", ready, data.with_suffix(".log").read_text(errors="replace"))
+        whole = wait_until(lambda: all(len(node.get("/_membership").json["all_nodes"]) == 3 for node in nodes), REFUSAL_TIMEOUT_S, 0.2)
+        ctx.report.check("they are one cluster", whole)
+        nodes[0].expect(201, "PUT", "/shop")
+        rev = nodes[1].expect(201, "PUT", "/shop/tea", {"price": 4.5})["rev"]
+        ctx.report.equal("which has one state", nodes[2].expect(200, "GET", "/shop/tea")["_rev"], rev)
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def answers(node):
+    try:
+        return node.get("/_up").status == 200
+    except (Disconnected, OSError):
+        return False
