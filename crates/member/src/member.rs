@@ -464,7 +464,7 @@ impl Member {
     /// exist any more, or is to be at another place, it is recreated first, and all nodes restart with it.
     ///
     /// # Errors
-    /// Errors of [`LogDuty::recreate`]; [`Error::NotNow`] for one slot while there is no log.
+    /// [`Error::NotNow`], also for one slot while there is no log; errors of brokers, and of writing.
     pub async fn reseed(&self, slot: Option<SlotNumber>) -> Result<(), Error> {
         if self.log_duty.is_in_place().await? {
             tokio::spawn(reseed::start(self.replicas.clone(), slot));

@@ -7,7 +7,8 @@ use cluster::log::AppendError;
 use cluster::{CONTROL, Log};
 use raft_log::RaftLog;
 
-use crate::control::entry::{LogSeat, LogTable, MemberInfo};
+use crate::control::entry::{Entry, EntryOutcome, LogSeat, LogTable, MemberInfo};
+use crate::control::state::ControlState;
 use crate::join::init;
 use crate::membership::{LogKeeper, Membership, OwnLog, folder, move_log};
 use crate::open_log::{LogKind, OpenLog, open_own};
@@ -112,4 +113,42 @@ async fn another_log_starts_empty_and_the_earlier_one_is_removed_once_control_is
     };
     assert_eq!(*known, table);
     assert!(!logs.join("0").exists());
+}
+
+#[test]
+fn the_control_state_has_the_latest_table_of_members() {
+    let mut state = ControlState::default();
+    let member = MemberInfo {
+        name: "one@127.0.0.1".into(),
+        address: "127.0.0.1:5986".into(),
+    };
+    state.members.insert(1, member);
+    let table = |changes, node| {
+        let nodes = vec![LogSeat { node, disk: 10 }];
+        Entry::LogTable(LogTable {
+            changes,
+            nodes,
+            ..LogTable::default()
+        })
+    };
+    let form = r#"{"do":"log_table","log":0,"changes":2,"nodes":[{"node":1,"disk":10}]}"#;
+    assert_eq!(serde_json::to_string(&table(2, 1)).unwrap(), form);
+    let mut stored = vec![];
+    for (counter, changes, node, outcome) in [
+        (1, 2, 1, EntryOutcome::Done),
+        (2, 2, 1, EntryOutcome::Exists),
+        (3, 1, 1, EntryOutcome::Exists),
+        (4, 3, 2, EntryOutcome::Refused),
+    ] {
+        let entry = serde_json::to_vec(&table(changes, node)).unwrap();
+        let done = state.apply(7, counter, &entry);
+        assert_eq!(done.outcome, outcome, "{counter}");
+        stored.extend(done.rows);
+    }
+    assert_eq!(state.log_table.changes, 2);
+    let row = stored.iter().find(|(key, _)| key == b"l").unwrap();
+    assert!(ControlState::owns(&row.0));
+    let rows = [(row.0.clone(), row.1.clone().unwrap())];
+    let read = ControlState::from_rows(&rows).unwrap();
+    assert_eq!(read.log_table, state.log_table);
 }
