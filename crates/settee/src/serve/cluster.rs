@@ -61,14 +61,21 @@ fn default_place(data: &Path) -> Result<LogPlace, Failure> {
 /// Gives a node its name in the cluster, and removes what only a node needs from the store of a
 /// server that is alone: it can be that of a former node.
 pub fn prepare(
-    is_node: bool,
+    place: Option<&LogPlace>,
     config: &Config,
     data: &Path,
     databases: &Databases,
 ) -> Result<(), Failure> {
-    match is_node {
-        true => take_name(config, data),
-        false => databases.store().forget_pins().map_err(Failure::new),
+    match place {
+        None => databases.store().forget_pins().map_err(Failure::new),
+        Some(place) => {
+            if *place == LogPlace::Nodes && config.settings().cluster.log.is_none() {
+                // Shown also where it is the default: the web interface takes it for a member's.
+                let shown = config.set("cluster", "log", NODES, false);
+                shown.map_err(Failure::usage)?;
+            }
+            take_name(config, data)
+        }
     }
 }
 

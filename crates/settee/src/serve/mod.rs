@@ -64,7 +64,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let (runtime, replication) = (runtime()?, replication_runtime()?);
-    cluster::prepare(place.is_some(), &config, &data, &databases)?;
+    cluster::prepare(place.as_ref(), &config, &data, &databases)?;
     let traces = Traces::start(&config, runtime.handle())?;
     let app = app_of(&databases, &config, auth, memory, dev)?;
     logging.tell_slow(&app);
