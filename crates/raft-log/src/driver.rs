@@ -1,4 +1,4 @@
-//! The threads of a log: one drives all groups, one writes.
+//! The threads of a log: one drives all groups, one writes, one reclaims space.
 //!
 //! The first never waits for the disk, so that leaders continue to send heartbeats. The second writes
 //! everything that piled up during a sync with the next one.
@@ -63,12 +63,6 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// An order to the writing thread.
-pub(crate) enum Job {
-    Write(Flush),
-    Reclaim,
-}
-
 /// The thread that drives all groups.
 pub(crate) struct Driver<D: LogDisk> {
     pub core: Core<D>,
@@ -77,7 +71,10 @@ pub(crate) struct Driver<D: LogDisk> {
     pub bytes_max: u64,
     pub transport: Arc<dyn Transport>,
     pub commands: Receiver<Command>,
-    pub jobs: Sender<Job>,
+    /// To the writing thread.
+    pub jobs: Sender<Flush>,
+    /// To the thread that reclaims space.
+    pub reclaims: Sender<()>,
     pub is_reachable: Arc<AtomicBool>,
     pub figures: Arc<Mutex<LogFigures>>,
     pub appends: BTreeMap<u64, oneshot::Sender<AppendOutcome>>,
@@ -181,7 +178,7 @@ impl<D: LogDisk> Driver<D> {
                 self.core.trim_half();
             }
             // The thread ends with this one.
-            let _ = self.jobs.send(Job::Reclaim);
+            let _ = self.reclaims.send(());
         }
     }
 
@@ -194,7 +191,7 @@ impl<D: LogDisk> Driver<D> {
             }
             self.writing += 1;
             // Without the other thread nothing is confirmed any more, and other nodes lead.
-            let _ = self.jobs.send(Job::Write(flush));
+            let _ = self.jobs.send(flush);
         }
     }
 
@@ -231,28 +228,26 @@ impl<D: LogDisk> Driver<D> {
 /// Writes until the other thread ends.
 pub(crate) fn write<D: LogDisk>(
     disk: &D,
-    jobs: &Receiver<Job>,
+    jobs: &Receiver<Flush>,
     done: &Sender<Command>,
     is_stopped: &AtomicBool,
 ) {
     while let Ok(first) = jobs.recv() {
-        let mut flushes = vec![];
-        let mut must_reclaim = false;
-        for job in std::iter::once(first).chain(jobs.try_iter()) {
-            match job {
-                Job::Write(flush) => flushes.push(flush),
-                Job::Reclaim => must_reclaim = true,
-            }
+        let flushes: Vec<Flush> = std::iter::once(first).chain(jobs.try_iter()).collect();
+        if !write_flushes(disk, &flushes, is_stopped) {
+            return;
         }
-        if !flushes.is_empty() {
-            if !write_flushes(disk, &flushes, is_stopped) {
-                return;
-            }
-            if done.send(Command::Flushed(flushes)).is_err() {
-                return;
-            }
+        if done.send(Command::Flushed(flushes)).is_err() {
+            return;
         }
-        if must_reclaim && let Err(e) = disk.reclaim() {
+    }
+}
+
+/// Reclaims space until the driving thread ends. It may take long: old entries that are needed are
+/// written again.
+pub(crate) fn reclaim<D: LogDisk>(disk: &D, orders: &Receiver<()>) {
+    while orders.recv().is_ok() {
+        if let Err(e) = disk.reclaim() {
             tracing::warn!("the log's disk space was not reclaimed: {e}");
         }
     }

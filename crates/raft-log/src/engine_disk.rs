@@ -1,5 +1,7 @@
 //! The log on disk: one raft-engine for all groups of a node.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use cluster::SlotNumber;
@@ -43,8 +45,8 @@ impl EngineDisk {
     /// # Errors
     /// [`DiskError`]. An end that was cut off is not an error: it is what a crash leaves of a write
     /// that was not synced.
-    pub fn open(directory: &Path, bytes_max: u64) -> Result<EngineDisk, DiskError> {
-        let directory = directory.to_str();
+    pub fn open(path: &Path, bytes_max: u64) -> Result<EngineDisk, DiskError> {
+        let directory = path.to_str();
         let odd = || DiskError::Failed("the log's directory has no name in UTF-8".into());
         let purge = (bytes_max / 2).max(2 * FILE_BYTES);
         let config = Config {
@@ -58,7 +60,17 @@ impl EngineDisk {
             Some(id) => id_of(&id)?,
             None => create_id(&engine)?,
         };
+        sync_names(path).map_err(|e| DiskError::Failed(e.to_string()))?;
         Ok(EngineDisk { engine, id })
+    }
+}
+
+/// Makes the names of new files and of their directory durable, which a sync of the files does not.
+fn sync_names(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()?;
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
+        _ => Ok(()),
     }
 }
 
@@ -216,7 +228,8 @@ mod tests {
     #[test]
     fn a_reset_group_starts_at_its_base() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = EngineDisk::open(dir.path(), 1 << 30).unwrap();
+        let open = || EngineDisk::open(dir.path(), 1 << 30).unwrap();
+        let disk = open();
         let first = write(vec![entry(2, 1, b"a"), entry(3, 1, b"b")]);
         disk.write(&[&first], true).unwrap();
         let base = Base {
@@ -232,5 +245,11 @@ mod tests {
         let next = write(vec![entry(51, 4, b"c")]);
         disk.write(&[&next], true).unwrap();
         assert_eq!(disk.entries(3, 51, 52, 100).unwrap(), next.entries);
+        drop(disk);
+        let disk = open();
+        let stored = disk.group(3).unwrap().unwrap();
+        assert_eq!((stored.last, stored.state), (51, next.state));
+        assert_eq!(disk.entries(3, 51, 52, 100).unwrap(), next.entries);
+        assert!(disk.entries(3, 3, 4, 100).is_err());
     }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
-use crate::driver::{Command, Driver, Transport, write};
+use crate::driver::{Command, Driver, Transport, reclaim, write};
 use crate::figures::LogFigures;
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
@@ -83,6 +83,7 @@ impl RaftLog {
         core.set_log_nodes(log_nodes);
         let (commands, todo) = channel();
         let (jobs, writes) = channel();
+        let (reclaims, orders) = channel();
         let is_reachable = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::new(AtomicBool::new(false));
         let figures = Arc::new(Mutex::new(core.figures()));
@@ -94,6 +95,7 @@ impl RaftLog {
             transport,
             commands: todo,
             jobs,
+            reclaims,
             is_reachable: is_reachable.clone(),
             figures: figures.clone(),
             appends: BTreeMap::new(),
@@ -102,8 +104,10 @@ impl RaftLog {
             ticks: 0,
         };
         let (done, stopped) = (commands.clone(), is_stopped.clone());
+        let reclaimed = disk.clone();
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let writer = named("raft-disk").spawn(move || write(&*disk, &writes, &done, &stopped))?;
+        let reclaimer = named("raft-reclaim").spawn(move || reclaim(&*reclaimed, &orders))?;
         let driver = named("raft").spawn(move || driver.run())?;
         Ok(RaftLog {
             options,
@@ -112,7 +116,7 @@ impl RaftLog {
             is_reachable,
             figures,
             is_stopped,
-            threads: vec![driver, writer],
+            threads: vec![driver, writer, reclaimer],
         })
     }
 

@@ -127,8 +127,11 @@ impl<D: LogDisk> Core<D> {
         };
         let slots = (0..core.options.slots).chain([cluster::CONTROL]);
         for slot in slots {
-            if core.disk.group(slot)?.is_some() {
-                core.open_group(slot);
+            match core.disk.group(slot) {
+                Ok(None) => {}
+                Ok(Some(_)) => core.open_group(slot),
+                Err(DiskError::Damaged(why)) => core.halt(slot, why),
+                Err(e) => return Err(e.into()),
             }
         }
         Ok(core)
@@ -166,6 +169,9 @@ impl<D: LogDisk> Core<D> {
     /// Sets the cluster's log nodes. Leaders change the members of their groups accordingly, and all
     /// nodes learn where log nodes are.
     pub fn set_log_nodes(&mut self, log_nodes: Vec<LogNode>) {
+        if log_nodes == self.log_nodes {
+            return;
+        }
         for it in &log_nodes {
             self.nodes.insert(it.raft, it.node);
         }
@@ -200,12 +206,13 @@ impl<D: LogDisk> Core<D> {
         let all = self.groups.values();
         let led = all.clone().filter(|group| group.is_leader());
         let is_settled = |group: &&Group<D>| group.is_authority() && group.has_members(&wanted);
+        let has_no_leader = |group: &&Group<D>| group.is_member() && group.leader().is_none();
         let halted = self.halted.iter();
         LogFigures {
             log_nodes: self.log_nodes.clone(),
             led: led.clone().count(),
             unsettled: led.filter(|group| !is_settled(group)).count(),
-            leaderless: all.filter(|group| group.leader().is_none()).count(),
+            leaderless: all.filter(|group| has_no_leader(group)).count(),
             halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
             bytes: 0,
         }
@@ -408,10 +415,13 @@ impl<D: LogDisk> Core<D> {
         oldest.is_some_and(|since| self.now >= since + STALL_TICKS)
     }
 
-    /// Returns whether a group is on this node, and knows its members.
+    /// Returns whether a group is on this node and hears from the others. One that left, perhaps
+    /// without a notice, uses the log as if it were not here.
     pub(super) fn is_open(&self, slot: SlotNumber) -> bool {
+        let me = self.options.me.raft;
+        let is_wanted = self.log_nodes.is_empty() || self.log_nodes.iter().any(|it| it.raft == me);
         let group = self.groups.get(&slot);
-        group.is_some_and(|it| !it.node.store().state.members.get_voters().is_empty())
+        group.is_some_and(|it| it.is_member() && (is_wanted || it.leader().is_some()))
     }
 
     pub(super) fn leader_node(&self, slot: SlotNumber) -> Option<NodeId> {

@@ -3,7 +3,7 @@
 use cluster::NodeId;
 
 use super::core::{Core, Effect};
-use super::group::{Parked, Reader, Search};
+use super::group::{Parked, Reader, Search, Wait};
 use crate::disk::LogDisk;
 use crate::message::{FetchRequest, Fetched, NodeMessage, Purpose};
 use crate::options::PARK_TICKS;
@@ -18,26 +18,49 @@ impl<D: LogDisk> Core<D> {
     }
 
     pub(super) fn search(&mut self, request: FetchRequest, reader: Reader) {
-        let until = self.now + PARK_TICKS;
-        self.search_until(request, reader, until);
+        let parked = Parked {
+            request,
+            reader,
+            wait: Wait::Record,
+            until: self.now + PARK_TICKS,
+        };
+        self.search_again(parked);
     }
 
-    fn search_until(&mut self, request: FetchRequest, reader: Reader, until: u64) {
-        let now = self.now;
-        let found = self.with_group(request.slot, |group, _| {
-            let found = group.search(&request)?;
-            if matches!(found, Search::AtEnd) && now < until {
-                group.parked.push(Parked {
-                    request,
-                    reader,
-                    until,
-                });
-            }
-            Ok(found)
+    fn search_again(&mut self, parked: Parked) {
+        let Parked {
+            request,
+            reader,
+            wait,
+            until,
+        } = parked;
+        let is_stalled = self.is_stalled();
+        let found = self.with_group(request.slot, |group, now| {
+            let applied = group.node.store().state.applied;
+            let is_sure = matches!(wait, Wait::Delivery(index) if index <= applied);
+            let found = group.search(&request, is_sure)?;
+            let wait = match found {
+                Search::AtEnd if now < until => Some(Wait::Record),
+                // A sign of life of a leader that cannot write would only delay the next one.
+                Search::Beyond if now < until && !is_stalled => Some(group.confirm()),
+                _ => None,
+            };
+            let is_waiting = wait.is_some();
+            group.parked.extend(wait.map(|wait| Parked {
+                request,
+                reader,
+                wait,
+                until,
+            }));
+            Ok((found, is_waiting))
         });
+        let found = match found {
+            Some((_, true)) => return,
+            found => found.map(|(found, _)| found),
+        };
         match found {
             Some(Search::Found(fetched)) => self.give(reader, fetched),
-            Some(Search::AtEnd) if now < until => {}
+            Some(Search::Beyond) => self.give(reader, Fetched::Unavailable),
             Some(Search::AtEnd) => {
                 let (start, end) = self.bounds(request.slot).unwrap_or_default();
                 let records = vec![];
@@ -100,12 +123,16 @@ impl<D: LogDisk> Core<D> {
         let now = self.now;
         let mut due = vec![];
         for group in self.groups.values_mut() {
-            let end = group.end();
-            let is_due = |it: &mut Parked| it.request.from != end || it.until <= now;
-            due.extend(group.parked.extract_if(.., is_due));
+            let parked = std::mem::take(&mut group.parked);
+            let (over, waiting) = parked.into_iter().partition(|it| group.is_due(it, now));
+            group.parked = waiting;
+            due.extend(over);
         }
         for parked in due {
-            self.search_until(parked.request, parked.reader, parked.until);
+            match parked.wait {
+                Wait::Majority(_) => self.give(parked.reader, Fetched::Unavailable),
+                Wait::Record | Wait::Delivery(_) => self.search_again(parked),
+            }
         }
     }
 

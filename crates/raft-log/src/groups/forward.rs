@@ -25,6 +25,10 @@ impl<D: LogDisk> Core<D> {
             sequence: request.sequence,
         };
         let slot = request.slot;
+        if self.is_stalled() {
+            // Its followers would take the record for a sign of life, and elect none that can write.
+            return self.report_to(proposer, AppendOutcome::NotLeader(None));
+        }
         let is_here = self.groups.contains_key(&slot);
         let not_leader = AppendOutcome::NotLeader(self.leader_node(slot));
         let proposed = self.with_group(slot, |group, _| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cluster::{NodeId, SlotNumber};
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeV2, Entry, EntryType, Message, MessageType};
-use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use raft::{Config, RawNode, ReadState, SnapshotStatus, StateRole};
 
 use super::storage::{GroupStorage, is_record};
 use crate::disk::{DiskError, GroupWrite, LogDisk};
@@ -34,12 +34,24 @@ pub(crate) struct Proposer {
     pub sequence: u64,
 }
 
-/// A fetch at the end of the log, which waits for the next record.
+/// A fetch at or beyond the end of the log, which waits.
 pub(crate) struct Parked {
     pub request: FetchRequest,
     pub reader: Reader,
+    pub wait: Wait,
     /// The tick at which it is answered anyway.
     pub until: u64,
+}
+
+/// What a fetch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The next record.
+    Record,
+    /// The confirmation of a majority that this node leads, with this number.
+    Majority(u64),
+    /// The delivery of the entry at this index.
+    Delivery(u64),
 }
 
 /// The origin of a fetch.
@@ -56,6 +68,8 @@ pub(crate) enum Search {
     Found(Fetched),
     /// There is no record yet.
     AtEnd,
+    /// The log ends before, unless another node leads it now.
+    Beyond,
     /// This node does not know.
     Unsure,
 }
@@ -100,6 +114,10 @@ pub(crate) struct Group<D: LogDisk> {
     waiting: BTreeMap<u64, Waiting>,
     /// The last numbers of processes that appended here, by process.
     sequences: BTreeMap<u64, u64>,
+    /// The number of the last request to a majority.
+    confirmations: u64,
+    /// Votes and terms that are being written.
+    votes: usize,
 }
 
 impl<D: LogDisk> Group<D> {
@@ -138,6 +156,8 @@ impl<D: LogDisk> Group<D> {
             asleep_until: 0,
             waiting: BTreeMap::new(),
             sequences: BTreeMap::new(),
+            confirmations: 0,
+            votes: 0,
         })
     }
 
@@ -146,8 +166,20 @@ impl<D: LogDisk> Group<D> {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// Returns the id of its leader, if it is known.
+    /// Returns whether this node is a member, as far as it knows.
+    pub fn is_member(&self) -> bool {
+        let members = &self.node.store().state.members;
+        let me = &self.node.raft.id;
+        members.get_voters().contains(me)
+            || members.get_learners().contains(me)
+            || members.get_voters_outgoing().contains(me)
+    }
+
+    /// Returns the id of its leader, if it is known. What a node knew when it left is out of date.
     pub fn leader(&self) -> Option<RaftId> {
+        if !self.is_member() {
+            return None;
+        }
         let id = match self.is_leader() {
             true => self.node.raft.id,
             false => self.node.raft.leader_id,
@@ -171,6 +203,14 @@ impl<D: LogDisk> Group<D> {
     /// term, so that a simulation can be repeated.
     pub fn tick(&mut self) {
         let raft = &mut self.node.raft;
+        let log = &raft.raft_log;
+        if raft.prs().is_singleton()
+            && raft.state != StateRole::Leader
+            && log.persisted < log.last_index()
+        {
+            // The library expects that a leader begins with a log that is on its disk.
+            return;
+        }
         let seed = raft.id ^ u64::from(self.slot).rotate_left(32) ^ raft.term.rotate_left(48);
         let mut random = fastrand::Rng::with_seed(seed);
         raft.set_randomized_election_timeout(random.usize(ELECTION_TICKS..2 * ELECTION_TICKS));
@@ -187,7 +227,7 @@ impl<D: LogDisk> Group<D> {
 
     /// Proposes a record. Returns its outcome if that is known now.
     pub fn propose(&mut self, request: AppendRequest, node: NodeId) -> Option<AppendOutcome> {
-        if !self.is_leader() {
+        if !self.is_leader() || self.node.raft.lead_transferee.is_some() {
             return Some(AppendOutcome::NotLeader(None));
         }
         let before = self.sequences.get(&request.origin);
@@ -243,7 +283,8 @@ impl<D: LogDisk> Group<D> {
                     .push((waiting.proposer, AppendOutcome::Unknown));
             }
         }
-        let messages = ready.take_messages();
+        self.note_majority(&ready.take_read_states());
+        let mut messages = ready.take_messages();
         let entries = ready.take_entries();
         let committed = ready.take_committed_entries();
         let store = self.node.mut_store();
@@ -261,10 +302,16 @@ impl<D: LogDisk> Group<D> {
             .last()
             .map(|last| (last.get_index(), last.get_term()));
         let must_write = reset || ready.must_sync();
+        let mut late = ready.take_persisted_messages();
+        self.votes += usize::from(is_vote);
+        if self.votes > 0 {
+            // The only voter leads at once. Should it forget the term, it would use it for others.
+            late.append(&mut messages);
+        }
         let after = AfterFlush {
             slot: self.slot,
             ready: ready.number(),
-            messages: ready.take_persisted_messages(),
+            messages: late,
             last,
             snapshot: reset.then(|| ready.snapshot().get_metadata().get_index()),
             is_vote,
@@ -282,6 +329,7 @@ impl<D: LogDisk> Group<D> {
         if let Some((index, term)) = after.last {
             self.node.mut_store().note_written(index, term);
         }
+        self.votes -= usize::from(after.is_vote);
         self.node.on_persist_ready(after.ready);
         if let Some(index) = after.snapshot {
             self.node.advance_apply_to(index);
@@ -305,11 +353,11 @@ impl<D: LogDisk> Group<D> {
         self.is_dirty.then(|| self.write(false, vec![]))
     }
 
-    /// Searches records.
+    /// Searches records. `is_sure` if a majority confirmed after the request that this node leads.
     ///
     /// # Errors
     /// [`DiskError`].
-    pub fn search(&self, request: &FetchRequest) -> Result<Search, DiskError> {
+    pub fn search(&self, request: &FetchRequest, is_sure: bool) -> Result<Search, DiskError> {
         let store = self.node.store();
         let state = &store.state;
         let (start, end) = (state.offsets.base().offset, self.end());
@@ -323,7 +371,11 @@ impl<D: LogDisk> Group<D> {
             return Ok(Search::Unsure);
         }
         if request.from < start {
-            return Ok(Search::Found(found(vec![])));
+            // One that needed trimmed entries started later than others.
+            return Ok(match self.is_leader() {
+                true => Search::Found(found(vec![])),
+                false => Search::Unsure,
+            });
         }
         if request.from < end {
             let bytes_max = match request.purpose {
@@ -334,14 +386,55 @@ impl<D: LogDisk> Group<D> {
             let entries = store.read(index, state.applied + 1, bytes_max)?;
             return Ok(Search::Found(found(records(&entries, request.from))));
         }
-        let is_sure = |epoch: u64| self.is_authority() && self.node.raft.term >= epoch;
-        Ok(match request.purpose {
-            Purpose::Follow if request.from == end => Search::AtEnd,
-            // Others may have more, or this node may have forgotten that it had.
-            Purpose::Follow if is_sure(0) => Search::Found(found(vec![])),
-            Purpose::ReadBack { epoch } if is_sure(epoch) => Search::Found(found(vec![])),
-            _ => Search::Unsure,
+        let epoch = match request.purpose {
+            Purpose::Follow if request.from == end => {
+                return Ok(match self.leader() {
+                    Some(_) => Search::AtEnd,
+                    // New records may not come here any more.
+                    None => Search::Unsure,
+                });
+            }
+            Purpose::Follow => 0,
+            Purpose::ReadBack { epoch } => epoch,
+        };
+        // Others may have more, or this node may have forgotten that it had.
+        Ok(match self.is_authority() && self.node.raft.term >= epoch {
+            _ if is_sure => Search::Found(found(vec![])),
+            true => Search::Beyond,
+            false => Search::Unsure,
         })
+    }
+
+    /// Requests the confirmation of a majority that this node leads. Without it a leader does not know
+    /// that there is another one; one that sleeps would not notice it at all.
+    pub fn confirm(&mut self) -> Wait {
+        self.wake();
+        self.confirmations += 1;
+        let number = self.confirmations;
+        self.node.read_index(number.to_le_bytes().to_vec());
+        Wait::Majority(number)
+    }
+
+    fn note_majority(&mut self, states: &[ReadState]) {
+        for state in states {
+            for parked in &mut self.parked {
+                if let Wait::Majority(number) = parked.wait
+                    && state.request_ctx == number.to_le_bytes()
+                {
+                    parked.wait = Wait::Delivery(state.index);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a fetch has to wait no longer.
+    pub fn is_due(&self, parked: &Parked, now: u64) -> bool {
+        let is_over = match parked.wait {
+            Wait::Record => parked.request.from != self.end(),
+            Wait::Majority(_) => false,
+            Wait::Delivery(index) => self.node.store().state.applied >= index,
+        };
+        is_over || parked.until <= now
     }
 
     /// Removes the records before an offset, as far as they were delivered here.

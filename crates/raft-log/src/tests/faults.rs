@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::ledger::Checked;
-use super::world::{Event, FAULTS_END_MS, SLOTS, World};
+use super::world::{Event, FAULTS_END_MS, Node, SLOTS, World};
 use crate::memory_disk::MemoryDisk;
+use crate::options::LogNode;
 
 impl World {
     /// Makes a fault, and plans the next one.
@@ -24,16 +25,27 @@ impl World {
                 }
             }
             45..70 => self.cut(),
-            70..78 => self.loss = self.rng.u32(..30),
-            78..86 => {
+            70..77 => self.loss = self.rng.u32(..30),
+            77..83 => {
                 let at = self.rng.usize(0..self.nodes.len());
                 self.nodes[at].is_slow ^= true;
             }
-            86..94 => self.lose_a_disk(),
+            83..86 => {
+                let at = self.rng.usize(0..self.nodes.len());
+                let until = self.now + self.rng.u64(1_000..5_000);
+                self.nodes[at].hangs_until = until.min(FAULTS_END_MS);
+                self.note(|| format!("the disk of node {at} hangs until {until}"));
+            }
+            86..91 => self.lose_a_disk(),
+            91..94 => self.replace_a_node(),
             _ => self.trim(),
         }
-        let next = self.now + self.rng.u64(50..500);
-        self.at(next, Event::Fault);
+        // Groups sleep in calm runs only.
+        let pause = match self.plan.seed.is_multiple_of(3) {
+            true => self.rng.u64(300..2_500),
+            false => self.rng.u64(50..500),
+        };
+        self.at(self.now + pause, Event::Fault);
         Ok(())
     }
 
@@ -44,6 +56,7 @@ impl World {
         self.loss = 0;
         for at in 0..self.nodes.len() {
             self.nodes[at].is_slow = false;
+            self.nodes[at].hangs_until = 0;
             self.start(at)?;
         }
         Ok(())
@@ -77,16 +90,25 @@ impl World {
         self.note(|| format!("links are cut until {until}"));
     }
 
-    /// Replaces the disk of a log node by an empty one, if the last one was replaced completely.
-    fn lose_a_disk(&mut self) {
+    /// Returns whether the last change of the log nodes is complete.
+    fn is_settled(&self) -> bool {
         let is_settled = |slot| {
             let mut cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
             cores.any(|core| core.is_settled(slot))
         };
-        if !SLOTS.into_iter().all(is_settled) {
+        SLOTS.into_iter().all(is_settled)
+    }
+
+    /// Replaces the disk of a log node by an empty one.
+    fn lose_a_disk(&mut self) {
+        if !self.is_settled() {
             return;
         }
-        let at = self.rng.usize(0..self.table.len());
+        let place = self.rng.usize(0..self.table.len());
+        let lost = self.table[place].node;
+        let Some(at) = self.nodes.iter().position(|node| node.id == lost) else {
+            return;
+        };
         self.crash_for_a_while(at, 1_000);
         let node = &mut self.nodes[at];
         node.disks += 1;
@@ -95,13 +117,29 @@ impl World {
         }
         node.disk = Arc::new(MemoryDisk::new(node.me.raft));
         let me = node.me;
-        self.table[at] = me;
+        self.set_log_node(place, me);
+        self.note(|| format!("node {at} lost its disk and is {me:?}"));
+    }
+
+    /// Makes the other node a log node in the place of one.
+    fn replace_a_node(&mut self) {
+        let is_other = |node: &&Node| !self.table.contains(&node.me);
+        let other = self.nodes.iter().find(is_other).map(|node| node.me);
+        if let Some(other) = other.filter(|_| self.is_settled()) {
+            let place = self.rng.usize(0..self.table.len());
+            self.note(|| format!("{other:?} is log node {place}"));
+            self.set_log_node(place, other);
+        }
+    }
+
+    /// Changes the table of log nodes, and notifies all nodes.
+    pub fn set_log_node(&mut self, place: usize, log_node: LogNode) {
+        self.table[place] = log_node;
         for node in &mut self.nodes {
             if let Some(core) = &mut node.core {
                 core.set_log_nodes(self.table.clone());
             }
         }
-        self.note(|| format!("node {at} lost its disk and is {me:?}"));
     }
 
     /// Removes records that all have.

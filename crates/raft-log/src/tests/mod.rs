@@ -2,14 +2,23 @@
 //! `SETTEE_SEED` replays it, `SETTEE_SEEDS` sets the number of seeds.
 
 mod faults;
+mod figures;
 mod ledger;
 mod threads;
 mod world;
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use ledger::Violation;
 use world::{Plan, SLOTS, World};
 
-use crate::groups::Mutant;
+use crate::disk::{GroupWrite, LogDisk};
+use crate::groups::{Core, Effect, Mutant};
+use crate::memory_disk::MemoryDisk;
+use crate::message::NodeMessage;
+use crate::options::{LogNode, Options};
+use crate::state::GroupState;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -127,4 +136,127 @@ fn idle_groups_send_nothing() {
     world.run_until(8_500).unwrap();
     assert_eq!(world.raft_messages, before);
     assert_eq!(world.ledger.count(), SLOTS.len());
+}
+
+/// Starts a world without faults, and waits until its groups have their members.
+fn settled_world() -> World {
+    let mut world = World::new(Plan::default());
+    world.begin().unwrap();
+    world.run_until(2_000).unwrap();
+    world
+}
+
+#[test]
+fn a_leader_that_cannot_write_is_replaced_although_records_arrive() {
+    let mut world = settled_world();
+    let leader = world.leader(0).unwrap();
+    world.nodes[leader].hangs_until = u64::MAX;
+    for step in 0..60 {
+        world.append(3, 0, false).unwrap();
+        world.run_until(2_000 + step * 100).unwrap();
+    }
+    let before = world.ledger.count();
+    assert!(world.leader(0).is_some_and(|now| now != leader));
+    world.append(3, 0, true).unwrap();
+    world.run_until(9_000).unwrap();
+    assert!(world.ledger.count() > before);
+}
+
+#[test]
+fn a_leader_that_sleeps_alone_does_not_deny_newer_records() {
+    let mut world = settled_world();
+    world.append(3, 0, true).unwrap();
+    world.run_until(6_000).unwrap();
+    let leader = world.leader(0).unwrap();
+    for other in (0..3).filter(|it| *it != leader) {
+        world.cut_both(leader, other, u64::MAX);
+    }
+    let other = (leader + 1) % 3;
+    for step in 0..60 {
+        world.append(other, 0, false).unwrap();
+        world.run_until(6_000 + step * 100).unwrap();
+    }
+    assert!(world.ledger.count() > 10, "there is another leader");
+}
+
+#[test]
+fn a_sole_voter_tells_learners_nothing_of_a_term_that_it_may_forget() {
+    let disk = Arc::new(MemoryDisk::new(10));
+    let mut state = GroupState::first(10);
+    state.members.set_learners(vec![20]);
+    let write = GroupWrite {
+        slot: 0,
+        reset: false,
+        entries: vec![],
+        trim: None,
+        state,
+    };
+    disk.write(&[&write], true).unwrap();
+    let table: Vec<LogNode> = (1..=2)
+        .map(|node| LogNode {
+            raft: node * 10,
+            node,
+        })
+        .collect();
+    let options = Options {
+        me: table[0],
+        log: 1,
+        origin: 1,
+        slots: 1,
+        disk_bytes_max: u64::MAX,
+    };
+    let mut core = Core::open(options, disk).unwrap();
+    core.set_log_nodes(table);
+    let mut flushes = vec![];
+    let mut sent = 0;
+    let mut count = |core: &mut Core<MemoryDisk>| {
+        let is_raft = |it: &Effect| {
+            matches!(
+                it,
+                Effect::Send {
+                    message: NodeMessage::Raft { .. },
+                    ..
+                }
+            )
+        };
+        sent += core.take_effects().iter().filter(|it| is_raft(it)).count();
+        sent
+    };
+    for _ in 0..15 {
+        core.tick();
+        core.append(0, Bytes::from_static(b"record"));
+        while let Some(flush) = core.begin_flush() {
+            flushes.push(flush);
+        }
+        assert_eq!(count(&mut core), 0);
+    }
+    assert!(!core.led().is_empty());
+    for flush in flushes {
+        core.end_flush(flush);
+    }
+    assert!(count(&mut core) > 0);
+}
+
+#[test]
+fn a_node_that_left_the_log_uses_it() {
+    for hears_of_it in [true, false] {
+        let mut world = settled_world();
+        world.append(1, 0, true).unwrap();
+        if !hears_of_it {
+            for other in [0, 2, 3] {
+                world.cut_both(1, other, 5_000);
+            }
+        }
+        let other = world.nodes[3].me;
+        world.set_log_node(1, other);
+        world.run_until(7_000).unwrap();
+        for slot in SLOTS {
+            world.append(1, slot, true).unwrap();
+            world.append(0, slot, true).unwrap();
+        }
+        world.run_until(9_000).unwrap();
+        assert_eq!(world.read_by(1, 0), 3, "{hears_of_it}");
+        assert_eq!(world.read_by(1, 1), 2, "{hears_of_it}");
+        assert_eq!(world.ledger.count(), 7, "{hears_of_it}");
+    }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::log::{RawReadBackResult, Tail};
-use cluster::{CONTROL, Log, NodeId};
+use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use parking_lot::RwLock;
 
+use crate::disk::LogDisk;
 use crate::memory_disk::MemoryDisk;
 use crate::{Inlet, LogNode, Options, RaftLog, Transport};
 
@@ -28,32 +29,36 @@ impl Transport for Wire {
 }
 
 fn start() -> Vec<RaftLog> {
+    let disks = (1..=3).map(|node| Arc::new(MemoryDisk::new(node * 10)));
+    start_logs(4, disks.collect())
+}
+
+/// Starts a log on each of these disks.
+pub fn start_logs<D: LogDisk>(slots: SlotNumber, disks: Vec<Arc<D>>) -> Vec<RaftLog> {
     let inlets = Inlets::default();
-    let table: Vec<LogNode> = (1..=3)
-        .map(|node| LogNode {
-            raft: node * 10,
-            node,
-        })
+    let ids = disks.iter().map(|disk| disk.raft_id().unwrap());
+    let table: Vec<LogNode> = (1..)
+        .zip(ids)
+        .map(|(node, raft)| LogNode { raft, node })
         .collect();
-    let start = |me: &LogNode| {
+    let start = |(me, disk): (&LogNode, Arc<D>)| {
         let options = Options {
             me: *me,
             log: 7,
             origin: me.node,
-            slots: 4,
+            slots,
             disk_bytes_max: u64::MAX,
         };
         let wire = Wire {
             from: me.node,
             inlets: inlets.clone(),
         };
-        let disk = Arc::new(MemoryDisk::new(me.raft));
         let log = RaftLog::start(options, disk, Arc::new(wire), table.clone(), me.node == 1);
         let log = log.unwrap();
         inlets.write().insert(me.node, log.inlet());
         log
     };
-    table.iter().map(start).collect()
+    table.iter().zip(disks).map(start).collect()
 }
 
 /// Appends a record until that succeeds.

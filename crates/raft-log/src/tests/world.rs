@@ -12,12 +12,18 @@ use crate::codec;
 use crate::disk::{GroupWrite, LogDisk};
 use crate::groups::{Core, Effect, Flush, Mutant};
 use crate::memory_disk::MemoryDisk;
-use crate::message::{AppendOutcome, FetchRequest, Fetched, NodeMessage, Purpose};
+use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, NodeMessage, Purpose};
 use crate::options::{LogNode, Options};
 
 /// Log nodes; one more node only uses the log.
 const LOG_NODES: u64 = 3;
 pub const SLOTS: [SlotNumber; 3] = [0, 1, CONTROL];
+/// A slot that gets records for a while only, and then sleeps.
+const IDLE_SLOT: SlotNumber = 1;
+const IDLE_PERIOD_MS: u64 = 4_000;
+const IDLE_WORK_MS: u64 = 500;
+/// Of how many answers with records one is read again, by any node.
+const READ_BACKS: u32 = 8;
 const TICK_MS: u64 = 100;
 /// When the first faults come: until then the groups get their members.
 const FAULTS_START_MS: u64 = 2_000;
@@ -82,7 +88,11 @@ pub struct Node {
     syncing: Option<(usize, usize)>,
     readers: BTreeMap<SlotNumber, Reader>,
     appends: BTreeMap<u64, Append>,
+    /// Records that are read again, by the number of the request.
+    read_backs: BTreeMap<u64, (SlotNumber, u64, u64)>,
     pub is_slow: bool,
+    /// No sync ends before this time.
+    pub hangs_until: u64,
 }
 
 pub struct World {
@@ -124,7 +134,9 @@ impl Node {
                 })
                 .collect(),
             appends: BTreeMap::new(),
+            read_backs: BTreeMap::new(),
             is_slow: false,
+            hangs_until: 0,
         }
     }
 
@@ -304,6 +316,7 @@ impl World {
         node.flushes.clear();
         node.syncing = None;
         node.appends.clear();
+        node.read_backs.clear();
         for reader in node.readers.values_mut() {
             reader.request = None;
         }
@@ -333,6 +346,9 @@ impl World {
         }
         let at = self.rng.usize(0..self.nodes.len());
         let slot = SLOTS[self.rng.usize(0..SLOTS.len())];
+        if slot == IDLE_SLOT && self.now % IDLE_PERIOD_MS >= IDLE_WORK_MS {
+            return Ok(());
+        }
         self.append(at, slot, false)
     }
 
@@ -432,11 +448,13 @@ impl World {
         }
         node.syncing = Some((node.flushes.len(), node.disk.unsynced()));
         let life = node.life;
+        let hangs_until = node.hangs_until;
         let time = match node.is_slow {
             true => self.rng.u64(50..400),
             false => self.rng.u64(1..20),
         };
-        self.at(self.now + time, Event::Synced { at, life });
+        let end = (self.now + time).max(hangs_until);
+        self.at(end, Event::Synced { at, life });
     }
 
     fn synced(&mut self, at: usize, life: u64) -> Checked {
@@ -509,6 +527,9 @@ impl World {
     }
 
     fn fetched(&mut self, at: usize, number: u64, fetched: Fetched) -> Checked {
+        if let Some(asked) = self.nodes[at].read_backs.remove(&number) {
+            return read_back(asked, &fetched);
+        }
         let readers = &mut self.nodes[at].readers;
         let asked = readers
             .iter_mut()
@@ -546,13 +567,69 @@ impl World {
             self.ledger
                 .read(slot, record.offset, u64::from_le_bytes(*bytes))?;
         }
+        if self.rng.u32(..READ_BACKS) == 0 {
+            self.read_again(slot, records.last());
+        }
         self.read_on(at, slot);
         Ok(())
+    }
+
+    /// Reads a record again, as any node.
+    fn read_again(&mut self, slot: SlotNumber, record: Option<&FoundRecord>) {
+        let at = self.rng.usize(0..self.nodes.len());
+        let node = &mut self.nodes[at];
+        if let (Some(record), Some(core)) = (record, node.core.as_mut()) {
+            let request = FetchRequest {
+                slot,
+                from: record.offset,
+                purpose: Purpose::ReadBack {
+                    epoch: record.epoch,
+                },
+            };
+            let asked = (slot, record.offset, record.epoch);
+            node.read_backs.insert(core.fetch(request), asked);
+        }
+    }
+
+    /// Returns the node that leads a slot in the latest term.
+    pub fn leader(&self, slot: SlotNumber) -> Option<usize> {
+        let terms = self.nodes.iter().enumerate().filter_map(|(at, node)| {
+            let led = node.core.as_ref()?.led();
+            let found = led.into_iter().find(|(it, _)| *it == slot);
+            found.map(|(_, term)| (term, at))
+        });
+        terms.max().map(|(_, at)| at)
+    }
+
+    /// Cuts the links between two nodes, until a time.
+    pub fn cut_both(&mut self, a: usize, b: usize, until: u64) {
+        let (a, b) = (self.nodes[a].id, self.nodes[b].id);
+        self.cuts.insert((a, b), until);
+        self.cuts.insert((b, a), until);
+    }
+
+    /// Returns the offset before which a node has read a slot.
+    pub fn read_by(&self, at: usize, slot: SlotNumber) -> u64 {
+        self.nodes[at].readers[&slot].next
     }
 
     /// Returns the offset before which all readers have all records of a slot.
     pub fn read_by_all(&self, slot: SlotNumber) -> u64 {
         let next = self.nodes.iter().map(|node| node.readers[&slot].next);
         next.min().unwrap_or(0)
+    }
+}
+
+/// Checks the answer to a request for a record that was read before: its slot, offset and epoch.
+fn read_back((slot, offset, epoch): (SlotNumber, u64, u64), fetched: &Fetched) -> Checked {
+    let Fetched::Found { start, records, .. } = fetched else {
+        return Ok(());
+    };
+    let found = records.first().map(|it| (it.offset, it.epoch));
+    match found == Some((offset, epoch)) || (found.is_none() && offset < *start) {
+        true => Ok(()),
+        false => Err(Violation(format!(
+            "slot {slot}: the record at {offset} in epoch {epoch} was read again as {fetched:?}"
+        ))),
     }
 }
