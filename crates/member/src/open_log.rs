@@ -218,7 +218,7 @@ pub(crate) fn open_own(
     let nodes = log_nodes(&table.nodes);
     let log = RaftLog::start(options, disk, transport.clone(), nodes, own.creates)?;
     let log = Arc::new(log);
-    sync(&[&directory, &logs, &folder(data)])?;
+    sync(&folder(data))?;
     if is_known {
         remove_others(&logs, own.number);
     }
@@ -269,13 +269,10 @@ fn create(directory: &Path) -> Result<(), Error> {
     created.map_err(|e| failure(directory, &e))
 }
 
-/// Makes the names of files durable.
-fn sync(directories: &[&Path]) -> Result<(), Error> {
-    for directory in directories {
-        let synced = File::open(directory).and_then(|opened| opened.sync_all());
-        synced.map_err(|e| failure(directory, &e))?;
-    }
-    Ok(())
+/// Makes the names in a directory durable; the log does that in its own, and in the one above.
+fn sync(directory: &Path) -> Result<(), Error> {
+    let synced = File::open(directory).and_then(|opened| opened.sync_all());
+    synced.map_err(|e| failure(directory, &e))
 }
 
 fn failure(path: &Path, e: &std::io::Error) -> Error {

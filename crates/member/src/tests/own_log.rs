@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cluster::CONTROL;
 use cluster::log::AppendError;
-use cluster::{CONTROL, Log};
 use raft_log::RaftLog;
 
 use crate::control::entry::{Entry, EntryOutcome, LogSeat, LogTable, MemberInfo};

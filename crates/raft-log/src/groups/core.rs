@@ -212,7 +212,7 @@ impl<D: LogDisk> Core<D> {
             log_nodes: self.log_nodes.clone(),
             led: led.clone().count(),
             unsettled: led.filter(|group| !is_settled(group)).count(),
-            leaderless: all.filter(|group| has_no_leader(group)).count(),
+            leaderless: all.filter(has_no_leader).count(),
             halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
             bytes: 0,
         }
