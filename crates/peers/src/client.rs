@@ -141,10 +141,15 @@ impl Peers {
     }
 
     /// Sends a bulk message of at most [`crate::MESSAGE_BYTES_MAX`] bytes, without an answer. Never
-    /// waits. Returns whether it was accepted: it is not when too many wait for the node, or when there
-    /// is no such node. Those that were accepted arrive in order, and none twice; the last ones before a
-    /// connection breaks may be lost.
+    /// waits. Returns whether it was accepted: it is not when too many wait for the node, when the node
+    /// is silent, or when there is no such node. Those that were accepted arrive in order, and none
+    /// twice; the last ones before a connection breaks may be lost.
     pub fn send_bulk(&self, node: NodeId, message: Bytes) -> bool {
+        let silence_max = self.shared.options.silence_max;
+        if (self.last_heard(node)).is_none_or(|at| at.elapsed() > silence_max) {
+            // They would wait for a node that may need none of them when it is back.
+            return false;
+        }
         let peers = self.peers.read();
         let queue = peers.get(&node).and_then(|peer| peer.queues.bulk.as_ref());
         queue.is_some_and(|queue| queue.push(message))

@@ -114,6 +114,7 @@ async fn bulk_messages_have_a_connection_of_their_own_and_are_refused_without_on
     let mut two = cluster.node(2).await;
     assert!(!one.peers.send_bulk(2, number(0)));
     one.knows(&two);
+    until("calls work", || one.peers.is_connected(2)).await;
     // The other messages are not read.
     let handler = two.handler.clone();
     let closed = handler.reading.acquire_many(READERS as u32).await;
