@@ -26,7 +26,7 @@ use crate::control::entry::{LogSeat, LogTable};
 use crate::control::stored_state;
 use crate::log_transport::LogTransport;
 use crate::membership::{LogKeeper, Membership, OwnLog, folder, random};
-use crate::newest_log::newest_log;
+use crate::newest_log::{NewestLog, newest_log};
 
 /// The bytes that a log may occupy on a node before it is trimmed.
 const LOG_BYTES_MAX: u64 = 2 << 30;
@@ -149,7 +149,10 @@ impl OpenLog {
 
     /// Returns its number.
     pub fn number(&self) -> u64 {
-        self.keeper.number().unwrap_or_default()
+        match &self.kind {
+            LogKind::Kafka(kafka) => kafka.log,
+            LogKind::Nodes { table, .. } => table.log,
+        }
     }
 }
 
@@ -164,8 +167,8 @@ async fn open_kafka(
         log: number,
         ..at.kafka.clone()
     };
-    let kafka = newest_log(home, databases, first).await?;
-    if kafka.log < number {
+    let NewestLog { kafka, exists } = newest_log(home, databases, first).await?;
+    if exists && kafka.log < number {
         return Err(Error::NoLog(format!(
             "the brokers {brokers} have older topics of the cluster {} than its log, whose number is {number}: they are others than those of the other nodes",
             kafka.cluster
@@ -174,9 +177,13 @@ async fn open_kafka(
     let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
     Ok(OpenLog {
         log,
-        keeper: LogKeeper::Kafka {
-            number: kafka.log,
-            brokers: Some(brokers),
+        keeper: match exists {
+            true => LogKeeper::Kafka {
+                number: kafka.log,
+                brokers: Some(brokers),
+            },
+            // They may be wrong ones.
+            false => home.keeper(),
         },
         kind: LogKind::Kafka(kafka),
     })

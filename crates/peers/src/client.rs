@@ -146,7 +146,10 @@ impl Peers {
     /// twice; the last ones before a connection breaks may be lost.
     pub fn send_bulk(&self, node: NodeId, message: Bytes) -> bool {
         let silence_max = self.shared.options.silence_max;
-        if (self.last_heard(node)).is_none_or(|at| at.elapsed() > silence_max) {
+        if self
+            .last_heard(node)
+            .is_none_or(|at| at.elapsed() > silence_max)
+        {
             // They would wait for a node that may need none of them when it is back.
             return false;
         }
