@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -118,6 +119,10 @@ def refused_starts(ctx, cluster):
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
     for word in ("kafka://", "nodes"):
         refused(ctx, "a log that is neither the nodes' nor Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], word)
+    with socket.create_server(("127.0.0.1", 0)) as node:
+        unless = ("--unless", f"127.0.0.1:{node.getsockname()[1]}")
+        again = [cluster.binary, "cluster", "init", "--data", data.with_name("again"), *unless]
+        refused(ctx, "a cluster that exists, at its first node, which lost its data", again, "exists already")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
     cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{free_port()}")

@@ -369,6 +369,10 @@ def test_wrong_brokers(suite, days):
     suite.report.check("and that they may be wrong ones", any(word in third.log() for word in words), third.log()[-2000:])
     days.all_write("the others take writes meanwhile", nodes=(1, 2))
     third.end(signal.SIGTERM)
+    command = [days.cluster.binary, "serve", "--data", third.folder, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=REFUSAL_TIMEOUT_S, check=False)
+    is_clear = done.returncode == 2 and "whose log is in Kafka" in done.stderr
+    suite.report.check("without a setting it makes no log of its own", is_clear, done)
     days.cluster.start_process(third, log="nodes")
     said = wait_until(lambda: "`settee cluster reseed` moves it" in third.log(), REFUSAL_TIMEOUT_S)
     suite.report.check("a node with another log in its settings goes on with Kafka, and says how the log is moved", said, third.log()[-2000:])
