@@ -488,6 +488,13 @@ impl<D: LogDisk> Group<D> {
             Ok(members) => {
                 tracing::debug!(slot = self.slot, ?members, "the log's members changed");
                 self.node.mut_store().state.members = members;
+                let is_member = self.is_member();
+                let raft = &mut self.node.raft;
+                if raft.state == StateRole::Leader && !is_member {
+                    // An earlier leader proposed that it leaves. The library would panic when one that
+                    // has left writes its next entry.
+                    raft.become_follower(raft.term, raft::INVALID_ID);
+                }
             }
             // All nodes refuse it in the same way.
             Err(e) => tracing::error!(slot = self.slot, "a change of members was refused: {e}"),

@@ -20,6 +20,9 @@ use crate::message::NodeMessage;
 use crate::options::{LogNode, Options};
 use crate::state::GroupState;
 
+/// The number of seeds in a run of all tests.
+const SEEDS: u64 = 2_000;
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -54,7 +57,7 @@ fn nothing_acknowledged_is_lost() {
     if let Some(seed) = number("SETTEE_SEED") {
         panic!("{}", replay(plan(seed)));
     }
-    let seeds = number("SETTEE_SEEDS").unwrap_or(1_000);
+    let seeds = number("SETTEE_SEEDS").unwrap_or(SEEDS);
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()) as u64;
     let total: usize = std::thread::scope(|scope| {
         let run = move |share: u64| {
@@ -77,43 +80,43 @@ fn nothing_acknowledged_is_lost() {
     assert!(total as u64 > seeds * 100, "the clients hardly got to work");
 }
 
-/// Returns the first seed that finds a fault which is in all runs.
-fn caught_by(faulty: impl Fn(u64) -> Plan) -> Option<u64> {
-    let is_caught = |seed: &u64| {
-        let run = try_plan(faulty(*seed));
-        run.is_err_and(|Violation(what)| !what.starts_with("no progress"))
+/// Returns the first seed that finds a fault which is in all runs, and what it finds.
+fn caught_by(faulty: impl Fn(u64) -> Plan) -> Option<(u64, String)> {
+    let catch = |seed: u64| match try_plan(faulty(seed)) {
+        Err(Violation(what)) if !what.starts_with("no progress") => Some((seed, what)),
+        _ => None,
     };
-    (0..10_000).find(is_caught)
+    (0..SEEDS).find_map(catch)
 }
 
 #[test]
 fn a_confirmation_before_the_sync_is_noticed() {
-    let seed = caught_by(|seed| Plan {
+    let caught = caught_by(|seed| Plan {
         mutant: Mutant::ConfirmsBeforeSync,
         ..plan(seed)
     });
-    println!("confirmed before the sync: caught by seed {seed:?}");
-    assert!(seed.is_some());
+    println!("confirmed before the sync: caught by {caught:?}");
+    assert!(caught.is_some());
 }
 
 #[test]
 fn a_vote_before_the_sync_is_noticed() {
-    let seed = caught_by(|seed| Plan {
+    let caught = caught_by(|seed| Plan {
         mutant: Mutant::VotesBeforeSync,
         ..plan(seed)
     });
-    println!("voted before the sync: caught by seed {seed:?}");
-    assert!(seed.is_some());
+    println!("voted before the sync: caught by {caught:?}");
+    assert!(caught.is_some());
 }
 
 #[test]
 fn an_id_that_outlives_its_disk_is_noticed() {
-    let seed = caught_by(|seed| Plan {
+    let caught = caught_by(|seed| Plan {
         reuses_ids: true,
         ..plan(seed)
     });
-    println!("the id of a lost disk: caught by seed {seed:?}");
-    assert!(seed.is_some());
+    println!("the id of a lost disk: caught by {caught:?}");
+    assert!(caught.is_some());
 }
 
 #[test]
@@ -242,6 +245,7 @@ fn a_node_that_left_the_log_uses_it() {
     for hears_of_it in [true, false] {
         let mut world = settled_world();
         world.append(1, 0, true).unwrap();
+        world.run_until(2_500).unwrap();
         if !hears_of_it {
             for other in [0, 2, 3] {
                 world.cut_both(1, other, 5_000);
