@@ -21,6 +21,12 @@ class Context:
     def size(self, test, soak):
         return soak if self.soak else test
 
+    def limit(self, name, figure, maximum, unit):
+        """A figure for the reader. In a soak, which has its machine to itself, it must not exceed what is promised."""
+        self.report.note(f"{name}: {figure:.4g} {unit} (in a soak at most {maximum:g})")
+        if self.soak:
+            self.report.check(f"{name}: at most {maximum:g} {unit}", figure <= maximum, f"{figure:.4g} {unit}")
+
     def folder(self, name):
         path = self.root / name
         path.mkdir(parents=True, exist_ok=True)

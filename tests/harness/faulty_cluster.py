@@ -97,6 +97,7 @@ class FaultyCluster(clusters.Cluster):
             self.links.own(f"node{node.number}", node.process.pid)
 
     def cut_from_brokers(self, number, resets=False):
+        """Without brokers, nothing."""
         self.links.cut(f"node{number}", [f"broker{broker}" for broker in self.brokers.brokers], resets)
 
     def cut_from_peers(self, number, resets=False, peers=None):

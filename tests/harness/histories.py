@@ -16,6 +16,8 @@ PAUSE_AFTER_FAILURE_S = 0.05
 READ_AGAIN_TIMEOUT_S = 15
 # How old what a node knows of a user may be.
 HELD_NS = 2_000_000_000
+SECURITY_PAUSE_S = 0.1
+REPLICATION_PAUSE_S = 0.5
 BULK = 10
 ATTACHMENT_BYTES = 10_000
 
@@ -44,7 +46,8 @@ class History:
         with self._lock:
             self.operations.append({"client": client, "document": document, "from": began, "to": time.monotonic_ns(), **operation})
             self.maybes += operation.get("outcome") == "maybe"
-            if operation.get("outcome") == "done":
+            # What shuts users out waits for nodes that do not answer.
+            if operation.get("outcome") == "done" and operation["kind"] == "update":
                 self.writes.append((time.monotonic(), client))
 
     def succeed(self, client):
@@ -230,7 +233,69 @@ class UserClient(Client):
             self.history.add(self.number, name, began, kind="read", value=answer.json["userCtx"]["roles"][0])
 
 
-KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient)
+class SecurityClient(Client):
+    """Sets who may read a database, which is a register that is written without regard to what it holds, and reads it: as it was at most two
+    seconds before."""
+
+    DOCUMENT = "_security"
+
+    def turn(self):
+        # Reads that overlap with many writes take the checker long.
+        self.stop_event.wait(SECURITY_PAUSE_S)
+        if self.random.random() < 0.3:
+            self.write()
+        else:
+            self.read_as_held()
+
+    def write(self):
+        value, began = self.unique(), time.monotonic_ns()
+        # Server admins, who all clients are, may do anything.
+        answer = self.ask("PUT", self.DOCUMENT, {"members": {"names": [value], "roles": []}}, expected=(200,))
+        if answer is not False:
+            outcome = "done" if answer else "maybe"
+            self.history.add(self.number, self.DOCUMENT, began, kind="write", new=value, outcome=outcome)
+
+    def read_as_held(self):
+        began = time.monotonic_ns() - HELD_NS
+        answer = self.ask("GET", self.DOCUMENT, expected=(200,))
+        if answer:
+            names = answer.json.get("members", {}).get("names", [])
+            self.history.add(self.number, self.DOCUMENT, began, kind="read", value=names[0] if names else "")
+
+
+class ReplicationClient(Client):
+    """Has the cluster replicate the registers into a database of its own: that reads all of them."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.target = f"{self.history.db}-copy-{self.number}"
+        self.registers = [f"register-{n}" for n in range(RegisterClient.REGISTERS)]
+        self.began = None
+
+    def turn(self):
+        self.stop_event.wait(REPLICATION_PAUSE_S)
+        # A request may join the replication of an earlier one, whose response did not arrive.
+        self.began = self.began or time.monotonic_ns()
+        if not self.replicate():
+            self.stop_event.wait(PAUSE_AFTER_FAILURE_S)
+            return
+        began, self.began = self.began, None
+        answer = self.ask("POST", "_all_docs?include_docs=true", {"keys": self.registers}, expected=(200,), db=self.target)
+        if answer:
+            for row in answer.json["rows"]:
+                self.history.add(self.number, row["key"], began, kind="read", value=(row.get("doc") or {}).get("value", ""))
+
+    def replicate(self):
+        """One that fails, for whatever reason, says nothing."""
+        body = {"source": self.history.db, "target": self.target, "create_target": True, "doc_ids": self.registers}
+        try:
+            answer = self.api.post("/_replicate", body)
+        except Disconnected:
+            return False
+        return answer.status == 200 and bool(answer.json.get("ok"))
+
+
+KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient, UserClient, SecurityClient, ReplicationClient)
 
 
 def start_clients(history, urls, credentials, random_source, pause_s=PAUSE_S):

@@ -669,6 +669,31 @@ def test_a_wide_document_keeps_nobody_waiting(ctx):
         api.close()
 
 
+# A list of a million numbers is 2 MB of text, and took 72 MB as values.
+LINK_VALUES = 1_000_000
+LINK_MB_MAX = 40
+
+
+def test_links_that_are_lists_are_not_parsed(ctx):
+    """The value of a view row names another document by a string; anything else in `_id` takes no memory."""
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/links?q=1")
+        api.expect(201, "PUT", "/links/_design/d", {"views": {"v": {"map": "function (doc) { emit(null, {_id: doc.link}); }"}}})
+        api.expect(201, "PUT", "/links/a", {"link": [1] * LINK_VALUES})
+        api.expect(201, "PUT", "/links/b", {"link": "c"})
+        api.expect(201, "PUT", "/links/c", {"link": None})
+        rows = api.expect(200, "GET", "/links/_design/d/_view/v")["rows"]
+        before = server.peak_rss_mb()
+        answer = api.expect(200, "GET", "/links/_design/d/_view/v?include_docs=true")
+        grown = server.peak_rss_mb() - before
+        ctx.report.equal("links: all rows are there", [row["id"] for row in rows], ["a", "b", "c"])
+        docs = [row["doc"] and row["doc"]["_id"] for row in answer["rows"]]
+        ctx.report.equal("links: only strings name documents", docs, [None, "c", None])
+        ctx.report.check(f"links: the peak grows by less than {LINK_MB_MAX} MB", grown < LINK_MB_MAX, f"{grown:.0f} MB")
+        api.close()
+
+
 def beside(server, count, request):
     """Makes so many requests at a time, and asks `/_up` meanwhile: seconds of all, of the slowest `/_up`, and how many there were."""
     done, times, statuses = threading.Event(), [], []

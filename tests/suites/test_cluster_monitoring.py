@@ -314,6 +314,25 @@ def test_forwards_that_fail(cluster, seen):
     client.join()
 
 
+def test_contents_that_are_not_copied(cluster, seen):
+    """An attachment is sent to the nodes in reach; the one that is cut off fetches it later."""
+    before = {number: seen.of(number) for number in NODES}
+    grows = lambda what, number, name: seen.becomes(what, number, name, lambda value: value > before[number](name))
+    cluster.cut_from_peers(3)
+    # The log has the records meanwhile: it lacks contents, and nothing else.
+    for i in range(3):
+        answer = cluster.api(1).put(f"/seen/attached-{i}/file", bytes(500_000), headers={"Content-Type": "image/png"})
+        seen.report.equal("two of three nodes are enough", answer.status, 201)
+    name = "settee_cluster_contents_"
+    grows("a node is cut off", 1, f"{name}failures_total")
+    grows("an upload", 1, f"{name}staged_total")
+    grows("an upload", 1, f"{name}sent_bytes_total")
+    grows("an upload", 2, f"{name}received_bytes_total")
+    cluster.heal()
+    grows("the node reaches the others again", 3, f"{name}fetched_total")
+    grows("the node reaches the others again", 3, f"{name}received_bytes_total")
+
+
 @with_log(KAFKA)
 def test_a_node_that_is_copied_to(cluster, seen):
     """One that was down for longer than the log keeps records."""

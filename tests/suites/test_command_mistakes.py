@@ -70,14 +70,21 @@ LEFT_OUT = {
 class Page(http.server.BaseHTTPRequestHandler):
     """A web server that answers everything with a page."""
 
+    status = 200
+    location = None
+    body = b"<!DOCTYPE html>\n<title>A shop</title>\n<p>Welcome!\n"
+    # Bytes that are announced and not sent.
+    missing = 0
+
     def answer(self):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b"<!DOCTYPE html>\n<title>A shop</title>\n<p>Welcome!\n"
-        self.send_response(200)
+        self.send_response(self.status)
+        if self.location:
+            self.send_header("Location", self.location)
         self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(self.body) + self.missing))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(self.body)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
@@ -85,9 +92,29 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Gateway(Page):
+    """A proxy whose server is down."""
+
+    status = 502
+
+
+class Moved(Page):
+    """A web server that redirects to HTTPS."""
+
+    status = 301
+    location = "https://couch.invalid/"
+
+
+class Short(Page):
+    """A server that closes its connections in the middle of a response."""
+
+    body = b'{"couchdb":"Welcome",'
+    missing = 100
+
+
 @contextlib.contextmanager
-def page():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+def page(handler=Page):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -147,6 +174,55 @@ def test_each_command_names_the_mistake_in_its_url(ctx):
                 is_one_line(ctx, f"{command}, {mistake}", done, wanted)
                 ctx.report.equal(f"{command}, {mistake}: nothing was made", left, ["docs.json"], quiet=True)
         ctx.report.check("the table has commands and mistakes", len(cases) > 200, len(cases))
+        ctx.report.equal("the server has what it had", server.api().expect(200, "GET", "/db")["doc_count"], 0)
+
+
+# Responses that are not those of another server, and logins that only some commands read from the environment.
+A_PROXY = r"127\.0\.0\.1:GATEWAY: a proxy responded for the server \(502\)"
+A_REDIRECT = r"127\.0\.0\.1:MOVED redirects to https://couch\.invalid \(301\): write https://couch\.invalid"
+A_BREAK = r"127\.0\.0\.1:SHORT closed the connection in the middle of a response"
+RESPONSES = {
+    "migrate from: a proxy": ("migrate http://a:SECRET@127.0.0.1:GATEWAY --to GOOD", A_PROXY),
+    "migrate to: a proxy": ("migrate GOOD --to http://a:SECRET@127.0.0.1:GATEWAY", A_PROXY),
+    "check-functions: a proxy": ("check-functions http://a:SECRET@127.0.0.1:GATEWAY", A_PROXY),
+    "load: a proxy": ("load HERE/docs.json http://a:SECRET@127.0.0.1:GATEWAY/db", A_PROXY),
+    "backup: a proxy": ("backup http://a:SECRET@127.0.0.1:GATEWAY HERE/backups", A_PROXY),
+    "healthcheck: a proxy": ("healthcheck http://127.0.0.1:GATEWAY", A_PROXY),
+    "migrate from: a redirect": ("migrate http://a:SECRET@127.0.0.1:MOVED --to GOOD", A_REDIRECT),
+    "check-functions: a redirect": ("check-functions http://a:SECRET@127.0.0.1:MOVED", A_REDIRECT),
+    "migrate from: a break": ("migrate http://a:SECRET@127.0.0.1:SHORT --to GOOD", A_BREAK),
+    "check-functions: a break": ("check-functions http://a:SECRET@127.0.0.1:SHORT", A_BREAK),
+    "load: a break": ("load HERE/docs.json http://a:SECRET@127.0.0.1:SHORT/db", A_BREAK),
+    "load from a database: a break": ("load http://a:SECRET@127.0.0.1:SHORT/db GOOD/db", A_BREAK),
+    "doctor: a break": ("doctor http://a:SECRET@127.0.0.1:SHORT", A_BREAK),
+    "migrate from: a login": (
+        "migrate http://from:SECRET@127.0.0.1:PORT --to GOOD",
+        r"is wrong \(401\).* in the URL, which SETTEE_MIGRATE_SOURCE may hold$",
+    ),
+    "migrate to: a login": ("migrate GOOD --to http://to:SECRET@127.0.0.1:PORT", r"is wrong \(401\).* in the URL, which SETTEE_MIGRATE_TO may hold$"),
+    "load from a database: a login": ("load http://source:SECRET@127.0.0.1:PORT/db GOOD/db", r"is wrong \(401\).* may read the database in the URL$"),
+    "load: a login": ("load HERE/docs.json http://target:SECRET@127.0.0.1:PORT/db", r"is wrong \(401\).* in the URL or in SETTEE_CREDENTIALS$"),
+}
+
+
+def test_each_command_names_what_a_response_means(ctx):
+    with ctx.server("good") as server, page(Gateway) as gateway, page(Moved) as moved, page(Short) as short:
+        good = server.url.replace("://", f"://{server.admin}@")
+        server.api().expect(201, "PUT", "/db")
+        ports = {"GATEWAY": gateway, "MOVED": moved, "SHORT": short, "PORT": server.url.rsplit(":", 1)[1]}
+
+        def outcome(at):
+            words, wanted = list(RESPONSES.values())[at]
+            here = ctx.folder(f"response-{at}")
+            (here / "docs.json").write_text('[{"_id": "a"}]')
+            for name, value in {**ports, "SECRET": SECRET, "GOOD": good, "HERE": here}.items():
+                words, wanted = words.replace(name, str(value)), wanted.replace(name, str(value))
+            return run(ctx, words.split()), wanted, sorted(path.name for path in here.iterdir())
+
+        with ThreadPoolExecutor(4) as pool:
+            for name, (done, wanted, left) in zip(RESPONSES, pool.map(outcome, range(len(RESPONSES)))):
+                is_one_line(ctx, name, done, wanted)
+                ctx.report.equal(f"{name}: nothing was made", left, ["docs.json"], quiet=True)
         ctx.report.equal("the server has what it had", server.api().expect(200, "GET", "/db")["doc_count"], 0)
 
 

@@ -8,6 +8,7 @@ import statistics
 import pytest
 
 from harness.bystander import ANSWER_TIMEOUT_S, AT_ONCE, OTHER_MAPS, PEAK_MB_MAX, Bystander, make_database, options
+from harness.files import MIB
 from harness.flood import Flood, server_ms
 from harness.hostile_searches import HOSTILE_INDEX, hostile_documents, hostile_requests
 from harness.server import wait_until
@@ -190,6 +191,79 @@ def test_beginnings_of_long_letters(ctx):
         grown = server.peak_rss_mb() - before
         ctx.report.check(f"beginnings: memory grows by less than {WAITING_SHORT_MB_MAX} MB", grown < WAITING_SHORT_MB_MAX, f"{grown:.0f} MB")
         ctx.report.note(f"beginnings: {count} documents, {grown:.0f} MB more at the peak")
+
+
+# A search may have 17 MiB of this: half is shared by those that need more, and one gets half of that.
+LITTLE_MEMORY = 64 * MIB
+HIT_BYTES = 4 * MIB
+
+
+def test_documents_of_hits_have_memory(ctx):
+    """Documents of hits, and the text of the response, count to the memory of searches; more than a search may have is refused."""
+    with ctx.server("hits", options=["--set", f"memory/searches={LITTLE_MEMORY}"]) as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        api.expect((201, 202), "PUT", "/hits?q=1")
+        api.expect(201, "PUT", "/hits/_design/c", {"indexes": {"i": {"index": "function (doc) { index('default', doc.text); }"}}})
+        api.expect(201, "PUT", "/hits/_design/n", {"nouveau": {"i": {"index": "function (doc) { index('text', 'default', doc.text); }"}}})
+        for n in range(6):
+            api.expect(201, "PUT", f"/hits/{n}", {"text": "x", "long": "x" * HIT_BYTES})
+        for path, rows in (("/hits/_design/c/_search/i", "rows"), ("/hits/_design/n/_nouveau/i", "hits")):
+            asked = {"q": "x", "limit": 6}
+            ctx.report.equal(f"{path}: all are found", len(api.expect(200, "POST", path, asked)[rows]), 6)
+            answer = api.post(path, {**asked, "include_docs": True})
+            ctx.report.equal(f"{path}: all documents are too much", (answer.status, answer.json.get("error")), (413, "too_large"))
+            answer = api.post(path, {**asked, "limit": 2, "include_docs": True})
+            lengths = [len(row["doc"]["long"]) for row in answer.json[rows]]
+            ctx.report.equal(f"{path}: two are answered", (answer.status, lengths), (200, [HIT_BYTES] * 2))
+        searches = api.expect(200, "GET", "/_node/_local/_system")["memory"]["budgets"]["searches"]
+        ctx.report.check("hits: the response was charged", searches["peak"] > 2 * HIT_BYTES, searches)
+        ctx.report.equal("hits: nothing stays charged", searches["used"], 0)
+
+
+# Values of two bytes each took 72 in memory.
+VALUES = "function (doc) { index('default', 'x'); for (var i = 0; i < 30000; i++) index('n', '', {store: true, index: false}); }"
+VALUES_DOCS = 60
+VALUES_MB_MAX = 60
+
+
+def test_many_stored_values_take_about_their_text(ctx):
+    """Stored values of hits are held as text."""
+    with ctx.server("values") as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        api.expect((201, 202), "PUT", "/values?q=1")
+        api.expect(201, "PUT", "/values/_design/d", {"indexes": {"i": {"index": VALUES}}})
+        api.expect(201, "POST", "/values/_bulk_docs", {"docs": [{"_id": f"d{n:03d}"} for n in range(VALUES_DOCS)]})
+        path = f"/values/_design/d/_search/i?q=x&limit={VALUES_DOCS}"
+        api.expect(200, "GET", f"{path}&include_fields=%5B%5D")
+        before = server.peak_rss_mb()
+        found = api.expect(200, "GET", path)
+        grown = server.peak_rss_mb() - before
+        ctx.report.equal("values: all are there", {len(row["fields"]["n"]) for row in found["rows"]}, {30_000})
+        ctx.report.equal("values: of each document", len(found["rows"]), VALUES_DOCS)
+        ctx.report.check(f"values: the peak grows by less than {VALUES_MB_MAX} MB", grown < VALUES_MB_MAX, f"{grown:.0f} MB")
+
+
+# 5,000 words with a name of 60,000 bytes each would be 300 MB of one document.
+LONG_NAME = "function (doc) { index('f'.repeat(60000), doc.text); index('default', doc.text); }"
+LONG_NAME_MB_MAX = 200
+
+
+def test_many_words_of_a_long_name(ctx):
+    """The index keeps each word with the name of its field: a document with too much of that is left out, and others are found."""
+    with ctx.server("names") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/names?q=1")
+        api.expect(201, "PUT", "/names/_design/d", {"indexes": {"i": {"index": LONG_NAME}}, "autoupdate": False})
+        texts = {"few": "here w1 w2", "many": "here " + " ".join(f"w{n}" for n in range(5_000)), "last": "here"}
+        for doc_id, text in texts.items():
+            api.expect(201, "PUT", f"/names/{doc_id}", {"text": text})
+        before = server.rss_mb()
+        found = api.expect(200, "GET", "/names/_design/d/_search/i?q=here")
+        grown = server.peak_rss_mb() - before
+        ctx.report.equal("names: others are found", sorted(row["id"] for row in found["rows"]), ["few", "last"])
+        info = api.expect(200, "GET", "/names/_design/d/_search_info/i")["search_index"]
+        ctx.report.equal("names: it is left out", (info["doc_count"], info.get("doc_left_out_count")), (2, 1))
+        ctx.report.check(f"names: memory grows by less than {LONG_NAME_MB_MAX} MB", grown < LONG_NAME_MB_MAX, f"{grown:.0f} MB")
 
 
 @pytest.mark.slow

@@ -10,38 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.vectors import load_replay, read_exceptions, vectors_folder
+from harness.vectors import AREAS, load_replay, prepared, read_exceptions, run_area, vectors_folder
 
 pytestmark = [pytest.mark.quick, pytest.mark.costly_hashes]
-
-AREAS = [
-    "documents",
-    "revisions",
-    "bulk",
-    "changes",
-    "database",
-    "http",
-    "partitioned",
-    "auth",
-    "views",
-    "design-functions",
-    "attachments",
-    "replication",
-    "mango",
-    "nouveau",
-    "nouveau10",
-    "changes-validation",
-    "mango-validation",
-    "strict-input",
-    "time-seq",
-    "auto-purge",
-    "reduce-limits",
-    "server",
-    "uuids",
-]
-SYSTEM_DATABASES = ["_users", "_replicator"]
-DIFFERENCES_SHOWN = 5
-
 
 EXCEPTIONS = read_exceptions(Path(__file__).parent.parent / "vector_exceptions.txt")
 
@@ -59,7 +30,7 @@ def replay(folder):
 @pytest.fixture(scope="module")
 def client(suite, replay):
     with suite.server() as server:
-        yield prepared(server, replay)
+        yield client_of(server, replay)
         suite.report.check("no panic", "panicked" not in server.log(), tail_of_panic(server.log()))
 
 
@@ -72,7 +43,7 @@ def test_recorded_cookies(suite, folder, replay):
     """The recorded server's cookies, whose other attributes are to be as recorded too."""
     with suite.server("cookies", options=["--set", "chttpd_auth/same_site=omit"]) as server:
         others = {name: reason for name, reason in EXCEPTIONS.items() if "SameSite" not in reason}
-        run_area(suite, replay, prepared(server, replay), folder / "auth.jsonl", others)
+        run_area(suite, replay, client_of(server, replay), folder / "auth.jsonl", others)
 
 
 def test_exceptions_name_scenarios(suite, folder):
@@ -81,46 +52,8 @@ def test_exceptions_name_scenarios(suite, folder):
     suite.report.equal("exceptions that name no scenario: remove their lines", sorted(set(EXCEPTIONS) - names), [])
 
 
-def prepared(server, replay):
-    api = server.api()
-    for name in SYSTEM_DATABASES:
-        api.expect((201, 202, 412), "PUT", "/" + name)
-    return replay.Client(server.url, server.admin)
-
-
-def run_area(ctx, replay, client, path, exceptions):
-    passed, expected_failures = 0, 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        scenario = json.loads(line)
-        name = f"{scenario['area']} / {scenario['name']}"
-        differences = without_races(replay.run_scenario(client, scenario))
-        if name in exceptions:
-            expected_failures += bool(differences)
-            ctx.report.check(name, differences, "passes now, so it is no longer an exception: remove its line", quiet=True)
-        else:
-            passed += not differences
-            ctx.report.check(name, not differences, describe(differences), quiet=True)
-    ctx.report.note(f"{path.stem}: {passed} scenarios as recorded, {expected_failures} known exceptions")
-
-
-def without_races(differences):
-    """Leaves out what the recorded server happened to be doing: whether a compaction that was requested just before still runs."""
-    kept = []
-    for number, step, found in differences:
-        if isinstance(found, list):
-            found = [one for one in found if one[0] != "body.compact_running"]
-        if found:
-            kept.append((number, step, found))
-    return kept
-
-
-def describe(differences):
-    lines = []
-    for number, step, found in differences[:3]:
-        lines.append(f"step {number} {step['method']} {step['path']}")
-        for where, expected, actual in found[:DIFFERENCES_SHOWN] if isinstance(found, list) else []:
-            lines.append(f"  {where}\n    expected {json.dumps(expected)[:400]}\n    actual   {json.dumps(actual)[:400]}")
-    return "\n".join(lines)
+def client_of(server, replay):
+    return prepared(server.api(), server.url, server.admin, replay)
 
 
 def tail_of_panic(log):

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use command_line::{RefusedRequest, connection_failure, not_couchdb};
+use command_line::{LoginPlace, RefusedRequest, connection_failure, not_couchdb};
 use serde_json::Value;
 
 use crate::client::Connection;
@@ -229,6 +229,8 @@ impl System {
                     reason: body["reason"].as_str(),
                     has_login: node.header("authorization").is_some(),
                     needs: "an admin",
+                    login_place: LoginPlace::UrlOrCredentials,
+                    location: None,
                 };
                 Err(BenchError::Server(refused.description(node.url())))
             }

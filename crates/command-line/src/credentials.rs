@@ -9,6 +9,12 @@ pub const CREDENTIALS: &str = "SETTEE_CREDENTIALS";
 /// The environment variable with NAME:PASSWORD for the URL of `settee bench --peer`.
 pub const PEER_CREDENTIALS: &str = "SETTEE_PEER_CREDENTIALS";
 
+/// The environment variable with the URL of the source of `settee migrate`.
+pub const MIGRATION_SOURCE: &str = "SETTEE_MIGRATE_SOURCE";
+
+/// The environment variable with the URL of the target of `settee migrate`.
+pub const MIGRATION_TARGET: &str = "SETTEE_MIGRATE_TO";
+
 /// The URLs of a server or of a cluster's nodes. A comma that does not end a URL belongs to it.
 pub fn nodes_of(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = vec![];

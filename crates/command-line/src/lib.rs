@@ -13,10 +13,14 @@ use std::io::Write as _;
 
 pub use bench::{BenchOptions, NamedWorkloads, RecordOptions, ReplayOptions, Speed, Traffic};
 pub use credentials::{
-    CREDENTIALS, PEER_CREDENTIALS, nodes_of, take_credentials, with_credentials,
+    CREDENTIALS, MIGRATION_SOURCE, MIGRATION_TARGET, PEER_CREDENTIALS, nodes_of, take_credentials,
+    with_credentials,
 };
 pub use output::check_output;
-pub use server::{RefusedRequest, connection_failure, not_couchdb, not_settee, server_url};
+pub use server::{
+    LoginPlace, RefusedRequest, connection_failure, connection_loss, not_couchdb, not_settee,
+    server_url,
+};
 
 /// The environment variable by which `settee bench` passes its own executable's path to `settee-bench`.
 pub const PROGRAM: &str = "SETTEE_PROGRAM";

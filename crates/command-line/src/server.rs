@@ -1,6 +1,7 @@
 //! Servers that a command cannot use: what is wrong, and what to do, in one line without passwords.
 
 use std::error::Error;
+use std::fmt;
 
 use url::{ParseError, Url};
 
@@ -86,54 +87,89 @@ fn place(url: &Url) -> String {
 /// # Ok::<(), url::ParseError>(())
 /// ```
 pub fn connection_failure(url: &Url, error: &(dyn Error + 'static)) -> String {
-    let (place, texts) = (place(url), texts(error));
-    let is_https = url.scheme() == "https";
-    if has(&texts, &["failed to lookup address", "dns error"]) {
+    let texts = texts(error);
+    let other = match has(&texts, &READING) {
+        true => None,
+        false => other_protocol(url, &texts),
+    };
+    other.unwrap_or_else(|| loss(url, &texts))
+}
+
+/// Describes why a server that answered an earlier request does not answer any more: whatever breaks off, it speaks the protocol
+/// of the URL.
+pub fn connection_loss(url: &Url, error: &(dyn Error + 'static)) -> String {
+    loss(url, &texts(error))
+}
+
+fn loss(url: &Url, texts: &[String]) -> String {
+    let place = place(url);
+    let why = texts.last().map_or("", String::as_str);
+    if has(texts, &["failed to lookup address", "dns error"]) {
         let host = url.host_str().unwrap_or_default();
         format!("the host {host} is unknown: check its name")
-    } else if has(&texts, &["Connection refused"]) {
+    } else if has(texts, &["Connection refused"]) {
         format!(
             "nothing listens on {place} (connection refused): check host and port, or start the server"
         )
-    } else if has(&texts, &["timed out", "deadline has elapsed"]) {
+    } else if has(texts, &["timed out", "deadline has elapsed"]) {
         format!("{place} did not answer in time")
-    } else if has(&texts, &["invalid peer certificate"]) {
-        let why = texts.last().cloned().unwrap_or_default();
+    } else if has(texts, &["invalid peer certificate"]) {
         format!("the certificate of {place} is not accepted: {why}")
-    } else if is_https && has(&texts, &NOT_TLS) {
-        format!("{place} does not answer in HTTPS: if it serves HTTP, write http://{place}")
-    } else if !is_https && has(&texts, &NOT_HTTP) {
-        format!("{place} does not answer in HTTP: if it serves HTTPS, write https://{place}")
-    } else if !is_https && has(&texts, &CLOSED) {
-        format!(
-            "{place} closed the connection without a response: if it serves HTTPS, write https://{place}"
-        )
+    } else if has(texts, &CLOSED) {
+        let when = match has(texts, &READING) {
+            true => "in the middle of",
+            false => "without",
+        };
+        format!("{place} closed the connection {when} a response: check whether it was restarted")
     } else {
-        let why = texts.last().cloned().unwrap_or_default();
         format!("{place}: {why}")
     }
 }
 
+/// Describes a server that seems to speak the other protocol.
+fn other_protocol(url: &Url, texts: &[String]) -> Option<String> {
+    let place = place(url);
+    if url.scheme() == "https" {
+        let is_other = has(texts, &NOT_TLS) || has(texts, &[CONNECTING]) && has(texts, &CLOSED);
+        return is_other.then(|| {
+            format!("{place} does not answer in HTTPS: if it serves HTTP, write http://{place}")
+        });
+    }
+    let problem = if has(texts, &NOT_HTTP) {
+        "does not answer in HTTP"
+    } else if has(texts, &CLOSED) {
+        "closed the connection without a response"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{place} {problem}: if it serves HTTPS, write https://{place}"
+    ))
+}
+
 /// Words of rustls and tokio-rustls about a server that speaks something else.
-const NOT_TLS: [&str; 5] = [
-    "InvalidContentType",
-    "corrupt message",
-    "handshake eof",
-    "unexpected end of file",
-    "Connection reset",
-];
+const NOT_TLS: [&str; 3] = ["InvalidContentType", "corrupt message", "handshake eof"];
 /// Words of hyper and of the client of `settee bench`.
 const NOT_HTTP: [&str; 3] = [
     "invalid HTTP",
     "malformed HTTP",
     "message head is too large",
 ];
-const CLOSED: [&str; 5] = [
+const CLOSED: [&str; 7] = [
     "connection closed before message completed",
     "server closed the connection",
+    "peer closed connection",
     "Connection reset",
     "Broken pipe",
     "end of file",
+    "unexpected EOF",
+];
+/// Words of hyper's client about a connection that is not established, TLS included.
+const CONNECTING: &str = "client error (Connect)";
+/// Words of reqwest about the body of a response.
+const READING: [&str; 2] = [
+    "error decoding response body",
+    "request or response body error",
 ];
 
 /// Whether one of the texts has one of the words.
@@ -165,6 +201,31 @@ pub struct RefusedRequest<'a> {
     pub has_login: bool,
     /// The users who may send the request, like `an admin`.
     pub needs: &'a str,
+    /// Where the command reads the name and password.
+    pub login_place: LoginPlace,
+    /// The header `Location` of a redirect.
+    pub location: Option<&'a str>,
+}
+
+/// Where a command reads a name and password.
+#[derive(Clone, Copy, Debug)]
+pub enum LoginPlace {
+    /// In the URL, or in the variable [`CREDENTIALS`].
+    UrlOrCredentials,
+    /// In the URL.
+    Url,
+    /// In the URL, which the variable of this name may hold.
+    UrlInVariable(&'static str),
+}
+
+impl fmt::Display for LoginPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoginPlace::UrlOrCredentials => write!(out, "in the URL or in {CREDENTIALS}"),
+            LoginPlace::Url => out.write_str("in the URL"),
+            LoginPlace::UrlInVariable(name) => write!(out, "in the URL, which {name} may hold"),
+        }
+    }
 }
 
 impl RefusedRequest<'_> {
@@ -172,10 +233,15 @@ impl RefusedRequest<'_> {
     pub fn description(&self, url: &Url) -> String {
         let (place, status, needs) = (place(url), self.status, self.needs);
         let Some(reason) = self.reason else {
-            return not_couchdb(url, status);
+            return match self.redirected_to(url) {
+                Some(other) => {
+                    format!("{place} redirects to {other} ({status}): write {other} in the URL")
+                }
+                None => not_couchdb(url, status),
+            };
         };
         let reason = reason.replace(['\r', '\n'], " ");
-        let login = format!("give NAME:PASSWORD of {needs} in the URL or in {CREDENTIALS}");
+        let login = format!("give NAME:PASSWORD of {needs} {}", self.login_place);
         match status {
             401 if !self.has_login => format!("{place} requires a login (401): {login}"),
             401 if reason.contains("assword") => {
@@ -185,14 +251,34 @@ impl RefusedRequest<'_> {
             _ => format!("{place}: {reason} ({status})"),
         }
     }
+
+    /// Returns the scheme, host and port of another server to which this one redirects.
+    fn redirected_to(&self, url: &Url) -> Option<String> {
+        let target = url.join(self.location.filter(|_| is_redirect(self.status))?);
+        let target = target.ok()?.origin();
+        let is_other = target.is_tuple() && target != url.origin();
+        is_other.then(|| target.ascii_serialization())
+    }
+}
+
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 /// Describes a server whose response is not that of a CouchDB.
 pub fn not_couchdb(url: &Url, status: u16) -> String {
     let place = place(url);
-    format!(
-        "{place} is not a CouchDB: its response, with status {status}, is not CouchDB's; check host and port"
-    )
+    match status {
+        status if is_redirect(status) => {
+            format!("{place} redirects ({status}): write the URL to which it redirects")
+        }
+        429 | 502..=504 => format!(
+            "{place}: a proxy responded for the server ({status}): retry, or check the server behind the proxy"
+        ),
+        status => format!(
+            "{place} is not a CouchDB: its response, with status {status}, is not CouchDB's; check host and port"
+        ),
+    }
 }
 
 /// Describes a server that lacks what only Settee has.
@@ -203,7 +289,6 @@ pub fn not_settee(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::io;
 
     use super::*;
@@ -308,6 +393,11 @@ mod tests {
             ),
             ("https://h:1", "tls handshake eof", "write http://h:1"),
             (
+                "https://h:1",
+                "Connection reset by peer (os error 104)",
+                "write http://h:1",
+            ),
+            (
                 "http://h:1",
                 "invalid HTTP version parsed",
                 "write https://h:1",
@@ -335,6 +425,100 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_breaks_is_no_mistake_in_the_url() {
+        let reset = "Connection reset by peer (os error 104)";
+        let short = "end of file before message length reached";
+        for (outer, innermost, when) in [
+            ("error decoding response body", reset, "in the middle of"),
+            ("error decoding response body", short, "in the middle of"),
+            ("client error (SendRequest)", reset, "without"),
+        ] {
+            for url in ["http://h:1", "https://h:1"] {
+                let inner = Nested(innermost, None);
+                let error = Nested(outer, Some(Box::new(inner)));
+                let url = Url::parse(url).unwrap();
+                let wanted = format!("h:1 closed the connection {when} a response: check whether");
+                let text = connection_loss(&url, &error);
+                assert!(text.starts_with(&wanted), "{url} {outer}: {text}");
+                // Without TLS it may be a first request, which a server of HTTPS closes.
+                if url.scheme() == "https" || when == "in the middle of" {
+                    assert_eq!(connection_failure(&url, &error), text);
+                }
+            }
+        }
+        let url = Url::parse("http://h:1").unwrap();
+        let refused = connection_loss(&url, &nested("Connection refused (os error 111)"));
+        assert!(refused.starts_with("nothing listens on h:1"), "{refused}");
+    }
+
+    #[test]
+    fn responses_of_proxies_are_not_taken_for_another_server() {
+        let url = Url::parse("http://h/db").unwrap();
+        let of = |status, location| {
+            let refused = RefusedRequest {
+                status,
+                reason: None,
+                has_login: false,
+                needs: "an admin",
+                login_place: LoginPlace::Url,
+                location,
+            };
+            refused.description(&url)
+        };
+        for (status, location, wanted) in [
+            (502, None, "h:80: a proxy responded for the server (502)"),
+            (503, None, "h:80: a proxy responded for the server (503)"),
+            (504, None, "h:80: a proxy responded for the server (504)"),
+            (429, None, "h:80: a proxy responded for the server (429)"),
+            (
+                301,
+                Some("https://a:geheim@couch.example/db?x"),
+                "h:80 redirects to https://couch.example (301): write https://couch.example",
+            ),
+            (
+                308,
+                Some("//h:81/"),
+                "h:80 redirects to http://h:81 (308): write http://h:81",
+            ),
+            (302, Some("/login"), "h:80 redirects (302): write the URL"),
+            (302, Some("mailto:x"), "h:80 redirects (302): write the URL"),
+            (307, None, "h:80 redirects (307): write the URL"),
+            (200, Some("https://x"), "h:80 is not a CouchDB"),
+            (404, None, "h:80 is not a CouchDB"),
+        ] {
+            let text = of(status, location);
+            assert!(text.starts_with(wanted), "{status}: {text}");
+        }
+    }
+
+    #[test]
+    fn logins_are_given_where_the_command_reads_them() {
+        let url = Url::parse("http://h:1").unwrap();
+        for (login_place, wanted) in [
+            (
+                LoginPlace::UrlOrCredentials,
+                "give NAME:PASSWORD of a user in the URL or in SETTEE_CREDENTIALS",
+            ),
+            (LoginPlace::Url, "give NAME:PASSWORD of a user in the URL"),
+            (
+                LoginPlace::UrlInVariable("SETTEE_X"),
+                "give NAME:PASSWORD of a user in the URL, which SETTEE_X may hold",
+            ),
+        ] {
+            let refused = RefusedRequest {
+                status: 401,
+                reason: Some("Authentication required."),
+                has_login: false,
+                needs: "a user",
+                login_place,
+                location: None,
+            };
+            let text = refused.description(&url);
+            assert!(text.ends_with(wanted), "{text}");
+        }
+    }
+
+    #[test]
     fn refusals_say_what_is_wrong_with_a_login() {
         let url = Url::parse("http://h:1/_settee/top").unwrap();
         let of = |status, reason, has_login| {
@@ -344,6 +528,8 @@ mod tests {
                 reason,
                 has_login,
                 needs,
+                login_place: LoginPlace::UrlOrCredentials,
+                location: None,
             };
             refused.description(&url)
         };

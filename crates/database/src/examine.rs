@@ -10,7 +10,7 @@ use storage::{ChangeIter, IdIter, RecordHead, Row, Shard, Signature};
 
 use crate::database::Database;
 use crate::views::{Design, ViewIndex};
-use crate::{Error, Read, ReadDoc, ReadOptions};
+use crate::{Error, Read, ReadOptions};
 
 /// Ids of fewer hexadecimal digits may mean something.
 const MADE_UP_DIGITS_MIN: usize = 16;
@@ -160,10 +160,11 @@ pub struct SomeDesigns {
     pub has_more: bool,
 }
 
-/// Some documents, and whether these are all.
-pub struct SomeDocuments {
-    /// As they are stored, design documents aside.
-    pub documents: Vec<ReadDoc>,
+/// How many documents were visited, and whether these are all.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct VisitedDocuments {
+    /// How many there were, design documents aside.
+    pub documents: usize,
     /// There are more.
     pub has_more: bool,
 }
@@ -373,21 +374,20 @@ impl Database {
         views
     }
 
-    /// Returns documents whose ids begin with a text, in their order: at most `most`, and only
-    /// until `until`. They are complete, with members that are hidden from users. Blocks.
+    /// Passes documents whose ids begin with a text to `visit`, one by one in their order: at most
+    /// `most`, and only until `until`. They are complete, with members that are hidden from users.
+    /// Blocks.
     ///
     /// # Errors
     /// Errors of reading.
-    pub fn some_documents(
+    pub fn visit_documents(
         &self,
         prefix: &str,
         most: usize,
         until: Instant,
-    ) -> Result<SomeDocuments, Error> {
-        let mut some = SomeDocuments {
-            documents: vec![],
-            has_more: false,
-        };
+        visit: &mut dyn FnMut(&DocId, &[u8]),
+    ) -> Result<VisitedDocuments, Error> {
+        let mut some = VisitedDocuments::default();
         for shard in self.all_shards() {
             let view = shard.view()?;
             let mut ids = IdIter::new(&view.snapshot, shard.number);
@@ -396,7 +396,7 @@ impl Database {
                 .entry()
                 .filter(|(id, _)| id.starts_with(prefix.as_bytes()))
             {
-                if some.documents.len() >= most || Instant::now() >= until {
+                if some.documents >= most || Instant::now() >= until {
                     some.has_more = true;
                     return Ok(some);
                 }
@@ -406,7 +406,8 @@ impl Database {
                 if let Some(id) = id.and_then(|id| DocId::new(id).ok())
                     && let Read::Found(doc) = self.read(&id, &ReadOptions::default())?
                 {
-                    some.documents.push(doc);
+                    some.documents += 1;
+                    visit(&id, &doc.json);
                 }
                 ids.next();
             }
@@ -537,6 +538,42 @@ mod tests {
 
     use super::*;
     use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+
+    #[test]
+    fn documents_are_visited_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let options = CreateOptions {
+            q: Some(1),
+            ..CreateOptions::default()
+        };
+        let db = runtime.block_on(databases.create("db", options)).unwrap();
+        let docs = ["_design/a", "a1", "a2", "a3", "b1"].map(|id| {
+            let doc = json!({"_id": id, "member": id});
+            document::parse_document(doc.to_string().as_bytes()).unwrap()
+        });
+        let written = db.update(docs.into(), EditMode::Interactive, Durability::Synced);
+        runtime.block_on(written).unwrap();
+        let later = Instant::now() + Duration::from_secs(60);
+        let visited = |prefix, most, until| {
+            let mut ids = vec![];
+            let visited = db.visit_documents(prefix, most, until, &mut |id, json| {
+                let doc: serde_json::Value = serde_json::from_slice(json).unwrap();
+                assert_eq!(doc["member"], id.as_str());
+                ids.push(id.as_str().to_owned());
+            });
+            let visited = visited.unwrap();
+            assert_eq!(visited.documents, ids.len());
+            (ids.concat(), visited.has_more)
+        };
+        assert_eq!(visited("", 9, later), ("a1a2a3b1".to_owned(), false));
+        assert_eq!(visited("a", 9, later), ("a1a2a3".to_owned(), false));
+        assert_eq!(visited("a", 2, later), ("a1a2".to_owned(), true));
+        assert_eq!(visited("", 9, Instant::now()), (String::new(), true));
+    }
 
     #[test]
     fn some_of_many_design_documents_are_examined() {

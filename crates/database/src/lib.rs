@@ -85,8 +85,8 @@ pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
 pub use examine::{
-    DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
-    ViewFacts,
+    DesignFacts, Garbage, IdOrder, OpenIndexFacts, OpenTextFacts, Sample, TextFacts, ViewFacts,
+    VisitedDocuments,
 };
 pub use examine_functions::{FunctionFacts, SomeFunctions};
 pub use expiry::{DueDocuments, ExpiredDocument, ExpiredDocuments, Expiry, ExpiryWatch};
@@ -118,8 +118,8 @@ pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_
 pub use text::{
     AnswerThreads, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance,
     TextExplanation, TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions,
-    TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
-    TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, text_index_folder,
+    TextHit, TextIndex, TextInfo, TextMemory, TextOrder, TextQuery, TextRange, TextSortBy,
+    TextSortKey, TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, text_index_folder,
 };
 pub use time_seq::TimeBin;
 pub use ttl::Ttl;

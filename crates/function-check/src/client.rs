@@ -1,9 +1,13 @@
 //! The server whose functions are checked, as a client sees it. All requests are GETs.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use command_line::{LoginPlace, RefusedRequest, connection_failure, connection_loss};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Url;
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -34,6 +38,7 @@ pub struct Client {
     url: Url,
     credentials: Option<(String, String)>,
     database: Option<String>,
+    has_answered: AtomicBool,
 }
 
 impl Client {
@@ -70,6 +75,8 @@ impl Client {
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIME_MAX)
             .timeout(ANSWER_TIME_MAX)
+            // Another server is not the one to check.
+            .redirect(Policy::none())
             .build()
             .map_err(|error| Error::Url(error.to_string()))?;
         Ok(Client {
@@ -78,6 +85,7 @@ impl Client {
             url,
             credentials,
             database,
+            has_answered: AtomicBool::new(false),
         })
     }
 
@@ -149,14 +157,19 @@ impl Client {
 
     async fn get(&self, url: &str) -> Result<Value, Error> {
         let unreachable = |error: reqwest::Error| {
-            Error::Unreachable(command_line::connection_failure(&self.url, &error))
+            Error::Unreachable(match self.has_answered.load(Relaxed) {
+                true => connection_loss(&self.url, &error),
+                false => connection_failure(&self.url, &error),
+            })
         };
         let mut request = self.client.get(url).header("Accept", "application/json");
         if let Some((name, password)) = &self.credentials {
             request = request.basic_auth(name, Some(password));
         }
         let mut response = request.send().await.map_err(unreachable)?;
+        self.has_answered.store(true, Relaxed);
         let status = response.status().as_u16();
+        let location = response.headers().get(LOCATION).cloned();
         let mut body: Vec<u8> = vec![];
         while let Some(piece) = response.chunk().await.map_err(unreachable)? {
             if body.len() + piece.len() > ANSWER_BYTES_MAX {
@@ -169,11 +182,13 @@ impl Client {
         if status == 200 {
             return json.ok_or_else(|| Error::Strange(url.to_owned()));
         }
-        let refused = command_line::RefusedRequest {
+        let refused = RefusedRequest {
             status,
             reason: json.as_ref().and_then(|json| json.get("reason")?.as_str()),
             has_login: self.credentials.is_some(),
             needs: "a user who may read all databases",
+            login_place: LoginPlace::UrlOrCredentials,
+            location: location.as_ref().and_then(|value| value.to_str().ok()),
         };
         Err(Error::Refused(refused.description(&self.url)))
     }

@@ -26,6 +26,16 @@ pub struct BuildMemory {
 struct State {
     free: usize,
     least_free: usize,
+    /// A build has memory for a large document.
+    has_large: bool,
+}
+
+impl State {
+    fn take(&mut self, bytes: usize) -> usize {
+        self.free -= bytes;
+        self.least_free = self.least_free.min(self.free);
+        bytes
+    }
 }
 
 /// Memory that a build has taken, until it is dropped.
@@ -34,6 +44,8 @@ pub struct Reservation<'a> {
     memory: &'a BuildMemory,
     /// Size in bytes.
     pub bytes: usize,
+    /// It is for a large document.
+    is_large: bool,
 }
 
 impl BuildMemory {
@@ -45,6 +57,7 @@ impl BuildMemory {
             state: Mutex::new(State {
                 free: budget_bytes,
                 least_free: budget_bytes,
+                has_large: false,
             }),
             given_back: Condvar::new(),
         }
@@ -78,18 +91,43 @@ impl BuildMemory {
             }
         }
         let bytes = wanted.min((state.free / 2).max(least));
-        state.free -= bytes;
-        state.least_free = state.least_free.min(state.free);
         Ok(Reservation {
             memory: self,
-            bytes,
+            bytes: state.take(bytes),
+            is_large: false,
+        })
+    }
+
+    /// Reserves memory for a large document of a build: waits until no other build has such memory.
+    /// It counts as much of `wanted` as is free, and waits for no more: builds that wait for this
+    /// may have all other memory.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when `stop` is set meanwhile.
+    pub fn take_large(&self, wanted: usize, stop: &AtomicBool) -> Result<Reservation<'_>, Error> {
+        let mut state = self.state.lock();
+        while state.has_large {
+            self.given_back.wait_for(&mut state, LOOK_EVERY);
+            if stop.load(Relaxed) {
+                return Err(Error::Stopped);
+            }
+        }
+        state.has_large = true;
+        let bytes = wanted.min(state.free);
+        Ok(Reservation {
+            memory: self,
+            bytes: state.take(bytes),
+            is_large: true,
         })
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.memory.state.lock().free += self.bytes;
+        let mut state = self.memory.state.lock();
+        state.free += self.bytes;
+        state.has_large &= !self.is_large;
+        drop(state);
         self.memory.given_back.notify_all();
     }
 }
@@ -122,5 +160,31 @@ mod tests {
             drop(all);
             assert_eq!(waiting.join().expect("no panic"), MIB);
         });
+    }
+
+    #[test]
+    fn one_build_at_a_time_has_a_large_document() {
+        let memory = BuildMemory::new(16 * MIB);
+        let go = AtomicBool::new(false);
+        let build = memory.take(64 * MIB, &go).expect("it is not stopped");
+        let large = memory.take_large(100 * MIB, &go).expect("none has one");
+        assert_eq!((large.bytes, memory.used_bytes().0), (8 * MIB, 16 * MIB));
+        let stopped = AtomicBool::new(true);
+        let refused = memory.take_large(MIB, &stopped);
+        assert!(matches!(refused, Err(Error::Stopped)));
+        std::thread::scope(|scope| {
+            let waiting =
+                scope.spawn(|| memory.take_large(MIB, &go).map_or(0, |taken| taken.bytes));
+            drop(large);
+            assert_eq!(waiting.join().expect("no panic"), MIB);
+        });
+        drop(build);
+        assert_eq!(memory.used_bytes().0, 0);
+        // Nothing is free: it is not counted, and others still wait for it.
+        let small = BuildMemory::new(MIB);
+        let _all = small.take(MIB, &go).expect("it is not stopped");
+        let none = small.take_large(MIB, &go).expect("none has one");
+        assert_eq!(none.bytes, 0);
+        assert!(small.take_large(MIB, &stopped).is_err());
     }
 }

@@ -15,18 +15,22 @@ mod scanner;
 mod source;
 mod writer;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use reqwest::{Client, Url};
+use reqwest::{Client, ClientBuilder, Url};
 use tokio::sync::mpsc;
 
-pub use report::{LoadCause, LoadError, LoadReport, Refusal};
+pub use report::{LoadCause, LoadError, LoadReport, Refusal, Side};
 pub use scanner::{InputError, Position};
 
 use batch::{Batcher, Message};
 use source::Input;
 use writer::Writer;
+
+/// Maximum time to connect to a source, and between two pieces of its responses.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+const READ_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Source and target of a load.
 #[derive(Debug, Clone)]
@@ -97,10 +101,14 @@ pub async fn load(options: LoadOptions) -> Result<LoadReport, LoadError> {
 
 async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(), LoadCause> {
     check(options)?;
-    let client = http_client()?;
+    let client = http_client(Client::builder())?;
     let database = database_url(options)?;
+    // A server for the writes may take long, but a source sends something now and then.
+    let of_source = Client::builder()
+        .connect_timeout(CONNECT_TIME_MAX)
+        .read_timeout(READ_TIME_MAX);
     // First: a source that does not exist creates no database.
-    let input = source::open(&client, &options.source).await?;
+    let input = source::open(&http_client(of_source)?, &options.source).await?;
     report.database_created = writer::prepare(&client, &database, options.create).await?;
     let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
@@ -128,10 +136,10 @@ fn check(options: &LoadOptions) -> Result<(), LoadCause> {
     }
 }
 
-fn http_client() -> Result<Client, LoadCause> {
+fn http_client(builder: ClientBuilder) -> Result<Client, LoadCause> {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().build();
+    let client = builder.build();
     client.map_err(|error| LoadCause::Options(format!("HTTP cannot be set up: {error}")))
 }
 

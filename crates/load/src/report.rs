@@ -1,6 +1,6 @@
 //! The result of a load, and why it stopped.
 
-use command_line::RefusedRequest;
+use command_line::{LoginPlace, RefusedRequest};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
@@ -131,8 +131,10 @@ pub enum LoadCause {
     #[error(transparent)]
     Input(InputError),
     /// The server refused a whole request.
-    #[error("{}", refusal(url, *status, body))]
+    #[error("{}", refusal(*side, url, *status, body))]
     Refused {
+        /// The server's role.
+        side: Side,
         /// The URL.
         url: Url,
         /// HTTP status.
@@ -149,27 +151,55 @@ pub enum LoadCause {
         problem: String,
     },
     /// No usable reply.
-    #[error("{}", command_line::connection_failure(url, source))]
+    #[error("{}", silence(url, *has_answered, source))]
     Http {
         /// The URL.
         url: Url,
+        /// Whether the server answered an earlier request.
+        has_answered: bool,
         /// The client's error.
         source: reqwest::Error,
     },
 }
 
+/// The role of a server in a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The documents are read from it.
+    Source,
+    /// The documents are written to it.
+    Target,
+}
+
+/// Describes a server that did not answer in one line.
+fn silence(url: &Url, has_answered: bool, error: &reqwest::Error) -> String {
+    match has_answered {
+        true => command_line::connection_loss(url, error),
+        false => command_line::connection_failure(url, error),
+    }
+}
+
 /// Describes a refused request in one line.
-fn refusal(url: &Url, status: u16, body: &str) -> String {
+fn refusal(side: Side, url: &Url, status: u16, body: &str) -> String {
     #[derive(Deserialize)]
     struct Body {
         reason: String,
     }
     let body: Option<Body> = serde_json::from_str(body).ok();
+    let (needs, login_place) = match side {
+        Side::Source => ("a user who may read the database", LoginPlace::Url),
+        Side::Target => (
+            "a user who may write to the database",
+            LoginPlace::UrlOrCredentials,
+        ),
+    };
     let refused = RefusedRequest {
         status,
         reason: body.as_ref().map(|body| body.reason.as_str()),
         has_login: !url.username().is_empty(),
-        needs: "a user who may write to the database",
+        needs,
+        login_place,
+        location: None,
     };
     refused.description(url)
 }
@@ -177,6 +207,26 @@ fn refusal(url: &Url, status: u16, body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_advised_where_it_is_read() {
+        let of = |side| LoadCause::Refused {
+            side,
+            url: Url::parse("http://127.0.0.1:5984/db").unwrap(),
+            status: 401,
+            body: r#"{"error":"unauthorized","reason":"You are not authorized."}"#.to_owned(),
+        };
+        let source = of(Side::Source).to_string();
+        assert!(
+            source.ends_with("who may read the database in the URL"),
+            "{source}"
+        );
+        let target = of(Side::Target).to_string();
+        assert!(
+            target.ends_with("in the URL or in SETTEE_CREDENTIALS"),
+            "{target}"
+        );
+    }
 
     #[test]
     fn refusals_are_grouped_with_the_first_three_ids() {

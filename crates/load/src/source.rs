@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::LoadOptions;
 use crate::format::{self, Collector, Rules};
-use crate::report::LoadCause;
+use crate::report::{LoadCause, Side};
 use crate::scanner::{InputError, Scanner};
 use crate::without_credentials;
 
@@ -32,6 +32,10 @@ const EXTENSIONS: [&str; 6] = [
 const DATABASE_INFO_BYTES_MAX: usize = 16 * 1024;
 /// Documents a page of another database: pages come with attachments, so they are small.
 const PAGE_DOCS: usize = 500;
+/// A page with more bytes is read in smaller ones. A document with more cannot be loaded.
+const PAGE_BYTES_MAX: usize = 256 << 20;
+/// The beginning of a response that is reported.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Pieces of a download that wait for the reading thread.
 const PIECES_WAITING: usize = 16;
 
@@ -201,7 +205,7 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     let url =
         command_line::server_url(source).map_err(|failure| LoadCause::Options(failure.message))?;
     let name = without_credentials(&url);
-    let mut response = get(client, &url).await?;
+    let mut response = get(client, &url, false).await?;
     let bytes = response.content_length();
     let (beginning, ended) = beginning(&mut response, &url).await?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
@@ -211,6 +215,7 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
             client: client.clone(),
             database: url,
             sender,
+            page_bytes_max: PAGE_BYTES_MAX,
         };
         tokio::spawn(pager.run());
     } else {
@@ -227,17 +232,18 @@ async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
     })
 }
 
-async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
+async fn get(client: &Client, url: &Url, has_answered: bool) -> Result<Response, LoadCause> {
     let response = client.get(url.clone()).send().await;
-    let response = response.map_err(|source| silence(url, source))?;
+    let response = response.map_err(|source| silence(url, has_answered, source))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    let body = response.text().await.unwrap_or_default();
+    let body = String::from_utf8_lossy(&start_of(response).await).into_owned();
     let is_couchdb = body.starts_with('{');
     match is_couchdb {
         true => Err(LoadCause::Refused {
+            side: Side::Source,
             url: url.clone(),
             status: status.as_u16(),
             body,
@@ -250,10 +256,42 @@ async fn get(client: &Client, url: &Url) -> Result<Response, LoadCause> {
     }
 }
 
-fn silence(url: &Url, source: reqwest::Error) -> LoadCause {
+fn silence(url: &Url, has_answered: bool, source: reqwest::Error) -> LoadCause {
     LoadCause::Http {
         url: url.clone(),
+        has_answered,
         source,
+    }
+}
+
+/// Returns the beginning of a body.
+async fn start_of(mut response: Response) -> Vec<u8> {
+    let mut start = vec![];
+    while start.len() < REFUSAL_BYTES_MAX
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        start.extend_from_slice(&piece);
+    }
+    start
+}
+
+/// Returns the whole body, or `None` if it has more than `bytes_max` bytes.
+async fn whole(
+    mut response: Response,
+    url: &Url,
+    bytes_max: usize,
+) -> Result<Option<Bytes>, LoadCause> {
+    let mut whole: Vec<u8> = vec![];
+    loop {
+        let piece = response.chunk().await;
+        let piece = piece.map_err(|source| silence(url, true, source))?;
+        let Some(piece) = piece else {
+            return Ok(Some(whole.into()));
+        };
+        if whole.len() + piece.len() > bytes_max {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&piece);
     }
 }
 
@@ -263,7 +301,7 @@ async fn beginning(response: &mut Response, url: &Url) -> Result<(Vec<Bytes>, bo
     let mut bytes = 0;
     while bytes <= DATABASE_INFO_BYTES_MAX {
         let piece = response.chunk().await;
-        let piece = piece.map_err(|source| silence(url, source))?;
+        let piece = piece.map_err(|source| silence(url, true, source))?;
         let Some(piece) = piece else {
             return Ok((pieces, true));
         };
@@ -325,6 +363,7 @@ struct Pager {
     client: Client,
     database: Url,
     sender: mpsc::Sender<Piece>,
+    page_bytes_max: usize,
 }
 
 #[derive(Deserialize)]
@@ -350,20 +389,33 @@ impl Pager {
 
     async fn pages(&self) -> Result<(), LoadCause> {
         let mut after: Option<String> = None;
+        let mut docs_max = PAGE_DOCS;
         loop {
-            let url = self.page_url(after.as_deref())?;
-            let response = get(&self.client, &url).await?;
-            let body = response.bytes().await;
-            let body = body.map_err(|source| silence(&url, source))?;
-            let page: Page = serde_json::from_slice(&body).map_err(|error| LoadCause::Reply {
+            let url = self.page_url(after.as_deref(), docs_max)?;
+            let response = get(&self.client, &url, true).await?;
+            let problem = |problem: String| LoadCause::Reply {
                 what: format!("GET {}", without_credentials(&url)),
-                problem: error.to_string(),
-            })?;
+                problem,
+            };
+            let Some(body) = whole(response, &url, self.page_bytes_max).await? else {
+                if docs_max == 1 {
+                    let most = self.page_bytes_max;
+                    return Err(problem(format!("the document has more than {most} bytes")));
+                }
+                docs_max = (docs_max / 8).max(1);
+                continue;
+            };
+            let page: Page =
+                serde_json::from_slice(&body).map_err(|error| problem(error.to_string()))?;
             let Some(last) = page.rows.last() else {
                 return Ok(());
             };
             after = Some(last.id.clone());
-            let ended = page.rows.len() < PAGE_DOCS;
+            let ended = page.rows.len() < docs_max;
+            // Large documents may be in one place of the database only.
+            if body.len() < self.page_bytes_max / 4 {
+                docs_max = (docs_max * 2).min(PAGE_DOCS);
+            }
             if self.sender.send(Ok(body)).await.is_err() || ended {
                 return Ok(());
             }
@@ -373,7 +425,7 @@ impl Pager {
     /// A page starts at the last id itself, which is then skipped. Should that document be deleted
     /// in between, its successor is skipped: a load of a changing database guarantees no more than
     /// that.
-    fn page_url(&self, after: Option<&str>) -> Result<Url, LoadCause> {
+    fn page_url(&self, after: Option<&str>, docs_max: usize) -> Result<Url, LoadCause> {
         let mut url = self.database.clone();
         url.path_segments_mut()
             .map_err(|()| LoadCause::Options("the source is not the URL of a database".to_owned()))?
@@ -383,7 +435,7 @@ impl Pager {
             .clear()
             .append_pair("include_docs", "true")
             .append_pair("attachments", "true")
-            .append_pair("limit", &PAGE_DOCS.to_string());
+            .append_pair("limit", &docs_max.to_string());
         if let Some(id) = after {
             let key = serde_json::Value::from(id).to_string();
             url.query_pairs_mut()
@@ -396,6 +448,9 @@ impl Pager {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -406,8 +461,9 @@ mod tests {
             client: Client::new(),
             database: Url::parse("http://a:b@127.0.0.1:5984/db/").unwrap(),
             sender,
+            page_bytes_max: PAGE_BYTES_MAX,
         };
-        let url = pager.page_url(Some("a\"ü")).unwrap();
+        let url = pager.page_url(Some("a\"ü"), PAGE_DOCS).unwrap();
         assert_eq!(url.path(), "/db/_all_docs");
         let key = url
             .query_pairs()
@@ -415,6 +471,129 @@ mod tests {
             .unwrap()
             .1;
         assert_eq!(key, r#""a\"ü""#);
+    }
+
+    /// A server that answers each request with these bytes, and then with endless pieces;
+    /// returns its URL, and the targets of the requests.
+    fn endless(start: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        let (sender, targets) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                if BufReader::new(&stream).read_line(&mut line).is_ok() {
+                    sender.send(line).ok();
+                }
+                stream.write_all(start.as_bytes()).ok();
+                while stream.write_all(&[b' '; 4096]).is_ok() {}
+            }
+        });
+        (url, targets)
+    }
+
+    #[tokio::test]
+    async fn endless_pages_are_not_read() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, targets) = endless("HTTP/1.1 200 OK\r\n\r\n");
+        let (sender, _pieces) = mpsc::channel(1);
+        let pager = Pager {
+            client: Client::new(),
+            database: Url::parse(&url).unwrap(),
+            sender,
+            page_bytes_max: 1 << 20,
+        };
+        let refused = pager.pages().await.unwrap_err().to_string();
+        assert!(refused.contains("more than 1048576 bytes"), "{refused}");
+        let limits: Vec<String> = targets
+            .try_iter()
+            .map(|line| {
+                let (_, limit) = line.split_once("limit=").unwrap();
+                limit.split(['&', ' ']).next().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(limits, ["500", "62", "7", "1"]);
+    }
+
+    /// A database of which the first 30 of 2,000 documents are large. Returns its URL, and the
+    /// limits of the requests.
+    fn uneven_database() -> (String, std::sync::mpsc::Receiver<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        let (sender, limits) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                let mut lines = BufReader::new(&stream).lines();
+                let target = lines.next().unwrap().unwrap();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                let number = |start: &str| {
+                    let (_, rest) = target.split_once(start)?;
+                    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+                    digits.parse::<usize>().ok()
+                };
+                let limit = number("limit=").unwrap();
+                sender.send(limit).ok();
+                let first = number("startkey=%22").map_or(0, |last| last + 1);
+                let rows: Vec<String> = (first..2_000.min(first + limit))
+                    .map(|at| {
+                        let filling = if at < 30 { 4 << 10 } else { 0 };
+                        format!(r#"{{"id":"{at:04}","x":"{}"}}"#, "x".repeat(filling))
+                    })
+                    .collect();
+                let body = format!(r#"{{"rows":[{}]}}"#, rows.join(","));
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                (&stream).write_all((head + &body).as_bytes()).ok();
+            }
+        });
+        (url, limits)
+    }
+
+    #[tokio::test]
+    async fn pages_grow_again_behind_large_documents() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, limits) = uneven_database();
+        let (sender, mut pieces) = mpsc::channel(1_000);
+        let pager = Pager {
+            client: Client::new(),
+            database: Url::parse(&url).unwrap(),
+            sender,
+            page_bytes_max: 64 << 10,
+        };
+        pager.pages().await.unwrap();
+        drop(pager);
+        let mut ids = vec![];
+        while let Some(piece) = pieces.recv().await {
+            let page: Page = serde_json::from_slice(&piece.unwrap()).unwrap();
+            ids.extend(page.rows.into_iter().map(|row| row.id));
+        }
+        let all: Vec<String> = (0..2_000).map(|at| format!("{at:04}")).collect();
+        assert_eq!(ids, all);
+        let limits: Vec<usize> = limits.try_iter().collect();
+        assert_eq!(limits[..3], [500, 62, 7]);
+        assert_eq!(limits.last(), Some(&500));
+        assert!(limits.len() < 30, "{limits:?}");
+    }
+
+    #[tokio::test]
+    async fn endless_refusals_are_not_read() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (url, _targets) = endless("HTTP/1.1 500 No\r\n\r\n{");
+        match fetch(&Client::new(), &url).await.err() {
+            Some(LoadCause::Refused { status, body, .. }) => {
+                assert_eq!(status, 500);
+                assert!(
+                    body.len() < 2 * REFUSAL_BYTES_MAX + (1 << 20),
+                    "{}",
+                    body.len()
+                );
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::batch::{Batch, Message};
 use crate::document::Document;
-use crate::report::{LoadCause, LoadReport};
+use crate::report::{LoadCause, LoadReport, Side};
 use crate::without_credentials;
 
 /// `error` of documents that are refused before they are sent.
@@ -28,10 +28,15 @@ pub(crate) async fn prepare(
     };
     let url = || database.clone();
     let response = request.send().await;
-    let response = response.map_err(|source| LoadCause::Http { url: url(), source })?;
+    let silence = |source| LoadCause::Http {
+        url: url(),
+        has_answered: false,
+        source,
+    };
+    let response = response.map_err(silence)?;
     let status = response.status();
     let body = response.bytes().await;
-    let body = body.map_err(|source| LoadCause::Http { url: url(), source })?;
+    let body = body.map_err(silence)?;
     // Any web server may answer, a few of them whatever is requested.
     let is_couchdb = serde_json::from_slice::<serde_json::Value>(&body).is_ok();
     match (is_couchdb, status) {
@@ -39,6 +44,7 @@ pub(crate) async fn prepare(
         // file_exists
         (true, StatusCode::PRECONDITION_FAILED) if create => Ok(false),
         (_, status) => Err(LoadCause::Refused {
+            side: Side::Target,
             url: url(),
             status: status.as_u16(),
             body: String::from_utf8_lossy(&body).into_owned(),
@@ -182,8 +188,10 @@ async fn send(
     documents: &[Document],
     with_revs: bool,
 ) -> Result<Reply, LoadCause> {
+    // The database was read or created before.
     let http = |source| LoadCause::Http {
         url: url.clone(),
+        has_answered: true,
         source,
     };
     let response = client
@@ -221,6 +229,7 @@ async fn send(
         });
     }
     Err(LoadCause::Refused {
+        side: Side::Target,
         url: url.clone(),
         status: status.as_u16(),
         body: String::from_utf8_lossy(&body).trim_end().to_owned(),

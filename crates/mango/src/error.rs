@@ -141,6 +141,9 @@ pub enum FindError {
     /// A member nested too deeply.
     #[error("Value of {0} is nested too deeply")]
     NestedTooDeeply(String),
+    /// The members besides the selector or the index have more values than this.
+    #[error("The options have more than {0} JSON values")]
+    TooManyValues(usize),
     /// An unknown member.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
@@ -251,7 +254,7 @@ impl FindError {
         match self {
             Self::Selector(e) => e.find_error(),
             Self::MissingKey(_) => "missing_required_key",
-            Self::NotAnObject | Self::NestedTooDeeply(_) => "bad_request",
+            Self::NotAnObject | Self::NestedTooDeeply(_) | Self::TooManyValues(_) => "bad_request",
             Self::InvalidKey(_) => "invalid_key",
             Self::InvalidString(_) => "invalid_string",
             Self::EmptyString => "invalid_empty_string",

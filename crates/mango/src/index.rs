@@ -345,10 +345,14 @@ impl NewIndex {
             return Err(FindError::NotAnObject);
         }
         let written = json::member(body, "index").ok_or(FindError::MissingKey("index"))?;
+        let mut values = json::ValueCount::default();
         let mut body: Map<String, Value> = members(body)
             .filter(|(name, _)| name != "index")
-            .map(|(name, value)| (name, shown(value)))
-            .collect();
+            .map(|(name, value)| match values.add(value) {
+                true => Ok((name, shown(value))),
+                false => Err(FindError::TooManyValues(json::VALUES_MAX)),
+            })
+            .collect::<Result<_, _>>()?;
         let mut take = |name: &str| body.shift_remove(name);
         let kind = match take("type") {
             None => "json".to_owned(),

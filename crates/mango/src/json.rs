@@ -71,9 +71,35 @@ pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Returns the value of a text, for display: long integers and deep nesting are lost.
+/// Maximum number of values that are made of a text: each takes 72 bytes, and two of the text.
+pub(crate) const VALUES_MAX: usize = 1 << 16;
+
+/// Returns the number of values in a text, or more: commas and brackets in strings count too.
+pub(crate) fn values_at_most(text: &[u8]) -> usize {
+    let begins = text.iter().filter(|b| matches!(**b, b',' | b'[' | b'{'));
+    1 + begins.count()
+}
+
+/// Returns the value of a text, for display: long integers and deep nesting are lost. A text of more
+/// than [`VALUES_MAX`] values stays a text.
 pub(crate) fn shown(text: &[u8]) -> Value {
-    serde_json::from_slice(text).unwrap_or_else(|_| String::from_utf8_lossy(text).into())
+    let value = match values_at_most(text) > VALUES_MAX {
+        true => None,
+        false => serde_json::from_slice(text).ok(),
+    };
+    value.unwrap_or_else(|| String::from_utf8_lossy(text).into())
+}
+
+/// Checks that the values of members are few enough to be made.
+#[derive(Default)]
+pub(crate) struct ValueCount(usize);
+
+impl ValueCount {
+    /// Counts the values of another member; returns whether there are at most [`VALUES_MAX`].
+    pub fn add(&mut self, text: &[u8]) -> bool {
+        self.0 += values_at_most(text);
+        self.0 <= VALUES_MAX
+    }
 }
 
 /// Returns a value's normalised text. (Any value has one that is not nested deeper than texts may
@@ -144,6 +170,17 @@ pub(crate) fn remainder(text: &[u8], divisor: i128) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_many_values_stay_texts() {
+        assert_eq!(shown(b"[1,{\"a\":[]}]"), serde_json::json!([1, {"a": []}]));
+        assert_eq!(values_at_most(b"[1,{\"a\":[]}]"), 5);
+        let list = |values: usize| format!("[{}1]", "1,".repeat(values - 2)).into_bytes();
+        assert!(shown(&list(VALUES_MAX)).is_array());
+        assert!(shown(&list(VALUES_MAX + 1)).is_string());
+        let mut count = ValueCount::default();
+        assert!(count.add(&list(VALUES_MAX - 1)) && count.add(b"1") && !count.add(b"2"));
+    }
 
     #[test]
     fn integers_are_read_from_their_text() {

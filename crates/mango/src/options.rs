@@ -58,13 +58,19 @@ pub struct Defaults {
 
 /// Returns all members except the selector.
 fn options(text: &[u8]) -> Result<Map<String, Value>, FindError> {
+    let mut values = json::ValueCount::default();
     members(text)
         .filter(|(name, _)| name != "selector")
-        .map(|(name, value)| match serde_json::from_slice(value) {
-            // A whole number beyond 64 bits; as a float it would be refused.
-            Ok(Value::Number(_)) if is_beyond_64_bits(value) => Ok((name, u64::MAX.into())),
-            Ok(value) => Ok((name, value)),
-            Err(_) => Err(FindError::NestedTooDeeply(name)),
+        .map(|(name, value)| {
+            if !values.add(value) {
+                return Err(FindError::TooManyValues(json::VALUES_MAX));
+            }
+            match serde_json::from_slice(value) {
+                // A whole number beyond 64 bits; as a float it would be refused.
+                Ok(Value::Number(_)) if is_beyond_64_bits(value) => Ok((name, u64::MAX.into())),
+                Ok(value) => Ok((name, value)),
+                Err(_) => Err(FindError::NestedTooDeeply(name)),
+            }
         })
         .collect()
 }
@@ -215,4 +221,31 @@ pub(crate) fn positive(value: &Value) -> Result<u64, FindError> {
 pub(crate) fn boolean(value: &Value) -> Result<bool, FindError> {
     let refused = || FindError::InvalidBoolean(value.clone());
     value.as_bool().ok_or_else(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SelectorError;
+    use crate::fields::FIELDS_MAX;
+
+    #[test]
+    fn options_have_few_values() {
+        let refusal = |option: &str, values: usize| {
+            let list = vec!["\"a\""; values].join(",");
+            let body = format!(r#"{{"selector":{{}},"{option}":[{list}]}}"#);
+            let defaults = Defaults {
+                limit: 25,
+                limits: Limits::default(),
+            };
+            Find::parse(body.as_bytes(), &defaults).err()
+        };
+        assert_eq!(refusal("fields", FIELDS_MAX), None);
+        let many = FindError::Selector(SelectorError::TooManyFields(FIELDS_MAX));
+        assert_eq!(refusal("fields", FIELDS_MAX + 1), Some(many));
+        assert_eq!(refusal("use_index", 2), None);
+        let too_many = Some(FindError::TooManyValues(json::VALUES_MAX));
+        assert_eq!(refusal("use_index", json::VALUES_MAX), too_many);
+        assert_eq!(refusal("unknown", json::VALUES_MAX), too_many);
+    }
 }

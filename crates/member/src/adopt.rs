@@ -66,7 +66,8 @@ pub struct LeftData {
     pub slots: Vec<(SlotNumber, storage::Position)>,
     /// Its databases.
     pub data: AdoptedData,
-    /// Names of databases that the cluster had deleted and this node had not: they are not kept.
+    /// Names of databases that the cluster had deleted, or was deleting, and this node had not: they
+    /// are not kept.
     pub deleted: Vec<String>,
 }
 
@@ -220,8 +221,8 @@ impl IdleStore {
     }
 
     /// Returns the databases that a node's cluster had, and the names of others that the store has
-    /// still: a deletion that is on disk was acknowledged, though the node may not have carried it
-    /// out.
+    /// still: a deletion that is on disk, or only its announcement, may have been acknowledged,
+    /// though the node has not carried it out. Any node finishes an announced one.
     fn databases_left(&self) -> Result<(Vec<OwnDatabase>, Vec<String>), Error> {
         let all = self.databases(KnownSeqs::Void)?;
         let snapshot = self.store.snapshot();
@@ -234,8 +235,8 @@ impl IdleStore {
         let (mut kept, mut deleted) = (vec![], vec![]);
         for mut own in all {
             let listed = state.databases.get(&own.name);
-            let is_other = |uuid| listed.is_none_or(|known| known.uuid != uuid);
-            if own.former.is_some_and(is_other) {
+            let is_gone = |uuid| listed.is_none_or(|known| known.uuid != uuid || known.is_going);
+            if own.former.is_some_and(is_gone) {
                 deleted.push(own.name);
                 continue;
             }

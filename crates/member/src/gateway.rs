@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::{Duration, Instant};
 
 use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, RecordVersion, Request, Work};
-use cluster::{CONTROL, Generation, SlotNumber};
+use cluster::{CONTROL, Generation, NodeId, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, NewDatabase, Property, Sequencer, SequencerFuture,
     WriteTiming,
@@ -112,13 +112,8 @@ impl Gateway {
             designs: 0,
             work: Work::Entry(json),
         };
-        // A cluster-wide change is acknowledged once every live node has it: a user who was locked
-        // out is locked out everywhere.
-        let (all, living) = (self.members.count(), 1 + self.members.live_others().len());
-        // A node that has just started has heard from no other yet.
-        let living = living.max(all / 2 + 1);
-        let done = self.proposer.propose(CONTROL, vec![work], Some(living));
-        let done = done.await;
+        let (all, copies) = (self.members.count(), self.control_copies());
+        let done = self.proposer.propose(CONTROL, vec![work], copies).await;
         if leaves && self.members.has_left() {
             // The nodes that have it may refuse to talk to this node now, so it cannot learn who
             // has it.
@@ -145,6 +140,20 @@ impl Gateway {
                 "the outcome is unknown: it may be in force".into(),
             )),
         }
+    }
+
+    /// Returns the number of nodes that must have a control entry before it is acknowledged: all live
+    /// replicas, so that a user who was locked out is locked out everywhere. Members that are not
+    /// replicas yet serve no client. `None` for a majority: a node that is not a replica itself may
+    /// not know the others.
+    fn control_copies(&self) -> Option<usize> {
+        let replicas = self.replicas.get(CONTROL)?.status().members;
+        let (me, others) = (self.members.me, self.members.live_others());
+        let is_live = |node: &&NodeId| **node == me || others.contains(node);
+        let live = replicas.iter().filter(is_live).count();
+        // A node that has just started has heard from no other yet.
+        let copies = live.max(replicas.len() / 2 + 1);
+        replicas.contains(&me).then_some(copies)
     }
 
     /// Waits until this node has all acknowledged entries.

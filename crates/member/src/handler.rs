@@ -130,6 +130,10 @@ impl Handler for NodeHandler {
         }
     }
 
+    fn knows_token(&self, request: &JoinRequest) -> bool {
+        self.issuer.knows(request)
+    }
+
     async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
         self.issuer.join(request).await
     }

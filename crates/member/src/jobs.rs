@@ -368,65 +368,85 @@ mod tests {
         }
     }
 
+    /// Whether a node runs a job, by its lease and the latest decision that it has applied.
+    type Rule = fn(&Lease, Instant, &Runners, &str) -> bool;
+
     /// Nodes apply decisions before or after these are stable, checks take any time, and nodes are
-    /// cut off: no job ever runs on two nodes.
+    /// cut off. Returns how often a job ran, and a description of the first that ran on two nodes.
+    fn simulate(seed: u64, runs: Rule) -> (usize, Option<String>) {
+        let (mut busy, mut double) = (0, None);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let start = Instant::now();
+        let new = |me| Node {
+            applied: 0,
+            lease: Lease::new(me),
+            check: None,
+        };
+        let mut nodes: Vec<Node> = (1..=NODES as NodeId).map(new).collect();
+        // Each with the time from which it is stable.
+        let mut decisions = vec![(start, runners(&[1, 2, 3], 1))];
+        let mut cut = [start; NODES];
+        for step in 1..1200u64 {
+            let now = start + Duration::from_millis(step * 50);
+            if rng.u32(..[40, 300][seed as usize % 2]) == 0 {
+                let mut nodes = decisions.last().unwrap().1.nodes.clone();
+                let node = rng.u64(1..=NODES as u64) as NodeId;
+                if !nodes.remove(&node) {
+                    nodes.insert(node);
+                }
+                let stable = now + Duration::from_millis(rng.u64(..4000));
+                let changes = decisions.len() as u64 + 1;
+                let stable = stable.max(decisions.last().unwrap().0);
+                decisions.push((stable, Runners { nodes, changes }));
+            }
+            for (i, node) in nodes.iter_mut().enumerate() {
+                if rng.u32(..200) == 0 {
+                    cut[i] = now + Duration::from_millis(rng.u64(..15_000));
+                }
+                if cut[i] > now {
+                    node.check = None;
+                    continue;
+                }
+                node.step(now, &decisions, &mut rng);
+            }
+            for job in JOBS {
+                let runs_it = |node: &&Node| {
+                    node.applied > 0 && {
+                        let latest = &decisions[node.applied - 1].1;
+                        runs(&node.lease, now, latest, job)
+                    }
+                };
+                let running = nodes.iter().filter(runs_it).count();
+                if running > 1 {
+                    double.get_or_insert_with(|| format!("seed {seed}, step {step}, {job}"));
+                }
+                busy += running;
+            }
+        }
+        (busy, double)
+    }
+
     #[test]
     fn no_job_runs_on_two_nodes() {
         let mut busy = 0;
         for seed in 0..400 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let start = Instant::now();
-            let mut nodes: Vec<Node> = (1..=NODES as NodeId)
-                .map(|me| Node {
-                    applied: 0,
-                    lease: Lease::new(me),
-                    check: None,
-                })
-                .collect();
-            // Each with the time from which it is stable.
-            let mut decisions = vec![(start, runners(&[1, 2, 3], 1))];
-            let mut cut = [start; NODES];
-            for step in 1..1200u64 {
-                let now = start + Duration::from_millis(step * 50);
-                if rng.u32(..[40, 300][seed as usize % 2]) == 0 {
-                    let mut nodes = decisions.last().unwrap().1.nodes.clone();
-                    let node = rng.u64(1..=NODES as u64) as NodeId;
-                    if !nodes.remove(&node) {
-                        nodes.insert(node);
-                    }
-                    let stable = now + Duration::from_millis(rng.u64(..4000));
-                    let changes = decisions.len() as u64 + 1;
-                    let stable = stable.max(decisions.last().unwrap().0);
-                    decisions.push((stable, Runners { nodes, changes }));
-                }
-                for (i, node) in nodes.iter_mut().enumerate() {
-                    if rng.u32(..200) == 0 {
-                        cut[i] = now + Duration::from_millis(rng.u64(..15_000));
-                    }
-                    if cut[i] > now {
-                        node.check = None;
-                        continue;
-                    }
-                    node.step(now, &decisions, &mut rng);
-                }
-                for job in JOBS {
-                    let running: Vec<usize> = (0..NODES)
-                        .filter(|i| {
-                            let node = &nodes[*i];
-                            node.applied > 0 && {
-                                let latest = &decisions[node.applied - 1].1;
-                                node.lease.runs(now, latest, job)
-                            }
-                        })
-                        .collect();
-                    assert!(
-                        running.len() <= 1,
-                        "seed {seed}, step {step}, {job}: {running:?}"
-                    );
-                    busy += running.len();
-                }
-            }
+            let (count, double) = simulate(seed, Lease::runs);
+            assert_eq!(double, None);
+            busy += count;
         }
         assert!(busy > 250_000, "jobs run: {busy}");
+    }
+
+    /// Without a part of the rule, jobs run on two nodes, and the simulation notices it.
+    #[test]
+    fn a_rule_without_the_lease_is_noticed() {
+        let no_lease: Rule = |lease, _, latest, job| owner(&latest.nodes, job) == Some(lease.me);
+        let no_wait: Rule = |lease, now, latest, job| {
+            lease.is_held(now) && owner(&latest.nodes, job) == Some(lease.me)
+        };
+        for (what, rule) in [("no lease", no_lease), ("no wait", no_wait)] {
+            let mut doubles = (0..400).filter_map(|seed| simulate(seed, rule).1);
+            assert!(doubles.next().is_some(), "{what}");
+        }
     }
 }

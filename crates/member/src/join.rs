@@ -119,6 +119,11 @@ impl Issuer {
         self.gateway.get().ok_or_else(starting)
     }
 
+    /// Returns whether the token of a node is valid by the state here, which may be late.
+    pub(crate) fn knows(&self, request: &JoinRequest) -> bool {
+        self.check(&HEXLOWER.encode(&request.id), request).is_ok()
+    }
+
     /// Handles the request of a node to join.
     pub(crate) async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
         let unavailable = |e: Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, e.to_string());

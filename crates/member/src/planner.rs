@@ -14,6 +14,10 @@ use crate::replicas::{Replica, Replicas};
 
 /// Interval of checks.
 const EVERY: Duration = Duration::from_millis(500);
+/// Interval of checks while a node is about to become a replica, which may take
+/// [`ABOUT_TO_TIME_MAX`].
+const OFTEN: Duration = Duration::from_millis(100);
+const ABOUT_TO_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time after which the next replica makes a change that the one before it has not made.
 const LEADER_TIME: Duration = Duration::from_secs(15);
 /// Maximum number of records that a new replica may lack.
@@ -50,7 +54,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
         learned: Learned::default(),
     };
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(plan.pause()).await;
         while plan.step().await == CHANGES_AT_ONCE {}
     }
 }
@@ -64,6 +68,15 @@ struct Plan {
 }
 
 impl Plan {
+    /// Returns the time until the next check.
+    fn pause(&self) -> Duration {
+        let is_soon = |since: Instant| since.elapsed() < ABOUT_TO_TIME_MAX;
+        match self.lacking_since.is_some_and(is_soon) {
+            true => OFTEN,
+            false => EVERY,
+        }
+    }
+
     /// Changes some slots; returns how many.
     async fn step(&mut self) -> usize {
         if !self.lacks() {
@@ -110,10 +123,11 @@ impl Plan {
 #[derive(Default)]
 struct Learned {
     nodes: BTreeMap<NodeId, Progress>,
-    /// The ends of the slots here at the query before.
+    /// The ends of the slots here at an earlier query: up to 1 s ago, since a node that follows a
+    /// busy log is a moment behind.
     ends: BTreeMap<SlotNumber, u64>,
-    /// The ends of the slots here at the last query.
-    ends_now: BTreeMap<SlotNumber, u64>,
+    /// The ends of the slots here at a later query, and its time.
+    ends_later: Option<(Instant, BTreeMap<SlotNumber, u64>)>,
 }
 
 impl Learned {
@@ -122,7 +136,7 @@ impl Learned {
             let position = replica.status().position;
             (slot, position.next_offset)
         });
-        self.ends = std::mem::replace(&mut self.ends_now, ends.collect());
+        self.keep_ends(Instant::now(), ends.collect());
         let mut new: Vec<NodeId> = members.live_others();
         new.retain(|node| {
             let mut all = replicas.all();
@@ -135,6 +149,17 @@ impl Learned {
         let answers = futures_util::future::join_all(asked).await.into_iter();
         let found = answers.filter_map(|(node, progress)| Some((node, progress?)));
         self.nodes = found.collect();
+    }
+
+    /// Keeps the ends of the slots here at a query.
+    fn keep_ends(&mut self, now: Instant, ends: BTreeMap<SlotNumber, u64>) {
+        let is_due = match &self.ends_later {
+            Some((at, _)) => self.ends.is_empty() || now.duration_since(*at) >= EVERY,
+            None => true,
+        };
+        if is_due && let Some((_, earlier)) = self.ends_later.replace((now, ends)) {
+            self.ends = earlier;
+        }
     }
 
     /// Returns whether a node lacks so little of a slot that it may count among its replicas: one
@@ -190,5 +215,63 @@ async fn change(slot: SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
     match replica.change(wanted.clone(), deadline).await {
         Ok(()) => tracing::info!(slot, members = ?wanted, "the slot's replicas were changed"),
         Err(e) => tracing::debug!(slot, error = %e, "changing the slot's replicas failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::{Generation, Position};
+
+    use super::*;
+
+    const NEW: NodeId = 4;
+
+    /// The status of a slot whose replica here has reached this offset, in generation 1.
+    fn status(next_offset: u64) -> SlotStatus {
+        let generation = Generation { number: 1, by: 1 };
+        SlotStatus {
+            position: Position {
+                generation,
+                next_offset,
+                ..Position::start()
+            },
+            ..SlotStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_node_becomes_a_replica_once_it_follows_the_log() {
+        let mut learned = Learned::default();
+        let now = Instant::now();
+        learned.keep_ends(now, [(0, 5_000)].into());
+        learned.keep_ends(now + OFTEN, [(0, 6_000)].into());
+        let mut has = |generation, reached, end| {
+            let progress = Progress(vec![(0, generation, reached)]);
+            learned.nodes = [(NEW, progress)].into();
+            learned.has(NEW, 0, &status(end))
+        };
+        assert!(has(1, 5_000, 5_100));
+        assert!(has(1, 5_100, 5_100));
+        // An empty one, and one that is not where the others were a moment ago.
+        assert!(!has(1, 0, 5_100));
+        assert!(!has(1, 4_999, 5_100));
+        // One that lacks too much by now.
+        assert!(!has(1, 5_000, 5_000 + LACKING_MAX));
+        // One of another generation has another state.
+        assert!(!has(0, 5_100, 5_100));
+        assert!(!has(2, 5_100, 5_100));
+        learned.nodes.clear();
+        assert!(!learned.has(NEW, 0, &status(5_100)));
+    }
+
+    #[test]
+    fn progress_is_compared_with_the_ends_of_a_moment_ago() {
+        let (mut learned, began) = (Learned::default(), Instant::now());
+        let ends = [0, 100, 200, 500, 600, 1_100].map(|ms| {
+            learned.keep_ends(began + Duration::from_millis(ms), [(0, ms)].into());
+            learned.ends.get(&0).copied()
+        });
+        let expected = [None, Some(0), Some(0), Some(0), Some(100), Some(600)];
+        assert_eq!(ends, expected);
     }
 }

@@ -218,7 +218,7 @@ impl Proposer {
             match self.try_all(slot, encoded.clone(), copies, deadline).await {
                 // Cluster-wide changes are not left half done: after a broker died, the others may
                 // take some seconds to notice.
-                Ok(done) if slot == CONTROL && done.copies * 2 <= self.members.count() => {
+                Ok(done) if slot == CONTROL && done.copies * 2 <= self.control_nodes() => {
                     of_few = Some(done);
                 }
                 Ok(done) => return Ok((done, bytes)),
@@ -235,6 +235,16 @@ impl Proposer {
             Some(done) => Ok((done, bytes)),
             None => Err(format!("the write was not confirmed: {why}").into()),
         }
+    }
+
+    /// Returns the number of nodes of which most must have a cluster-wide change: the members that are
+    /// replicas. One that joins is not yet, and one that leaves does not count.
+    fn control_nodes(&self) -> usize {
+        let members = self.members.count();
+        let replicas = self.replicas.get(CONTROL);
+        let replicas = replicas.map(|replica| replica.status().members.len());
+        let known = replicas.filter(|count| *count > 0);
+        known.map_or(members, |count| count.min(members))
     }
 
     async fn try_all(

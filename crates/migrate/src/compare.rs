@@ -220,6 +220,9 @@ async fn rows(server: &Server, db: &str, mut each: impl FnMut(Row)) -> Result<()
                 Line::Strange => return Err(strange(server, db)),
             }
         }
+        if lines.is_too_long() {
+            return Err(strange(server, db));
+        }
     }
     match row(&lines.rest) {
         Line::End => ended = true,
@@ -272,30 +275,46 @@ fn row(line: &[u8]) -> Line {
     }
 }
 
+/// A row of a feed is shorter: an id and all leaf revisions.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
 /// Splits pieces into lines.
 #[derive(Default)]
 struct Lines {
     rest: Vec<u8>,
     at: usize,
+    /// Up to here there is no end of a line after `at`.
+    searched: usize,
 }
 
 impl Lines {
     fn push(&mut self, piece: &[u8]) {
-        self.rest.drain(..self.at);
-        self.at = 0;
+        self.drop_read();
         self.rest.extend_from_slice(piece);
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        let from = &self.rest[self.at..];
-        let Some(end) = from.iter().position(|b| *b == b'\n') else {
-            self.rest.drain(..self.at);
-            self.at = 0;
+        let new = self.rest[self.searched..].iter();
+        let Some(end) = new.copied().position(|b| b == b'\n') else {
+            self.searched = self.rest.len();
+            self.drop_read();
             return None;
         };
-        let line = from[..end].to_vec();
-        self.at += end + 1;
+        let end = self.searched + end;
+        let line = self.rest[self.at..end].to_vec();
+        self.at = end + 1;
+        self.searched = self.at;
         Some(line)
+    }
+
+    fn drop_read(&mut self) {
+        self.rest.drain(..self.at);
+        self.searched -= self.at;
+        self.at = 0;
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.rest.len() - self.at > LINE_BYTES_MAX
     }
 }
 
@@ -420,5 +439,20 @@ mod tests {
         }
         assert_eq!(all, ["abc", "d", ""]);
         assert_eq!(lines.rest, b"e");
+        // What has no end is searched once.
+        for _ in 0..3 {
+            lines.push(b"ff");
+            assert_eq!(lines.next(), None);
+            assert_eq!(lines.searched, lines.rest.len());
+        }
+        assert!(!lines.is_too_long());
+        lines.push(&vec![b'g'; LINE_BYTES_MAX]);
+        assert!(lines.next().is_none() && lines.is_too_long());
+        lines.push(b"\n");
+        assert_eq!(
+            lines.next().map(|line| line.len()),
+            Some(7 + LINE_BYTES_MAX)
+        );
+        assert!(!lines.is_too_long() && lines.rest.len() == lines.at);
     }
 }

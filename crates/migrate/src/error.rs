@@ -16,6 +16,14 @@ pub enum Error {
         /// Which server did not answer, and why.
         reason: String,
     },
+    /// Nothing listens at the server's address.
+    #[error("{request}: {reason}")]
+    ConnectionRefused {
+        /// Method and path.
+        request: String,
+        /// The address, and what to do.
+        reason: String,
+    },
     /// The server's answer to a request.
     #[error("{request}: {reason}")]
     Refused {
@@ -34,6 +42,16 @@ pub enum Error {
         /// Method and path.
         request: String,
     },
+    /// A response that is longer than any of CouchDB's.
+    #[error("{server}: {request}: the response has more than {bytes_max} bytes")]
+    TooLong {
+        /// URL of the server.
+        server: String,
+        /// Path.
+        request: String,
+        /// The maximum.
+        bytes_max: usize,
+    },
     /// The request cannot be carried out, for the reason in the text.
     #[error("{0}")]
     Cannot(String),
@@ -48,7 +66,7 @@ impl Error {
     /// Returns whether a retry may succeed: the server is unreachable or temporarily unavailable.
     pub fn is_passing(&self) -> bool {
         match self {
-            Error::Unreachable { .. } => true,
+            Error::Unreachable { .. } | Error::ConnectionRefused { .. } => true,
             Error::Refused { status, .. } => matches!(status, 429 | 502..=504),
             _ => false,
         }

@@ -27,6 +27,7 @@ mod settings;
 
 use std::time::Duration;
 
+use command_line::{MIGRATION_SOURCE, MIGRATION_TARGET};
 use futures_util::{StreamExt, stream};
 
 use crate::database::{Migration, Outcome};
@@ -101,7 +102,8 @@ impl Summary {
 /// # Errors
 /// Why the migration could not start. Errors of single databases are in the summary.
 pub async fn run(options: &Options) -> Result<Summary, Error> {
-    let (source, target) = (Server::new(&options.source)?, Server::new(&options.target)?);
+    let source = Server::new(&options.source, MIGRATION_SOURCE)?;
+    let target = Server::new(&options.target, MIGRATION_TARGET)?;
     check(&source, &target).await?;
     let progress = Progress::new();
     let mut summary = Summary::default();
@@ -149,8 +151,8 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
 async fn check(source: &Server, target: &Server) -> Result<(), Error> {
     let mut ids = vec![];
     for (server, side) in [(source, "source"), (target, "target")] {
-        // A mistake in the URL is reported immediately.
-        let welcome = server.get_once(&[], &[]).await?;
+        // Other mistakes in the URL are reported immediately.
+        let welcome = server.welcome().await?;
         if welcome["couchdb"].as_str() != Some("Welcome") {
             return Err(Error::Cannot(format!(
                 "{} is not a CouchDB server: its response to GET / has no welcome message",

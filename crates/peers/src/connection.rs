@@ -96,6 +96,8 @@ impl<H: Handler> Connection<H> {
         }
         self.greeted.get_or_init(|| {
             let entered = shared.enter(node, theirs.instance, self.line.clone());
+            let known = shared.known(node);
+            known.arrivals.send_modify(|arrivals| *arrivals += 1);
             (theirs, entered)
         });
         let mut response = Response::new(Body::empty());
@@ -166,7 +168,11 @@ impl<H: Handler> Connection<H> {
         let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
         self.has_asked_to_join.store(true, Relaxed);
         // Only for a request that has arrived: a client that sends none does not block others.
-        let place = self.serving.joins.try_acquire().map_err(busy)?;
+        let places = match self.serving.handler.knows_token(&request) {
+            true => &self.serving.joins,
+            false => &self.serving.unknown_joins,
+        };
+        let place = places.try_acquire().map_err(busy)?;
         let answer = self.serving.handler.join(request).await;
         drop(place);
         if let Err(refusal) = &answer {

@@ -55,8 +55,15 @@ pub(crate) async fn keep(
     let options = &shared.options;
     let mut pause = options.retry_min;
     let mut last = String::new();
+    let mut arrivals = shared.known(node).arrivals.subscribe();
+    let mut is_called = false;
     loop {
-        let attempt = connect_any(&shared, node, &addresses).await;
+        arrivals.mark_unchanged();
+        let attempt = tokio::select! {
+            attempt = connect_any(&shared, node, &addresses) => attempt,
+            // It has connected to this node: what an interruption swallowed is not answered after it.
+            Ok(()) = arrivals.changed() => continue,
+        };
         let why = match attempt {
             Err(why) => why,
             Ok(connected) => {
@@ -78,8 +85,14 @@ pub(crate) async fn keep(
             state.send_replace(State::Down(why));
         }
         // Half of it is left to chance, so that nodes do not come in step.
-        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        let waits = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         pause = (pause * 2).min(options.retry_max);
+        is_called = tokio::select! {
+            () = tokio::time::sleep(waits) => false,
+            // It has connected to this node. Not twice in a row, or two nodes whose connections
+            // break at once would call each other without a pause.
+            Ok(()) = arrivals.changed(), if !is_called => true,
+        };
     }
 }
 

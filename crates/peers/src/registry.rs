@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rustls::ClientConfig;
+use tokio::sync::watch;
 
 use crate::channel::Channel;
 use crate::hello::Hello;
@@ -40,6 +41,8 @@ pub(crate) struct NodeEntry {
     /// Its messages, and their bytes.
     pub received: AtomicU64,
     pub received_bytes: AtomicU64,
+    /// Counts the connections that it made to this node: it runs, and can probably be reached.
+    pub arrivals: watch::Sender<u64>,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
     turns: Mutex<Vec<(TurnOf, Arc<Turn>)>>,
 }

@@ -30,7 +30,7 @@ use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls
 const HANDSHAKES_MAX: usize = 256;
 const HANDSHAKES_OF_ADDRESS_MAX: usize = 32;
 /// Maximum number of nodes that join at a time, not counting those that have not sent their request
-/// yet.
+/// yet; clients whose token is not known have as many places of their own.
 const JOINS_MAX: usize = 4;
 /// Connections without a certificate, and those of one address.
 const JOINERS_MAX: usize = 64;
@@ -66,6 +66,12 @@ pub trait Handler: Send + Sync + 'static {
     /// Receives a call. It is dropped when the caller gives up.
     fn call(&self, from: NodeId, call: Call)
     -> impl Future<Output = Result<Reply, Refusal>> + Send;
+
+    /// Returns whether the token of a node that requests to join is known here, and valid. It does not
+    /// wait for later state.
+    fn knows_token(&self, _request: &JoinRequest) -> bool {
+        true
+    }
 
     /// Handles a node that requests to join: its token must be redeemed, once. The response is only
     /// for the new node. Refusals are slowed down.
@@ -137,6 +143,7 @@ impl Server {
             handshakes: shared_by_addresses(HANDSHAKES_MAX, HANDSHAKES_OF_ADDRESS_MAX),
             joiners: shared_by_addresses(JOINERS_MAX, JOINERS_OF_ADDRESS_MAX),
             joins: Semaphore::new(JOINS_MAX),
+            unknown_joins: Semaphore::new(JOINS_MAX),
             last_refused: Mutex::default(),
         });
         let mut accepting = JoinSet::new();
@@ -160,7 +167,10 @@ pub(crate) struct ServerState<H> {
     acceptor: TlsAcceptor,
     handshakes: Arc<Queue>,
     joiners: Arc<Queue>,
+    /// For nodes whose token is known.
     pub joins: Semaphore,
+    /// For others: the token may have been issued by another node just now.
+    pub unknown_joins: Semaphore,
     last_refused: Mutex<Option<(String, Instant)>>,
 }
 
@@ -359,7 +369,8 @@ mod tests {
     use crate::link::{RawConnection, request};
     use crate::{Authority, Body, Identity, Options};
 
-    /// Never admits a node, and never answers.
+    /// Never admits a node, and answers only joins whose token begins with 2. Tokens that begin with 1
+    /// are not known.
     struct Closed;
 
     impl Handler for Closed {
@@ -369,8 +380,15 @@ mod tests {
             Ok(Reply::ok(Body::empty()))
         }
 
-        async fn join(&self, _: JoinRequest) -> Result<Bytes, Refusal> {
-            std::future::pending().await
+        fn knows_token(&self, request: &JoinRequest) -> bool {
+            request.id[0] != 1
+        }
+
+        async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
+            match request.id[0] {
+                2 => Ok(Bytes::new()),
+                _ => std::future::pending().await,
+            }
         }
     }
 
@@ -427,6 +445,29 @@ mod tests {
         // The others wait for the handler.
         let first = joining.join_next().await.unwrap().unwrap();
         assert_eq!(first, StatusCode::TOO_MANY_REQUESTS);
+    }
+
+    #[tokio::test]
+    async fn clients_without_a_known_token_take_no_places_of_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, fingerprint) = serve(folder.path()).await;
+        let join = |token| {
+            let body = Body::from(Bytes::from(vec![token; 100]));
+            request(Method::POST, "/join", body)
+        };
+        let mut strangers = JoinSet::new();
+        for _ in 0..=JOINS_MAX {
+            let mut raw = open(&server, fingerprint).await;
+            let request = join(1);
+            strangers
+                .spawn(async move { raw.sender.send_request(request).await.unwrap().status() });
+        }
+        // All their places are taken.
+        let first = strangers.join_next().await.unwrap().unwrap();
+        assert_eq!(first, StatusCode::TOO_MANY_REQUESTS);
+        let mut raw = open(&server, fingerprint).await;
+        let response = raw.sender.send_request(join(2)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
     }
 
     /// Sends a request to join of which the server waits for the body.

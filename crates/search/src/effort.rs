@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -123,7 +124,7 @@ pub struct Effort {
     bytes: Cell<usize>,
     /// Memory of the answer, which `bytes` does not include.
     answer_bytes: Cell<usize>,
-    reserved: Reserved,
+    reserved: Rc<Reserved>,
     steps: Cell<u32>,
     is_over: Cell<bool>,
     /// The reason why it ended, unless time ran out.
@@ -138,6 +139,12 @@ struct Reserved {
 }
 
 impl Reserved {
+    /// The most that one search can get, in bytes.
+    fn bytes_max(&self) -> usize {
+        let share = self.share.as_ref();
+        share.map_or(usize::MAX, |share| share.memory.of_one_max())
+    }
+
     /// Grows to `bytes` bytes, besides each search's own memory.
     fn grow(&self, bytes: usize) -> Result<(), Refusal> {
         let Some(Share { memory, user }) = &self.share else {
@@ -194,7 +201,7 @@ impl Default for Effort {
             bytes_max: usize::MAX,
             bytes: Cell::new(0),
             answer_bytes: Cell::new(0),
-            reserved: Reserved::default(),
+            reserved: Rc::default(),
             steps: Cell::new(0),
             is_over: Cell::new(false),
             refusal: Cell::new(None),
@@ -217,7 +224,10 @@ impl Effort {
     #[must_use]
     pub fn with_memory(mut self, memory: Arc<SharedMemory>, user: &Arc<str>) -> Effort {
         self.bytes_max = self.bytes_max.min(memory.of_one_max());
-        self.reserved.share = Some(Share::new(memory, user.clone()));
+        self.reserved = Rc::new(Reserved {
+            share: Some(Share::new(memory, user.clone())),
+            bytes: Cell::new(0),
+        });
         self
     }
 
@@ -332,13 +342,21 @@ impl Effort {
     /// Charges memory of the answer to the shared memory.
     ///
     /// # Errors
-    /// [`Error::Busy`]
+    /// [`Error::TooMuch`] when it is more than one search can get, or [`Error::Busy`].
     pub fn hold_answer(&self, bytes: usize) -> Result<(), Error> {
         let held = self.answer_bytes.get().saturating_add(bytes);
-        let reserved = self.reserved.grow(held.saturating_add(self.bytes.get()));
-        reserved.map_err(|refusal| self.error(refusal))?;
+        grow_answer(&self.reserved, held, self.bytes.get())?;
         self.answer_bytes.set(held);
         Ok(())
+    }
+
+    /// Returns the memory of the answer, which stays charged until that is dropped. The search has
+    /// ended.
+    pub fn answer_memory(&self) -> AnswerMemory {
+        AnswerMemory {
+            reserved: self.reserved.clone(),
+            bytes: Cell::new(self.answer_bytes.get() + self.bytes.get()),
+        }
     }
 
     /// Returns the memory that is taken now, in bytes.
@@ -349,6 +367,36 @@ impl Effort {
     /// Frees everything above `taken` bytes.
     pub(crate) fn give_back_to(&self, taken: usize) {
         self.bytes.set(taken);
+    }
+}
+
+/// Grows to an answer of `answer` bytes, besides `others`.
+fn grow_answer(reserved: &Reserved, answer: usize, others: usize) -> Result<(), Error> {
+    let max = reserved.bytes_max();
+    if answer > max {
+        return Err(Error::TooMuch { max });
+    }
+    let grown = reserved.grow(answer.saturating_add(others));
+    grown.map_err(|_| Error::Busy)
+}
+
+/// Shared memory of the answer of a search, until it is dropped.
+#[derive(Debug)]
+pub struct AnswerMemory {
+    reserved: Rc<Reserved>,
+    bytes: Cell<usize>,
+}
+
+impl AnswerMemory {
+    /// Charges more memory of the answer.
+    ///
+    /// # Errors
+    /// [`Error::TooMuch`] when it is more than one search can get, or [`Error::Busy`].
+    pub fn hold(&self, bytes: usize) -> Result<(), Error> {
+        let held = self.bytes.get().saturating_add(bytes);
+        grow_answer(&self.reserved, held, 0)?;
+        self.bytes.set(held);
+        Ok(())
     }
 }
 
@@ -439,6 +487,36 @@ mod tests {
         assert!(matches!(second.take(1), Err(Error::TooMuch { .. })));
         drop(second);
         assert_eq!(memory.used_bytes(), (0, 2 * OWN + 2 * PIECE_BYTES));
+    }
+
+    #[test]
+    fn an_answer_has_memory_after_its_search() {
+        const OWN: usize = OWN_BYTES_MAX;
+        let memory = SharedMemory::new(2 * OWN + 8 * PIECE_BYTES, 2);
+        let effort = |database: &str| {
+            let effort = Effort::new(Duration::from_secs(600), usize::MAX);
+            effort.with_memory(memory.clone(), &database.into())
+        };
+        let search = effort("a");
+        search.take(OWN).unwrap();
+        search.hold_answer(PIECE_BYTES).unwrap();
+        let answer = search.answer_memory();
+        drop(search);
+        assert_eq!(memory.used_bytes().0, OWN + PIECE_BYTES);
+        answer.hold(3 * PIECE_BYTES).unwrap();
+        assert_eq!(memory.used_bytes().0, OWN + 4 * PIECE_BYTES);
+        // Never more than one search can get, and otherwise as much as stays free.
+        assert!(matches!(answer.hold(1), Err(Error::TooMuch { .. })));
+        let other = effort("b").answer_memory();
+        assert!(matches!(
+            other.hold(OWN + 3 * PIECE_BYTES),
+            Err(Error::Busy)
+        ));
+        other.hold(OWN + 2 * PIECE_BYTES).unwrap();
+        drop(answer);
+        drop(other);
+        assert_eq!(memory.used_bytes().0, 0);
+        Effort::default().answer_memory().hold(usize::MAX).unwrap();
     }
 
     #[test]

@@ -70,6 +70,20 @@ pub enum Error {
         /// The maximum.
         max: usize,
     },
+    /// A document has too many different terms.
+    #[error(
+        "the words of a document take more than {max} bytes of memory with the names of their fields"
+    )]
+    TooManyTerms {
+        /// The maximum.
+        max: usize,
+    },
+    /// The names of the fields are too long.
+    #[error("the names of an index's fields have at most {max} bytes together")]
+    LongFieldNames {
+        /// The maximum.
+        max: usize,
+    },
     /// An invalid regular expression.
     #[error("invalid regular expression: {0}")]
     Regex(String),
@@ -91,6 +105,8 @@ impl Error {
                 | Error::FieldValue { .. }
                 | Error::FieldType { .. }
                 | Error::TooManyFields { .. }
+                | Error::TooManyTerms { .. }
+                | Error::LongFieldNames { .. }
         )
     }
 

@@ -33,6 +33,15 @@ enum Data {
     Number(f64),
 }
 
+/// A document in tantivy's form.
+pub(crate) struct Encoded {
+    pub document: TantivyDocument,
+    /// The size of its terms and stored fields, in bytes.
+    pub bytes: usize,
+    /// About how much memory its terms take while they are indexed, in bytes.
+    pub term_bytes: usize,
+}
+
 /// Options that only Clouseau's fields have.
 #[derive(Debug, Default)]
 struct Classic {
@@ -61,6 +70,8 @@ pub struct ClassicOptions {
 /// The maximum number of different fields of an index: each has a column, and all names are written
 /// at each commit.
 const FIELDS_MAX: usize = 10_000;
+/// The maximum length of these names together, in bytes.
+const NAMES_BYTES_MAX: usize = 16 << 20;
 /// Longer strings are truncated for sorting and counting: tantivy's columns have none longer, and
 /// would cut within a character.
 const STRING_BYTES_MAX: usize = 65_000;
@@ -194,20 +205,22 @@ impl Fields {
         }
     }
 
-    /// Returns the stored fields.
-    fn into_stored(mut self) -> Map<String, Value> {
+    /// Takes the stored fields.
+    fn take_stored(&mut self) -> Map<String, Value> {
+        let mut stored = std::mem::take(&mut self.stored);
         // Clouseau lists the newest value of a name first.
         if self.classic.is_some() {
-            let lists = self.stored.values_mut().filter_map(Value::as_array_mut);
+            let lists = stored.values_mut().filter_map(Value::as_array_mut);
             lists.for_each(|values| values.reverse());
         }
-        self.stored
+        stored
     }
 
     /// Records the types of the fields; returns whether one is new.
     ///
     /// # Errors
-    /// A field already has another type, or there are too many: nothing is recorded then.
+    /// A field already has another type, there are too many, or their names are too long: nothing
+    /// is recorded then.
     pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
         let mut noted: BTreeMap<&str, FieldType> = BTreeMap::new();
         for (new, name, _) in &self.indexed {
@@ -233,8 +246,17 @@ impl Fields {
             }
         }
         let added = noted.keys().filter(|name| !types.contains_key(**name));
-        if types.len() + added.count() > FIELDS_MAX {
+        let (added, added_bytes) = added.fold((0, 0), |(added, bytes), name| {
+            (added + 1, bytes + name.len())
+        });
+        if types.len() + added > FIELDS_MAX {
             return Err(Error::TooManyFields { max: FIELDS_MAX });
+        }
+        if added > 0 && added_bytes + types.keys().map(String::len).sum::<usize>() > NAMES_BYTES_MAX
+        {
+            return Err(Error::LongFieldNames {
+                max: NAMES_BYTES_MAX,
+            });
         }
         let is_news = !noted.is_empty();
         let noted = noted.into_iter();
@@ -242,14 +264,17 @@ impl Fields {
         Ok(is_news)
     }
 
-    /// Returns the document for tantivy, and the size of its terms and stored fields in bytes.
-    pub(crate) fn document(
-        mut self,
+    /// Encodes the document for tantivy, and takes the stored fields.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTerms`]
+    pub(crate) fn encode(
+        &mut self,
         id: &str,
         partition: Option<&str>,
         layout: &Layout,
         analyze: &dyn Analyze,
-    ) -> (TantivyDocument, usize) {
+    ) -> Result<Encoded, Error> {
         let mut terms = Encoder::default();
         let (field, term) = id_term(id);
         terms.field(field);
@@ -261,19 +286,21 @@ impl Fields {
         // Positions of a repeated field continue after those of the value before.
         self.indexed.sort_by(|a, b| a.1.cmp(&b.1));
         let mut columns: Vec<(String, OwnedValue)> = vec![];
-        if let Some(classic) = &self.classic {
-            classic.columns(&self.indexed, analyze, &mut terms, &mut columns);
-            self.indexed.clear();
+        match &self.classic {
+            Some(classic) => classic.columns(&self.indexed, analyze, &mut terms, &mut columns),
+            None => {
+                for of_field in self.indexed.chunk_by(|a, b| a.1 == b.1) {
+                    columns.push(column_of(of_field, analyze, &mut terms));
+                }
+            }
         }
-        for of_field in self.indexed.chunk_by(|a, b| a.1 == b.1) {
-            columns.push(column_of(of_field, analyze, &mut terms));
-        }
+        let term_bytes = terms.term_bytes()?;
         let mut document = TantivyDocument::default();
         let terms = terms.finish();
         let mut bytes = terms.len();
         document.add_text(layout.terms, terms);
         document.add_text(layout.id, id);
-        let stored = self.into_stored();
+        let stored = self.take_stored();
         if !stored.is_empty() {
             let stored = Value::Object(stored).to_string();
             bytes += stored.len();
@@ -282,7 +309,11 @@ impl Fields {
         if !columns.is_empty() {
             document.add_field_value(layout.columns, &OwnedValue::Object(columns));
         }
-        (document, bytes)
+        Ok(Encoded {
+            document,
+            bytes,
+            term_bytes,
+        })
     }
 }
 
@@ -504,7 +535,7 @@ mod tests {
         fields.note_types(&mut types).unwrap();
         assert_eq!(types, Types::from([("x".to_owned(), FieldType::Text)]));
         assert_eq!(
-            Value::Object(fields.into_stored()),
+            Value::Object(fields.take_stored()),
             json!({"x": ["true", 2.0, "a"]})
         );
     }
@@ -527,6 +558,25 @@ mod tests {
             Err(Error::TooManyFields { .. })
         ));
         assert!(note("f7".into()).is_ok());
+    }
+
+    #[test]
+    fn the_names_of_an_index_are_not_longer_than_16_mib() {
+        let mut types = Types::new();
+        let long = "f".repeat(60_000);
+        let mut note = |name: String| {
+            let mut fields = Fields::new();
+            fields
+                .add(0, "double", &name, json!(1), &Value::Null)
+                .unwrap();
+            fields.note_types(&mut types)
+        };
+        for n in 0..NAMES_BYTES_MAX / 60_003 {
+            note(format!("{long}{n:03}")).unwrap();
+        }
+        let refused = note(format!("{long}more")).unwrap_err();
+        assert!(refused.is_of_document(), "{refused}");
+        assert!(!note(format!("{long}007")).unwrap());
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! more than the word.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
+use crate::Error;
 use crate::schema::ID;
 
 /// The tokenizer's name in the schema.
@@ -36,9 +38,21 @@ pub(crate) fn id_term(id: &str) -> (&'static str, Cow<'_, str>) {
 const LONG_ID: &str = "_long_id";
 
 /// The maximum number of tokens of a document that extend the one before. Beyond it each replaces
-/// that one: of a word with its prefixes, the word remains. All of them have to fit into the memory
-/// of one segment, which is at most 4 GiB, at about 75 bytes a term.
+/// that one: of a word with its prefixes, the word remains.
 const EXTENDED_MAX: usize = 4_000_000;
+
+/// Memory that tantivy takes for a term besides its field's name and its text, in bytes.
+const TERM_BYTES: usize = 75;
+/// Memory that it takes for each place of a term, in bytes.
+const PLACE_BYTES: usize = 3;
+/// The maximum memory of the different terms of a document, in bytes: tantivy compares a segment's
+/// memory with its limit only after each document, and fails at 4 GiB.
+const TERMS_BYTES_MAX: usize = 256 << 20;
+/// The maximum length of all terms of a document with repetitions, in bytes: tantivy hashes each
+/// with its field's name, so these take a few seconds.
+const REPEATED_BYTES_MAX: usize = 4 << 30;
+/// Terms that take less memory than this with repetitions are not compared with each other.
+const COMPARED_BYTES_MIN: usize = 16 << 20;
 
 /// Encodes the terms of a document.
 #[derive(Debug)]
@@ -54,6 +68,8 @@ pub(crate) struct Encoder {
     /// That token, if it was not.
     extended: String,
     extended_left: usize,
+    /// The memory of all terms with repetitions, in bytes.
+    repeated_bytes: usize,
 }
 
 impl Default for Encoder {
@@ -66,6 +82,7 @@ impl Default for Encoder {
             whole: 0..0,
             extended: String::new(),
             extended_left: EXTENDED_MAX,
+            repeated_bytes: 0,
         }
     }
 }
@@ -83,6 +100,7 @@ impl Encoder {
         if self.field + 1 + token.len() > TERM_BYTES_MAX {
             return;
         }
+        self.repeated_bytes += self.field + 1 + token.len() + TERM_BYTES;
         if self.position == Some(position) && token.starts_with(self.last()) {
             if self.extended_left > 0 {
                 self.extended_left -= 1;
@@ -123,6 +141,60 @@ impl Encoder {
     pub fn finish(self) -> String {
         self.text
     }
+
+    /// Returns about how much memory the terms take while they are indexed, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTerms`]
+    pub fn term_bytes(&self) -> Result<usize, Error> {
+        if self.repeated_bytes <= COMPARED_BYTES_MIN {
+            return Ok(self.repeated_bytes);
+        }
+        let bytes = match self.repeated_bytes > REPEATED_BYTES_MAX {
+            true => usize::MAX,
+            false => distinct_bytes(&self.text, TERMS_BYTES_MAX),
+        };
+        match bytes > TERMS_BYTES_MAX {
+            true => Err(Error::TooManyTerms {
+                max: TERMS_BYTES_MAX,
+            }),
+            false => Ok(bytes),
+        }
+    }
+}
+
+/// A token's shortest form, `E0:`, in bytes.
+const TOKEN_BYTES_MIN: usize = 3;
+/// Bits for each token, so that few different ones have the same.
+const BITS_PER_TOKEN: usize = 16;
+/// The minimum and the maximum number of bits.
+const BITS_MIN: usize = 1 << 20;
+const BITS_MAX: usize = 1 << 27;
+
+/// Returns the memory that the terms of an encoded text take, each once, in bytes. It stops
+/// counting beyond `max`. Terms with the same bit count once: a few percent of very many.
+fn distinct_bytes(text: &str, max: usize) -> usize {
+    let tokens_max = text.len() / TOKEN_BYTES_MIN;
+    let bits = (tokens_max * BITS_PER_TOKEN)
+        .next_power_of_two()
+        .clamp(BITS_MIN, BITS_MAX);
+    let mut seen = vec![0u64; bits / 64];
+    // Its keys are random, so that nobody can choose terms with the same bit.
+    let hasher = RandomState::new();
+    let mut decoder = Decoder;
+    let mut tokens = decoder.token_stream(text);
+    let mut bytes = 0;
+    while bytes <= max && tokens.advance() {
+        bytes += PLACE_BYTES;
+        let term = &tokens.token.text[tokens.prefix..];
+        let bit = hasher.hash_one((tokens.fields, term)) as usize % bits;
+        let known = &mut seen[bit / 64];
+        if *known & (1 << (bit % 64)) == 0 {
+            *known |= 1 << (bit % 64);
+            bytes += tokens.token.text.len() + TERM_BYTES;
+        }
+    }
+    bytes
 }
 
 fn put_number(n: usize, out: &mut String) {
@@ -144,6 +216,7 @@ impl Tokenizer for Decoder {
             rest: text,
             token: Token::default(),
             prefix: 0,
+            fields: 0,
         }
     }
 }
@@ -153,6 +226,8 @@ pub(crate) struct DecodedToken<'a> {
     token: Token,
     /// Length of the field's name with its separator, in bytes.
     prefix: usize,
+    /// The number of fields so far.
+    fields: usize,
 }
 
 impl<'a> DecodedToken<'a> {
@@ -180,6 +255,7 @@ impl<'a> DecodedToken<'a> {
                 self.token.text.push_str(name);
                 self.token.text.push('\0');
                 self.prefix = self.token.text.len();
+                self.fields += 1;
                 continue;
             }
             if kind == 'T' {
@@ -267,7 +343,55 @@ mod tests {
         assert_eq!(came, expected);
     }
 
+    #[test]
+    fn many_different_terms_of_a_long_name_are_too_many() {
+        let terms_of = |name: &str, words: usize, times: usize| {
+            let mut encoder = Encoder::default();
+            encoder.field(name);
+            for n in 0..words * times {
+                encoder.token(&format!("w{}", n % words), n as u32);
+            }
+            encoder
+        };
+        let long = "f".repeat(60_000);
+        let many = terms_of(&long, 5_000, 1);
+        assert!(many.finish().len() < 200_000);
+        let refused = terms_of(&long, 5_000, 1).term_bytes().unwrap_err();
+        assert!(refused.is_of_document(), "{refused}");
+        // Few different words count as one.
+        let counted = terms_of(&long, 4_000, 1).term_bytes().unwrap();
+        assert!(counted > 3_900 * 60_000, "{counted}");
+        // Repeated words take little more memory, but time.
+        let repeated = terms_of(&long, 10, 1_000).term_bytes().unwrap();
+        assert!((600_000..700_000).contains(&repeated), "{repeated}");
+        assert!(terms_of(&long, 10, 8_000).term_bytes().is_err());
+    }
+
+    #[test]
+    fn the_same_word_of_two_fields_is_two_terms() {
+        let mut encoder = Encoder::default();
+        for field in ["a", "b"] {
+            encoder.field(field);
+            (0..1000).for_each(|position| encoder.token("x", position));
+        }
+        let text = encoder.finish();
+        let expected = 2 * (3 + TERM_BYTES) + 2000 * PLACE_BYTES;
+        assert_eq!(distinct_bytes(&text, usize::MAX), expected);
+        assert!(distinct_bytes(&text, 100) < 200);
+    }
+
     proptest! {
+        #[test]
+        fn different_terms_are_counted(words in prop::collection::vec("[a-z]{0,6}", 0..2000)) {
+            let mut encoder = Encoder::default();
+            encoder.field("n");
+            (0..).zip(&words).for_each(|(position, word)| encoder.token(word, position));
+            let different: std::collections::HashSet<_> = words.iter().collect();
+            let terms: usize = different.iter().map(|word| 2 + word.len() + TERM_BYTES).sum();
+            let counted = distinct_bytes(&encoder.finish(), usize::MAX) - words.len() * PLACE_BYTES;
+            prop_assert!(counted <= terms && counted >= terms * 8 / 10, "{counted} of {terms}");
+        }
+
         #[test]
         fn tokens_at_few_places_come_back(tokens in prop::collection::vec(("[ab]{0,4}", 0u32..3), 0..40)) {
             let mut encoder = Encoder::default();

@@ -18,7 +18,7 @@ use tantivy::schema::Term;
 use tantivy::{FutureResult, IndexWriter, TantivyError};
 
 use crate::Error;
-use crate::fields::{Analyze, Fields};
+use crate::fields::{Analyze, Encoded, Fields};
 use crate::index::{Commit, Index, read_commit};
 use crate::omissions::Omissions;
 use crate::schema::Types;
@@ -335,6 +335,19 @@ type RunningMerge = (Arc<Merge>, FutureResult<MergedSegment>);
 /// The segments to merge, and a permit if the merge is long.
 type PlannedMerge = (Vec<SegmentId>, Option<UpdatePermit>);
 
+/// A document that can be added to an update.
+pub struct PreparedDocument<'a> {
+    id: &'a str,
+    encoded: Encoded,
+}
+
+impl PreparedDocument<'_> {
+    /// Returns about how much memory its terms take until they are written, in bytes.
+    pub fn term_bytes(&self) -> usize {
+        self.encoded.term_bytes
+    }
+}
+
 impl Update<'_> {
     fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
         let gone = || Error::Engine("the writer is gone".to_owned());
@@ -345,8 +358,7 @@ impl Update<'_> {
     /// documents.
     ///
     /// # Errors
-    /// A field already has values of another type, or there are too many fields: nothing has
-    /// changed then ([`Error::is_of_document`]). Or the files cannot be written.
+    /// Those of [`Update::prepare`] and [`Update::add`].
     pub fn put(
         &self,
         id: &str,
@@ -354,16 +366,43 @@ impl Update<'_> {
         fields: Fields,
         analyze: &dyn Analyze,
     ) -> Result<(), Error> {
+        self.add(self.prepare(id, partition, fields, analyze)?)
+    }
+
+    /// Encodes a document, and records the types of its fields. Several threads may call it, with
+    /// different documents.
+    ///
+    /// # Errors
+    /// A field already has values of another type, there are too many fields, or their names or the
+    /// document's terms are too long: nothing has changed then ([`Error::is_of_document`]).
+    pub fn prepare<'a>(
+        &self,
+        id: &'a str,
+        partition: Option<&str>,
+        mut fields: Fields,
+        analyze: &dyn Analyze,
+    ) -> Result<PreparedDocument<'a>, Error> {
+        let has_stored = fields.has_stored();
+        let encoded = fields.encode(id, partition, &self.index.layout, analyze)?;
         fields.note_types(&mut self.types.lock())?;
-        if fields.has_stored() && !self.has_stored.load(Relaxed) {
+        if has_stored && !self.has_stored.load(Relaxed) {
             self.has_stored.store(true, Relaxed);
         }
-        let (document, bytes) = fields.document(id, partition, &self.index.layout, analyze);
-        self.put_bytes.fetch_add(bytes as u64, Relaxed);
+        Ok(PreparedDocument { id, encoded })
+    }
+
+    /// Adds a document, replacing its previous version. Several threads may call it, with different
+    /// documents.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn add(&self, prepared: PreparedDocument<'_>) -> Result<(), Error> {
+        let PreparedDocument { id, encoded } = prepared;
+        self.put_bytes.fetch_add(encoded.bytes as u64, Relaxed);
         self.remove(id);
         self.note_dirty();
         if let Some(writer) = &*self.writer {
-            writer.add_document(document)?;
+            writer.add_document(encoded.document)?;
         }
         Ok(())
     }

@@ -480,7 +480,7 @@ pub struct MigrateOptions {
     /// The CouchDB, with name and password of an admin
     #[arg(
         value_name = "SOURCE",
-        env = "SETTEE_MIGRATE_SOURCE",
+        env = command_line::MIGRATION_SOURCE,
         hide_env_values = true
     )]
     pub source: String,
@@ -488,7 +488,7 @@ pub struct MigrateOptions {
     #[arg(
         long,
         value_name = "URL",
-        env = "SETTEE_MIGRATE_TO",
+        env = command_line::MIGRATION_TARGET,
         hide_env_values = true,
         group = "target"
     )]

@@ -4,6 +4,7 @@
 // Whatever the sync itself says comes in between as {"event", …}.
 const { writeFileSync } = require('node:fs');
 const http = require('node:http');
+const https = require('node:https');
 const { createInterface } = require('node:readline');
 const { Edits } = require('./edits.cjs');
 const { loadPouchDB } = require('./pouchdb_retrying.cjs');
@@ -19,7 +20,10 @@ process.on('unhandledRejection', (error) => {
   say({ event: 'unhandled', about: told(error) });
 });
 
-const agent = new http.Agent({ keepAlive: true });
+const transports = {
+  'http:': { request: http.request, agent: new http.Agent({ keepAlive: true }) },
+  'https:': { request: https.request, agent: new https.Agent({ keepAlive: true }) },
+};
 const unanswered = new Set();
 
 // A fetch that notices every end of a connection. Those that Node has do not: node-fetch 2, which PouchDB brings, waits for ever when
@@ -28,7 +32,7 @@ async function overHttp(path, { method = 'GET', headers, body, signal } = {}) {
   const asked = { method, path, at: new Date().toISOString() };
   unanswered.add(asked);
   try {
-    return await exchange(path, { method, signal, agent, headers: Object.fromEntries(headers ?? []) }, body);
+    return await exchange(path, { method, signal, headers: Object.fromEntries(headers ?? []) }, body);
   } finally {
     unanswered.delete(asked);
   }
@@ -36,7 +40,8 @@ async function overHttp(path, { method = 'GET', headers, body, signal } = {}) {
 
 function exchange(path, options, body) {
   return new Promise((resolve, reject) => {
-    const request = http.request(path, options, (answer) => {
+    const { request: begin, agent } = transports[new URL(path).protocol];
+    const request = begin(path, { ...options, agent }, (answer) => {
       const chunks = [];
       answer.on('data', (chunk) => chunks.push(chunk));
       answer.on('error', reject);

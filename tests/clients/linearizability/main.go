@@ -3,7 +3,8 @@
 // usage: linearizability FOLDER < HISTORY
 //
 // HISTORY is a line of JSON per operation (the type operation). Every document is a register of its own that holds the value that
-// was written last; "" is no document. An update names the value that it replaces, by the revision that goes with it. Says how
+// was written last; "" is no document. An update names the value that it replaces, by the revision that goes with it; a write replaces
+// any. Says how
 // many operations were checked; for a document whose operations are not linearizable a page to look at is put into FOLDER, and
 // the exit code is 1.
 package main
@@ -27,14 +28,14 @@ const timeMax = 60 * time.Second
 type operation struct {
 	Client   int    `json:"client"`
 	Document string `json:"document"`
-	// "read" or "update".
+	// "read", "update" or "write".
 	Kind string `json:"kind"`
 	// Of an update: what it replaces, and by what.
 	Old string `json:"old"`
 	New string `json:"new"`
 	// Of a read.
 	Value string `json:"value"`
-	// Of an update: "done", "conflict", or "maybe" when it may still happen at any time, or never.
+	// Of a write "done", of an update also "conflict"; of both "maybe" when it may still happen at any time, or never.
 	Outcome string `json:"outcome"`
 	// Nanoseconds of one clock.
 	From int64 `json:"from"`
@@ -49,6 +50,9 @@ var register = porcupine.Model{
 		switch {
 		case op.Kind == "read":
 			return held == op.Value, held
+		case op.Kind == "write":
+			// One of unknown outcome may be after everything else.
+			return true, op.New
 		case op.Outcome == "conflict":
 			return !replaces, held
 		case replaces:
@@ -61,6 +65,9 @@ var register = porcupine.Model{
 		op := input.(operation)
 		if op.Kind == "read" {
 			return fmt.Sprintf("read %q", op.Value)
+		}
+		if op.Kind == "write" {
+			return fmt.Sprintf("%q: %s", op.New, op.Outcome)
 		}
 		return fmt.Sprintf("%q -> %q: %s", op.Old, op.New, op.Outcome)
 	},

@@ -9,14 +9,14 @@ use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
 use search::query::{WordWeight, likeness_of};
 use search::{
-    Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics, Types,
-    merge_groups, types_of,
+    AnswerMemory, Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics,
+    Types, merge_groups, types_of,
 };
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use super::query::{EngineQuery, TextHighlight, TextQuery};
 use super::translate::translate;
-use super::{TextIndex, bookmark};
+use super::{TextIndex, bookmark, stored};
 use crate::rules::DatabaseAs;
 use crate::{Error, counters};
 
@@ -40,8 +40,8 @@ pub struct TextHit {
     pub order: TextOrder,
     /// Its number in its segment: without meaning to clients, but Clouseau shows it.
     pub number: u32,
-    /// The stored fields.
-    pub fields: Map<String, Value>,
+    /// The stored fields, an object.
+    pub fields: Box<RawValue>,
     /// Fragments of them with the matches, by field.
     pub highlights: Option<Vec<(String, Vec<String>)>>,
     /// The computation of its score.
@@ -80,18 +80,22 @@ pub struct TextAnswer {
 }
 
 impl DatabaseAs {
-    /// Searches a text index in its current state. The caller has a turn ([`DatabaseAs::text_turn`]).
-    /// Blocks.
+    /// Searches a text index in its current state. The caller has a turn ([`DatabaseAs::text_turn`]),
+    /// and charges what it makes of the answer to the memory, while it has them. Blocks.
     ///
     /// # Errors
     /// [`Error::BadRequest`] and [`Error::Text`] for invalid queries.
-    pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+    pub fn search_text(
+        &self,
+        index: &TextIndex,
+        query: &TextQuery,
+    ) -> Result<(TextAnswer, AnswerMemory), Error> {
         self.note_used_text(index);
         let effort = Rc::new(self.text_effort());
         let began = Instant::now();
         let answer = index.with_files(|| search_now(index, query, &effort));
         counters::TEXT_SEARCH_TIMES.record(began.elapsed());
-        self.if_live(answer)
+        Ok((self.if_live(answer)?, effort.answer_memory()))
     }
 }
 
@@ -205,11 +209,12 @@ struct HitOutput<'a> {
 }
 
 impl HitOutput<'_> {
-    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+    /// Counts bytes of the answer, and charges them with the memory that they take `besides`.
+    fn add(&mut self, bytes: usize, besides: usize) -> Result<(), Error> {
         self.bytes += bytes;
         match self.bytes > TEXT_ANSWER_BYTES_MAX {
             true => Err(Error::TextAnswerTooLong),
-            false => Ok(self.effort.hold_answer(bytes)?),
+            false => Ok(self.effort.hold_answer(bytes + besides)?),
         }
     }
 
@@ -231,10 +236,11 @@ impl HitOutput<'_> {
             }
         };
         let mut explanations = explanations.into_iter();
-        let mut shown = vec![];
+        self.effort.hold_answer(hits.len() * size_of::<TextHit>())?;
+        let mut shown = Vec::with_capacity(hits.len());
         for hit in hits {
             let explanation = explanations.next();
-            self.add(explanation.as_ref().map_or(0, Explanation::bytes))?;
+            self.add(explanation.as_ref().map_or(0, Explanation::bytes), 0)?;
             shown.push(TextHit {
                 explanation,
                 ..self.hit(hit)?
@@ -245,27 +251,21 @@ impl HitOutput<'_> {
 
     fn hit(&mut self, hit: Hit) -> Result<TextHit, Error> {
         let stored = self.readers[hit.shard].stored(hit.segment, hit.doc)?;
-        self.add(hit.bytes() + stored.len())?;
+        self.add(hit.bytes() + stored.len(), 0)?;
         self.effort.step()?;
-        let fields: Result<Map<String, Value>, _> = serde_json::from_str(&stored);
-        let mut fields =
-            fields.map_err(|e| search::Error::Engine(format!("stored fields: {e}")))?;
         let highlights = match self.highlighter.take() {
             None => None,
             Some(highlighter) => {
-                let highlights = highlighter.highlights(&fields, self);
+                let highlights = highlighter.highlights(&stored, self);
                 self.highlighter = Some(highlighter);
                 Some(highlights?)
             }
         };
-        if let Some(wanted) = self.include_fields {
-            fields.retain(|name, _| wanted.contains(name));
-        }
         Ok(TextHit {
             id: hit.id,
             order: hit.order,
             number: hit.doc,
-            fields,
+            fields: stored::shown(stored, self.include_fields)?,
             highlights,
             explanation: None,
         })
@@ -318,7 +318,7 @@ impl<'a> Highlighter<'a> {
 
     fn highlights(
         &self,
-        fields: &Map<String, Value>,
+        stored: &str,
         shown: &mut HitOutput<'_>,
     ) -> Result<Vec<(String, Vec<String>)>, Error> {
         let effort = shown.effort.clone();
@@ -330,16 +330,12 @@ impl<'a> Highlighter<'a> {
             likeness: &likeness,
             go_on: &|steps| effort.spend(steps),
         };
+        let values = stored::values_of(stored, &self.highlight.fields)?;
         let mut highlights = vec![];
-        for field in &self.highlight.fields {
+        for (field, value) in self.highlight.fields.iter().zip(values) {
             let analyzer = self.index.analyzers.of(field);
-            let texts: Vec<&str> = match fields.get(field) {
-                Some(Value::String(text)) => vec![text],
-                Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
-                _ => vec![],
-            };
             let mut of_field = vec![];
-            for text in texts {
+            let mut cut_text = |text: &str| -> Result<(), Error> {
                 let cut = fragments(
                     text,
                     analyzer,
@@ -348,8 +344,13 @@ impl<'a> Highlighter<'a> {
                     &checks,
                 );
                 effort.step()?;
-                shown.add(cut.iter().map(String::len).sum())?;
+                let bytes = cut.iter().map(String::len).sum();
+                shown.add(bytes, cut.len() * size_of::<String>())?;
                 of_field.extend(cut);
+                Ok(())
+            };
+            if let Some(value) = value {
+                stored::each_text(value, &mut cut_text)?;
             }
             highlights.push((field.clone(), of_field));
         }

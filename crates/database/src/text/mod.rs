@@ -3,10 +3,13 @@
 mod answer;
 pub(crate) mod bookmark;
 mod bytes;
+mod calls;
 mod copy;
+mod members;
 mod query;
 mod shard;
 mod spec;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -34,6 +37,7 @@ pub(crate) use copy::copy_store;
 pub use copy::text_index_folder;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
+pub use search::AnswerMemory as TextMemory;
 pub use search::Explanation as TextExplanation;
 pub use search::SortValue as TextSortValue;
 pub use search::flag_of as text_flag;

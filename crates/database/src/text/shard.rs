@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
-use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
-use index::{BuildMemory, MapCounts, MapResult, Progress, Source};
+use functions::{Languages, MapGroup, Mapper, Owner};
+use index::{BuildMemory, MapCounts, MapResult, Progress, Reservation, Source};
 use parking_lot::{Mutex, RwLock};
-use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
-use serde_json::Value;
+use search::{Analyze, Commit, Fields, Index, Update};
 use storage::{DiskGuard, Shard, ShardNumber, Store, View};
 
+use super::calls::{classic_fields_of, fields_of};
 use super::spec::TextSpec;
 use crate::{Error, counters};
 
@@ -31,6 +31,9 @@ const BYTES_BETWEEN_COMMITS: u64 = 128 << 20;
 /// takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
+/// A document whose terms take more memory than this is large: one build of the server at a time has
+/// such a document in memory.
+const LARGE_BYTES: usize = 16 << 20;
 /// With more segments than this an index is tidied although readers wait: each update adds one.
 const SEGMENTS_MAX: usize = 32;
 /// Documents that are compared with the shard's between two checks for a stop.
@@ -68,6 +71,13 @@ struct LeftOutNow {
     /// The first of them.
     id: String,
     reason: String,
+}
+
+/// Memory for the large document of an update, until its next commit.
+#[derive(Default)]
+struct LargeDocument<'a> {
+    is_taken: AtomicBool,
+    memory: Mutex<Option<Reservation<'a>>>,
 }
 
 /// Least time between two comparisons of files with their checksums, whatever fails: each reads all
@@ -251,9 +261,11 @@ impl TextShard {
         let mut go_through = || {
             while !source.is_exhausted() {
                 guard.admit(self.store.engine(), memory as u64)?;
-                self.map(&source, &mut mappers, &update)?;
+                let large = LargeDocument::default();
+                self.map(&source, &mut mappers, &update, &large)?;
                 self.check_stop()?;
                 self.commit(&mut update, source.handed_out.load(Relaxed), purges)?;
+                drop(large);
             }
             Ok(())
         };
@@ -417,17 +429,18 @@ impl TextShard {
     }
 
     /// Maps changed documents on all mappers, until enough of them are in the update.
-    fn map(
-        &self,
+    fn map<'a>(
+        &'a self,
         source: &Source<'_>,
         mappers: &mut [Box<dyn Mapper>],
         update: &Update<'_>,
+        large: &LargeDocument<'a>,
     ) -> Result<(), Error> {
         let end = self.progress.done.load(Relaxed) + CHANGES_BETWEEN_COMMITS;
         let failed = AtomicBool::new(false);
         self.map_counts.begin();
         let run = |mapper: &mut Box<dyn Mapper>| {
-            let result = self.map_on_one(source, mapper.as_mut(), update, end, &failed);
+            let result = self.map_on_one(source, mapper.as_mut(), update, end, &failed, large);
             if result.is_err() {
                 failed.store(true, Relaxed);
             }
@@ -455,115 +468,100 @@ impl TextShard {
         })
     }
 
-    fn map_on_one(
-        &self,
+    fn map_on_one<'a>(
+        &'a self,
         source: &Source<'_>,
         mapper: &mut dyn Mapper,
         update: &Update<'_>,
         end: u64,
         failed: &AtomicBool,
+        large: &LargeDocument<'a>,
     ) -> Result<(), Error> {
         let done = &self.progress.done;
-        let go_on = || {
-            let is_over = self.stop.load(Relaxed) || failed.load(Relaxed);
-            !is_over && done.load(Relaxed) < end && update.put_bytes() < BYTES_BETWEEN_COMMITS
-        };
-        let analyze = ByField {
-            analyzers: &self.analyzers,
-            stop: &self.stop,
+        let go_on = || !self.stop.load(Relaxed) && !failed.load(Relaxed);
+        let is_full = || {
+            done.load(Relaxed) >= end
+                || update.put_bytes() >= BYTES_BETWEEN_COMMITS
+                || large.is_taken.load(Relaxed)
         };
         let mapper = (mapper, self.spec.includes_design());
         let (mut puts, mut removals) = (0, 0);
         let counts = (done, &self.map_counts);
-        let mapped = index::map_each(source, mapper, &go_on, counts, &mut |id, mapped| {
-            let fields = match mapped {
-                Some(MapResult {
-                    limit: Some(limit), ..
-                }) => {
-                    self.leave_out(id, &limit.error, update);
-                    return Ok(());
+        let mapped = index::map_each(
+            source,
+            mapper,
+            &go_on,
+            &is_full,
+            counts,
+            &mut |id, mapped| {
+                let fields = match mapped {
+                    Some(MapResult {
+                        limit: Some(limit), ..
+                    }) => {
+                        self.leave_out(id, &limit.error, update);
+                        return Ok(());
+                    }
+                    Some(MapResult { rows, emits, .. }) => match self.spec.is_classic() {
+                        true => classic_fields_of(rows, emits),
+                        false => fields_of(rows, emits),
+                    },
+                    None => Ok(Fields::new()),
+                };
+                let put = fields
+                    .map_err(Error::from)
+                    .and_then(|fields| self.put(id, fields, update, large));
+                match put {
+                    Ok(true) => puts += 1,
+                    Ok(false) => removals += 1,
+                    Err(Error::Text(reason)) if reason.is_of_document() => {
+                        self.leave_out(id, &reason, update);
+                    }
+                    Err(e) => return Err(e),
                 }
-                Some(MapResult { rows, emits, .. }) => match self.spec.is_classic() {
-                    true => classic_fields_of(rows, emits),
-                    false => fields_of(rows, emits),
-                },
-                None => Ok(Fields::new()),
-            };
-            let partition = id.split_once(':').map(|(partition, _)| partition);
-            let partition = partition.filter(|_| self.spec.partitioned);
-            let put = fields.and_then(|fields| {
-                let is_empty = fields.is_empty();
-                match is_empty {
-                    true => update.remove(id),
-                    false => update.put(id, partition, fields, &analyze)?,
-                }
-                Ok(is_empty)
-            });
-            match put {
-                Ok(true) => removals += 1,
-                Ok(false) => puts += 1,
-                Err(reason) if reason.is_of_document() => self.leave_out(id, &reason, update),
-                Err(e) => return Err(e.into()),
-            }
-            Ok::<(), Error>(())
-        });
+                Ok(())
+            },
+        );
         counters::TEXT_DOCUMENTS.add(puts);
         counters::TEXT_REMOVALS.add(removals);
         mapped
     }
-}
 
-/// The fields that a document's calls of `index` produced.
-fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
-    let mut fields = Fields::new();
-    for (at, row) in rows.iter().enumerate() {
-        let odd = |e: serde_json::Error| odd_call(at, &e);
-        let (kind, name): (String, String) = serde_json::from_slice(emits.key(row)).map_err(odd)?;
-        let (value, store): (Value, Value) =
-            serde_json::from_slice(emits.value(row)).map_err(odd)?;
-        fields.add(at, &kind, &name, value, &store)?;
+    /// Adds a document to the update, or removes it if it has no fields; returns whether it was
+    /// added.
+    fn put<'a>(
+        &'a self,
+        id: &str,
+        fields: Fields,
+        update: &Update<'_>,
+        large: &LargeDocument<'a>,
+    ) -> Result<bool, Error> {
+        if fields.is_empty() {
+            update.remove(id);
+            return Ok(false);
+        }
+        let analyze = ByField {
+            analyzers: &self.analyzers,
+            stop: &self.stop,
+        };
+        let partition = id.split_once(':').map(|(partition, _)| partition);
+        let partition = partition.filter(|_| self.spec.partitioned);
+        let prepared = update.prepare(id, partition, fields, &analyze)?;
+        if prepared.term_bytes() > LARGE_BYTES {
+            self.take_large(prepared.term_bytes(), large)?;
+        }
+        update.add(prepared)?;
+        Ok(true)
     }
-    Ok(fields)
-}
 
-/// A call with invalid parameters, which functions of other languages can make.
-fn odd_call(at: usize, e: &serde_json::Error) -> search::Error {
-    let what = format!("call: {e}");
-    search::Error::FieldValue { at, what }
-}
-
-/// The fields that a document's calls of Clouseau's `index` produced.
-fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
-    let mut fields = Fields::classic();
-    for (at, row) in rows.iter().enumerate() {
-        let odd = |e: serde_json::Error| odd_call(at, &e);
-        let name: String = serde_json::from_slice(emits.key(row)).map_err(odd)?;
-        let (value, options): (Value, Value) =
-            serde_json::from_slice(emits.value(row)).map_err(odd)?;
-        fields.add_classic(&name, value, &classic_options(&options));
-    }
-    Ok(fields)
-}
-
-/// Options as Clouseau reads them: by Lucene's names, or as booleans.
-fn classic_options(options: &Value) -> ClassicOptions {
-    let word = |name: &str| match &options[name] {
-        Value::String(word) => Some(word.to_ascii_lowercase()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        _ => None,
-    };
-    let index = word("index");
-    let index = index.as_deref().unwrap_or("analyzed");
-    ClassicOptions {
-        index: !matches!(index, "false" | "no"),
-        analyzed: !matches!(index, "not_analyzed" | "not_analyzed_no_norms"),
-        store: matches!(word("store").as_deref(), Some("true" | "yes")),
-        facet: options["facet"] == Value::Bool(true),
-        boost: match options["boost"].as_f64() {
-            // Below 0 no length of a field is kept.
-            Some(boost) if boost.is_finite() => boost.max(0.0) as f32,
-            _ => 1.0,
-        },
+    /// Waits until no other build has a large document in memory. Further ones of this update need no
+    /// more: each is written before the next.
+    fn take_large<'a>(&'a self, bytes: usize, large: &LargeDocument<'a>) -> Result<(), Error> {
+        let mut memory = large.memory.lock();
+        if memory.is_none() {
+            *memory = Some(self.memory.take_large(bytes, &self.stop)?);
+            large.is_taken.store(true, Relaxed);
+        }
+        Ok(())
     }
 }
 

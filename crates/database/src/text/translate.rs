@@ -1,6 +1,8 @@
 //! Translates parsed queries into queries of the engine.
 
+use std::iter::Peekable;
 use std::ops::Bound;
+use std::str::Chars;
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, Clause, Occur};
@@ -205,24 +207,17 @@ fn regex_of(pattern: &str) -> Result<String, Error> {
         return Err(Error::BadRequest(reason));
     }
     let mut out = String::new();
-    let mut chars = pattern.chars();
-    let mut in_class = false;
+    let mut chars = pattern.chars().peekable();
     let mut next = Before::Beginning;
     while let Some(c) = chars.next() {
         let before = std::mem::replace(&mut next, Before::Atom);
         let is_beginning = matches!(before, Before::Beginning | Before::Parenthesis);
         match c {
-            '\\' => push_escaped(chars.next().unwrap_or('\\'), in_class, &mut out),
-            '[' if !in_class => {
-                in_class = true;
-                out.push('[');
-            }
-            ']' if in_class => {
-                in_class = false;
-                out.push(']');
-            }
-            '[' | '&' | '~' if in_class => out.extend(['\\', c]),
-            _ if in_class => out.push(c),
+            '\\' => match chars.next().unwrap_or('\\') {
+                escaped if let Some(class) = predefined_class(escaped) => out.push_str(class),
+                escaped => push_literal(escaped, &mut out),
+            },
+            '[' => push_class(&mut chars, &mut out),
             '^' | '$' => out.extend(['\\', c]),
             '@' => out.push_str(".*"),
             '#' => out.push_str("[^\\s\\S]"),
@@ -262,19 +257,62 @@ fn regex_of(pattern: &str) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Writes an escaped character. Lucene's classes are of ASCII; those of the engine are of Unicode,
-/// and large.
-fn push_escaped(c: char, in_class: bool, out: &mut String) {
-    let members = match c.to_ascii_lowercase() {
-        'd' => "0-9",
-        's' => "\\t\\n\\r\\x20",
-        'w' => "0-9A-Z_a-z",
-        _ => return push_literal(c, out),
-    };
-    match (c.is_ascii_uppercase(), in_class) {
-        (true, _) => out.extend(["[^", members, "]"]),
-        (false, true) => out.push_str(members),
-        (false, false) => out.extend(["[", members, "]"]),
+/// Returns the class that an escaped letter stands for, in brackets, which nest. Lucene's classes
+/// are of ASCII; those of the engine are of Unicode, and large.
+fn predefined_class(letter: char) -> Option<&'static str> {
+    Some(match letter {
+        'd' => "[0-9]",
+        'D' => "[^0-9]",
+        's' => "[\\t\\n\\r\\x20]",
+        'S' => "[^\\t\\n\\r\\x20]",
+        'w' => "[0-9A-Z_a-z]",
+        'W' => "[^0-9A-Z_a-z]",
+        _ => return None,
+    })
+}
+
+/// Translates a class, whose `[` is read. The engine refuses an unclosed one.
+fn push_class(chars: &mut Peekable<Chars<'_>>, out: &mut String) {
+    out.push('[');
+    if chars.next_if_eq(&'^').is_some() {
+        out.push('^');
+    }
+    // The first member may be a `]`.
+    while let Some(c) = chars.next() {
+        push_member(c, chars, out);
+        if chars.next_if_eq(&']').is_some() {
+            out.push(']');
+            return;
+        }
+    }
+}
+
+/// Writes a member of a class that begins with `first`: a character, a range, or a predefined
+/// class, which begins no range. The engine has operators (`--`, `&&`), so all but the hyphen of a
+/// range is escaped.
+fn push_member(first: char, chars: &mut Peekable<Chars<'_>>, out: &mut String) {
+    let mut character = first;
+    if first == '\\' {
+        character = chars.next().unwrap_or('\\');
+        if let Some(class) = predefined_class(character) {
+            out.push_str(class);
+            return;
+        }
+    }
+    push_literal(character, out);
+    let mut ahead = chars.clone();
+    // A hyphen at the end is a member, which Lucene refuses.
+    if ahead.next() != Some('-') || ahead.peek() == Some(&']') {
+        return;
+    }
+    chars.next();
+    let mut last = chars.next();
+    if last == Some('\\') {
+        last = chars.next();
+    }
+    if let Some(last) = last {
+        out.push('-');
+        push_literal(last, out);
     }
 }
 
@@ -319,7 +357,7 @@ mod tests {
             ("[fr]oam", "[fr]oam"),
             (r"\w+", "[0-9A-Z_a-z]+"),
             (r"\D", "[^0-9]"),
-            (r"[\s\S-]", r"[\t\n\r\x20[^\t\n\r\x20]-]"),
+            (r"[\s\S-]", r"[[\t\n\r\x20][^\t\n\r\x20]\-]"),
             (r"\<b\>", "<b>"),
             (r"\p\x\b", "pxb"),
             ("a{2,3}b*", "a{2,3}b*"),
@@ -379,6 +417,7 @@ mod tests {
             (r"\W", "é", true),
             (r"[\w-]+", "a-b", true),
             (r"[^\d]", "1", false),
+            (r"[^\d]", "a", true),
             (r"\s\S", "\ta", true),
             (r"\s", "\u{a0}", false),
             ("xa+?y", "xy", true),
@@ -391,6 +430,53 @@ mod tests {
             ("]}", "]}", true),
         ] {
             assert_eq!(matches(pattern, word), expected, "{pattern} {word}");
+        }
+    }
+
+    #[test]
+    fn classes_have_the_members_of_lucenes() {
+        let effort = Rc::new(search::Effort::default());
+        // All of printable ASCII is tried: each class, and its members.
+        for (class, members) in [
+            (r"[\s-_]", " -_"),
+            (r"[\d-a]", "-0123456789a"),
+            (
+                r"[\w-]",
+                "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz",
+            ),
+            (
+                r"[^\W5-9]",
+                "01234ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz",
+            ),
+            (r"[^\S]", " "),
+            (r"[a\s-c]", " -ac"),
+            (r"[a-\d]", "abcd"),
+            ("[a-c]", "abc"),
+            ("[abc-]", "-abc"),
+            ("[-a]", "-a"),
+            (r"[a\-c]", "-ac"),
+            ("[+--]", "+,-"),
+            (r"[\d--0]", "-./0123456789"),
+            ("[a&&b]", "&ab"),
+            ("[a~~b]", "ab~"),
+            ("[[a]", "[a"),
+            ("[[:a]", ":[a"),
+            ("[]a]", "]a"),
+            (r"[\]a]", "]a"),
+            (r"[\^a]", "^a"),
+            ("[a^]", "^a"),
+            ("[<>]", "<>"),
+            (r#"[".*$(|)?@#{}]"#, r##""#$()*.?@{|}"##),
+        ] {
+            let query = Query::Regex {
+                field: "t".to_owned(),
+                pattern: regex_of(class).unwrap(),
+            };
+            let weight = search::query::likeness_of(&query, &effort).unwrap();
+            let found: String = (' '..='~')
+                .filter(|c| weight(&c.to_string()).is_some())
+                .collect();
+            assert_eq!(found, members, "{class}");
         }
     }
 }

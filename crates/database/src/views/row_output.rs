@@ -3,7 +3,7 @@
 use document::Rev;
 use index::{PlaceRange, RowIter};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::Error;
 
@@ -74,30 +74,87 @@ pub(super) fn best(iters: &[RowIter<'_>], descending: bool) -> Result<Option<usi
     Ok(best.map(|(i, _)| i))
 }
 
-/// A value that names a document.
+/// A value that names a document. A list or object in it may take many times the memory of its
+/// text, so it is not parsed.
 #[derive(Default, Deserialize)]
-pub(super) struct Link {
-    /// Of any type: other values than strings match no document.
-    #[serde(rename = "_id", default, deserialize_with = "present")]
-    pub id: Option<Value>,
-    #[serde(rename = "_rev", default)]
-    rev: Value,
+pub(super) struct Link<'a> {
+    #[serde(rename = "_id", default, borrow, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(rename = "_rev", default, borrow, deserialize_with = "present")]
+    rev: Option<&'a RawValue>,
 }
 
 /// A present member, `null` too.
-fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(member).map(Some)
+fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
 }
 
-impl Link {
-    pub fn of(value: &[u8]) -> Link {
+/// The document that a row is shown with.
+#[derive(Debug, PartialEq)]
+pub(super) enum LinkTarget {
+    /// The row's own.
+    Own,
+    /// The one with this id.
+    Other(String),
+    /// None: the value names it by something else than a string.
+    Nothing,
+}
+
+impl<'a> Link<'a> {
+    pub fn of(value: &'a [u8]) -> Link<'a> {
         if value.first() != Some(&b'{') {
             return Link::default();
         }
         serde_json::from_slice(value).unwrap_or_default()
     }
 
+    pub fn target(&self) -> LinkTarget {
+        match self.id {
+            None => LinkTarget::Own,
+            Some(id) => string_of(id).map_or(LinkTarget::Nothing, LinkTarget::Other),
+        }
+    }
+
     pub fn rev(&self) -> Option<Rev> {
-        self.rev.as_str().and_then(|rev| Rev::parse(rev).ok())
+        Rev::parse(&string_of(self.rev?)?).ok()
+    }
+}
+
+fn string_of(value: &RawValue) -> Option<String> {
+    match value.get().starts_with('"') {
+        true => serde_json::from_str(value.get()).ok(),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_name_documents_by_strings() {
+        let of = |value: &str| Link::of(value.as_bytes()).target();
+        for own in ["null", "5", "[]", "{}", r#"{"id":"a"}"#, r#"{"_id""#] {
+            assert_eq!(of(own), LinkTarget::Own, "{own}");
+        }
+        assert_eq!(
+            of(r#"{"x":[],"_id":"a\u0062"}"#),
+            LinkTarget::Other("ab".into())
+        );
+        let deep = format!(r#"{{"_id":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        for nothing in [
+            r#"{"_id":null}"#,
+            r#"{"_id":5}"#,
+            r#"{"_id":["a"]}"#,
+            deep.as_str(),
+        ] {
+            assert_eq!(of(nothing), LinkTarget::Nothing, "{nothing}");
+        }
+        let rev = |value: &str| Link::of(value.as_bytes()).rev().map(|rev| rev.to_string());
+        let known = "1-0123456789abcdef0123456789abcdef";
+        let with_rev = format!(r#"{{"_id":"a","_rev":"{known}"}}"#);
+        assert_eq!(rev(&with_rev).as_deref(), Some(known));
+        assert_eq!(rev(r#"{"_rev":null}"#), None);
+        assert_eq!(rev(r#"{"_rev":[1,2]}"#), None);
     }
 }

@@ -11,12 +11,11 @@ use functions::SLICE;
 use index::{
     Group, GroupCursor, GroupLevel, IndexView, Pause, PlaceRange, RowIter, State, ViewRow,
 };
-use serde_json::Value;
 
 use super::design::{Design, ViewAt};
 use super::placing::{Placing, Searches, Selected};
 use super::query::{Grouping, Ranges, ViewQuery};
-use super::row_output::{Link, RowOutput, SameKeyRows, StopPoint, best};
+use super::row_output::{Link, LinkTarget, RowOutput, SameKeyRows, StopPoint, best};
 use super::{Update, ViewIndex};
 use crate::attachments::ContentPlacement;
 use crate::database::Database;
@@ -460,11 +459,12 @@ impl ViewRows {
     fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let link = Link::of(value);
         // As in CouchDB, `conflicts` is about a row's own document.
-        let conflicts = self.query.conflicts == Some(true) && link.id.is_none();
-        let id = match &link.id {
-            None => id,
-            Some(Value::String(id)) => id,
-            Some(_) => {
+        let target = link.target();
+        let conflicts = self.query.conflicts == Some(true) && target == LinkTarget::Own;
+        let id = match &target {
+            LinkTarget::Own => id,
+            LinkTarget::Other(id) => id.as_str(),
+            LinkTarget::Nothing => {
                 out.extend_from_slice(b"null");
                 return Ok(());
             }

@@ -352,7 +352,8 @@ pub const BACKUP: Check = Check {
 fn backup_age(facts: &Facts) -> Vec<Finding> {
     let operation = &facts.operation;
     let max = operation.backup_age_max;
-    let command = "settee backup $S /backups";
+    // With a directory for each day, each backup would be a full one.
+    let command = "settee backup $S /backups # always this directory: it gets only what changed";
     let days = |s: u64| counted(s / 86_400, "days");
     match operation.backup_age {
         Some(age) if age <= max => vec![],

@@ -92,12 +92,34 @@ impl Strings {
         if !is_long(left) && !is_long(right) {
             return self.collator.compare(left, right);
         }
+        if let Some(order) = self.order_of_first_difference(left.as_bytes(), right.as_bytes()) {
+            return order;
+        }
         let key = |text: &str| {
             let mut key = Vec::new();
             self.write(text.as_bytes(), &mut key);
             key
         };
         key(left).cmp(&key(right))
+    }
+
+    /// Returns the order of two texts if their first difference decides it: two characters of the
+    /// table with different primary weights, behind nothing or a further one of the table. No such
+    /// character changes its primary weight with its neighbours.
+    pub(super) fn order_of_first_difference(&self, left: &[u8], right: &[u8]) -> Option<Ordering> {
+        let at = left
+            .iter()
+            .zip(right)
+            .position(|(left, right)| left != right)?;
+        let primary = |character: u8| {
+            let entry = self.table[usize::from(character)];
+            (entry & UNKNOWN == 0).then_some([entry as u8, (entry >> 8) as u8])
+        };
+        if let Some(before) = at.checked_sub(1) {
+            primary(left[before])?;
+        }
+        let order = primary(left[at])?.cmp(&primary(right[at])?);
+        Some(order).filter(|order| order.is_ne())
     }
 }
 

@@ -5,17 +5,16 @@ use std::time::Instant;
 use analysis::query::as_you_type;
 use analysis::{Analyzer, Flavour};
 use database::{
-    TextAnswer, TextCost, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery,
-    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds, text_flag,
+    TextAnswer, TextCost, TextCounts, TextGrouping, TextHighlight, TextHighlightOptions, TextHit,
+    TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds, text_flag,
 };
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::database_routes::texts::{
-    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
-    SORT_KEYS_MAX, ShownHit, blocking, counts_value, current_index, documents, drilldowns,
-    highlight_tag, highlights_value, in_turn, index_of, tokens, within, within_wait,
+    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, HitDocuments,
+    RANGES_MAX, SORT_KEYS_MAX, ShownCounts, ShownHits, blocking, current_index, drilldowns,
+    highlight_tag, in_turn, index_of, ranges_value, response_text, tokens, within, within_wait,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -80,14 +79,14 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     let turn = within_wait(access.db.text_turn(index.docs(), &cost)).await?;
     let db = access.db.clone();
     in_turn(turn, move || {
-        let answer = db.search_text(&index, &query)?;
-        let docs = match asked.include_docs {
-            true => Some(documents(&db, &answer)?),
-            false => None,
+        let (answer, memory) = db.search_text(&index, &query)?;
+        let documents = HitDocuments::new(&db, &memory);
+        let hits = ShownHits {
+            hits: &answer.hits,
+            order: &|hit: &TextHit| hit.order.iter().map(order_value).collect(),
+            documents: asked.include_docs.then_some(&documents),
         };
-        let shown = shown(answer, docs, latency_us);
-        let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
-        Ok(text + "\n")
+        response_text(&shown(&answer, hits, latency_us), &documents)
     })
     .await
 }
@@ -506,41 +505,34 @@ fn double_of(value: &Value) -> Option<f64> {
 // ---- what is answered
 
 #[derive(Serialize)]
-struct ShownGroup {
-    by: Option<String>,
-    hits: Vec<ShownHit>,
+struct ShownGroup<'a> {
+    by: Option<&'a str>,
+    hits: ShownHits<'a>,
     total_hits: u64,
 }
 
 #[derive(Serialize)]
-struct Shown {
-    bookmark: String,
-    counts: Value,
+struct Shown<'a> {
+    bookmark: &'a str,
+    counts: ShownCounts<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<Vec<ShownGroup>>,
-    hits: Vec<ShownHit>,
+    groups: Option<Vec<ShownGroup<'a>>>,
+    hits: ShownHits<'a>,
     ranges: Value,
     total_hits: u64,
     total_hits_relation: &'static str,
     update_latency: u64,
 }
 
-fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) -> Shown {
-    let mut docs = docs.map(Vec::into_iter);
-    let mut show = |hit: TextHit| ShownHit {
-        doc: docs.as_mut().and_then(Iterator::next),
-        order: hit.order.iter().map(order_value).collect(),
-        id: hit.id,
-        fields: hit.fields,
-        highlights: hit.highlights.map(highlights_value),
-        explanation: hit.explanation,
-    };
-    let nothing = || Value::Object(Map::new());
-    let hits = answer.hits.into_iter().map(&mut show).collect();
-    let groups = answer.groups.map(|groups| {
-        let groups = groups.into_iter().map(|group| ShownGroup {
-            by: group.by,
-            hits: group.hits.into_iter().map(&mut show).collect(),
+fn shown<'a>(answer: &'a TextAnswer, hits: ShownHits<'a>, latency_us: u64) -> Shown<'a> {
+    static NO_COUNTS: TextCounts = Vec::new();
+    let groups = answer.groups.as_ref().map(|groups| {
+        let groups = groups.iter().map(|group| ShownGroup {
+            by: group.by.as_deref(),
+            hits: ShownHits {
+                hits: &group.hits,
+                ..hits
+            },
             total_hits: group.total,
         });
         groups.collect()
@@ -548,9 +540,9 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) 
     Shown {
         hits,
         groups,
-        bookmark: answer.bookmark,
-        counts: answer.counts.map_or_else(nothing, counts_value),
-        ranges: answer.ranges.map_or_else(nothing, counts_value),
+        bookmark: &answer.bookmark,
+        counts: ShownCounts(answer.counts.as_ref().unwrap_or(&NO_COUNTS)),
+        ranges: ranges_value(answer.ranges.as_ref().unwrap_or(&NO_COUNTS)),
         total_hits: answer.total,
         total_hits_relation: "EQUAL_TO",
         update_latency: latency_us,

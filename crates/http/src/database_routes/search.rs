@@ -3,14 +3,13 @@
 mod asked;
 
 use analysis::{FieldAnalyzers, Flavour};
-use database::{TextAnswer, TextHit, TextInfo, TextQuery, TextSortBy, TextSortKey, TextSortValue};
+use database::{TextAnswer, TextGroup, TextHit, TextInfo, TextSortBy, TextSortKey, TextSortValue};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    ShownHit, blocking, counts_value, current_index, documents, highlights_value, in_turn,
-    index_of, tokens, within_wait,
+    HitDocuments, ShownCounts, ShownHits, blocking, current_index, in_turn, index_of, ranges_value,
+    response_text, tokens, within_wait,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -43,14 +42,14 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     let db = access.db.clone();
     in_turn(turn, move || {
         let query = asked.query(&index, db.is_partitioned())?;
-        let answer = db.search_text(&index, &query)?;
-        let docs = match asked.include_docs {
-            true => Some(documents(&db, &answer)?),
-            false => None,
+        let (answer, memory) = db.search_text(&index, &query)?;
+        let documents = HitDocuments::new(&db, &memory);
+        let hits = ShownHits {
+            hits: &answer.hits,
+            order: &|hit: &TextHit| order_values(hit, &query.sort),
+            documents: asked.include_docs.then_some(&documents),
         };
-        let shown = shown(answer, docs, &asked, &query);
-        let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
-        Ok(text + "\n")
+        response_text(&shown(&answer, hits, asked.is_old_group), &documents)
     })
     .await
 }
@@ -138,91 +137,84 @@ pub async fn analyze(req: &mut Request) -> Answer {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Shown {
+enum Shown<'a> {
     Rows {
-        bookmark: String,
+        bookmark: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        counts: Option<Value>,
+        counts: Option<ShownCounts<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         ranges: Option<Value>,
-        rows: Vec<ShownHit>,
+        rows: ShownHits<'a>,
         total_rows: u64,
     },
     Groups {
-        groups: Vec<ShownGroup>,
+        groups: Vec<ShownGroup<'a>>,
         total_rows: u64,
     },
     /// By `group_by`.
     OldGroups {
-        groups: Vec<ShownOldGroup>,
+        groups: Vec<ShownOldGroup<'a>>,
         total_grouped_hits: u64,
         total_hits: u64,
     },
 }
 
 #[derive(Serialize)]
-struct ShownGroup {
-    by: Option<String>,
-    rows: Vec<ShownHit>,
+struct ShownGroup<'a> {
+    by: Option<&'a str>,
+    rows: ShownHits<'a>,
     total_rows: u64,
 }
 
 #[derive(Serialize)]
-struct ShownOldGroup {
-    by: Option<String>,
-    hits: Vec<ShownHit>,
+struct ShownOldGroup<'a> {
+    by: Option<&'a str>,
+    hits: ShownHits<'a>,
     total_hits: u64,
 }
 
-fn shown(
-    answer: TextAnswer,
-    docs: Option<Vec<Box<RawValue>>>,
-    asked: &Asked,
-    query: &TextQuery,
-) -> Shown {
-    let mut docs = docs.map(Vec::into_iter);
-    let mut rows = |hits: Vec<TextHit>| -> Vec<ShownHit> {
-        let shown = hits.into_iter().map(|hit| {
-            let doc = docs.as_mut().and_then(Iterator::next);
-            row(hit, &query.sort, doc)
-        });
-        shown.collect()
-    };
-    match answer.groups {
-        None => Shown::Rows {
-            bookmark: answer.bookmark,
-            counts: answer.counts.map(counts_value),
-            ranges: answer.ranges.map(counts_value),
-            rows: rows(answer.hits),
+fn shown<'a>(answer: &'a TextAnswer, hits: ShownHits<'a>, is_old_group: bool) -> Shown<'a> {
+    let Some(groups) = &answer.groups else {
+        return Shown::Rows {
+            bookmark: &answer.bookmark,
+            counts: answer.counts.as_ref().map(ShownCounts),
+            ranges: answer.ranges.as_ref().map(ranges_value),
+            rows: hits,
             total_rows: answer.total,
-        },
-        Some(groups) if asked.is_old_group => Shown::OldGroups {
-            total_grouped_hits: groups.iter().map(|group| group.total).sum(),
+        };
+    };
+    let hits_of = |group: &'a TextGroup| ShownHits {
+        hits: &group.hits,
+        ..hits
+    };
+    let groups = groups.iter();
+    if is_old_group {
+        return Shown::OldGroups {
+            total_grouped_hits: groups.clone().map(|group| group.total).sum(),
             total_hits: answer.total,
             groups: groups
-                .into_iter()
                 .map(|group| ShownOldGroup {
-                    by: group.by,
-                    hits: rows(group.hits),
+                    by: group.by.as_deref(),
+                    hits: hits_of(group),
                     total_hits: group.total,
                 })
                 .collect(),
-        },
-        Some(groups) => Shown::Groups {
-            total_rows: answer.total,
-            groups: groups
-                .into_iter()
-                .map(|group| ShownGroup {
-                    by: group.by,
-                    rows: rows(group.hits),
-                    total_rows: group.total,
-                })
-                .collect(),
-        },
+        };
+    }
+    Shown::Groups {
+        total_rows: answer.total,
+        groups: groups
+            .map(|group| ShownGroup {
+                by: group.by.as_deref(),
+                rows: hits_of(group),
+                total_rows: group.total,
+            })
+            .collect(),
     }
 }
 
-fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownHit {
+/// The values by which a hit was sorted, and its number.
+fn order_values(hit: &TextHit, sort: &[TextSortKey]) -> Vec<Value> {
     let by_score = [TextSortKey {
         by: TextSortBy::Score,
         reversed: false,
@@ -239,12 +231,5 @@ fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownH
             (TextSortValue::Number(n), _) => json!(n),
             (TextSortValue::Text(text), _) => json!(text),
         });
-    ShownHit {
-        explanation: None,
-        order: values.chain([hit.number.into()]).collect(),
-        doc,
-        id: hit.id,
-        fields: hit.fields,
-        highlights: hit.highlights.map(highlights_value),
-    }
+    values.chain([hit.number.into()]).collect()
 }

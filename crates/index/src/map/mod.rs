@@ -197,9 +197,9 @@ pub fn map_pieces(
     Ok(out)
 }
 
-/// Maps pieces of `source` until it is exhausted or stopped, and passes each changed document to
-/// `sink` with its emitted rows; deleted ones without, and design documents too unless they are
-/// mapped.
+/// Maps pieces of `source` until it is exhausted or stopped, or `is_full` returns true after one,
+/// and passes each changed document to `sink` with its emitted rows; deleted ones without, and
+/// design documents too unless they are mapped.
 ///
 /// # Errors
 /// Errors of the store, of the function, or of the sink.
@@ -207,6 +207,7 @@ pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
     (mapper, include_design): (&mut dyn Mapper, bool),
     go_on: &dyn Fn() -> bool,
+    is_full: &dyn Fn() -> bool,
     (done, counts): (&AtomicU64, &MapCounts),
     sink: Sink<'_, E>,
 ) -> Result<(), E> {
@@ -215,7 +216,7 @@ pub fn map_each<E: From<Error>>(
         ..MapOptions::default()
     };
     let mut work = MapBuffers::default();
-    while go_on() && work.take(source)? {
+    while go_on() && !is_full() && work.take(source)? {
         let watch = Watch {
             counts,
             go_on,

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use cluster::{NodeId, SlotNumber};
+use futures_util::future::join_all;
 use peers::Body;
 use storage::Content;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{ContentError, ContentExchange, ContentName, KEPT, KEPT_TIME, PIN, STORE, stream};
 use crate::counters::{CONTENT_FAILURES, CONTENTS_STAGED};
@@ -24,6 +25,7 @@ const KEPT_AGAIN_EVERY: Duration = Duration::from_mins(15);
 /// Pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(300);
 
+// A pause, and a replica's turn, which lasts as long at most.
 const _: () = assert!(KEPT_AGAIN_EVERY.as_secs() * 2 < KEPT_TIME.as_secs());
 
 /// One content on its way to the replicas.
@@ -94,17 +96,22 @@ impl ContentExchange {
         }
     }
 
-    /// Names contents to the replicas of a slot once more.
+    /// Names contents to the replicas of a slot once more. A replica that does not answer delays no
+    /// other, and not the next time.
     pub(crate) async fn keep_again(&self, slot: SlotNumber, names: &[ContentName]) {
-        let replicas = (self.replicas_of)(slot);
+        let replicas = (self.replicas_of)(slot).into_iter();
+        let turns = replicas.map(|node| timeout(KEPT_AGAIN_EVERY, self.keep_at(node, names)));
+        join_all(turns).await;
+    }
+
+    /// Names contents to one replica. One that cannot be reached now keeps them from the last time
+    /// on.
+    async fn keep_at(&self, node: NodeId, names: &[ContentName]) {
         for name in names {
-            for node in &replicas {
-                // One that cannot be reached now keeps them from the last time on.
-                if *node == self.me {
-                    drop(self.keep_own(name).await);
-                } else {
-                    drop(self.is_kept_at(*node, name).await);
-                }
+            if node == self.me {
+                drop(self.keep_own(name).await);
+            } else {
+                drop(self.is_kept_at(node, name).await);
             }
         }
     }

@@ -229,6 +229,13 @@ impl ContentExchange {
         self.pins.lock().values().map(|pin| pin.named).max()
     }
 
+    /// Returns whether a content is kept, also after a restart.
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, id: &ContentId) -> bool {
+        let pins = self.pins.lock();
+        pins.iter().any(|((_, of), pin)| of == id && pin.is_on_disk)
+    }
+
     /// Returns the number of contents that are kept.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {

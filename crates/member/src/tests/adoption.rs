@@ -16,7 +16,7 @@ use super::nodes::{Nodes, SLOTS, database, listing, options, until};
 use super::{docs, edited};
 use crate::Error;
 use crate::adopt::{IdleStore, NewCluster, adoption};
-use crate::control::entry::MemberInfo;
+use crate::control::entry::{Entry, MemberInfo};
 use crate::join::init;
 use crate::member::refuse_own;
 use crate::membership::{Membership, is_member};
@@ -166,6 +166,10 @@ async fn what_a_node_brought_can_be_read_before_anything_is_written() {
         all.all(|(_, replica)| replica.generation().number == 1)
     })
     .await;
+    // It did not wait until the first node noticed that it has another generation.
+    let asked = nodes.net.begun_asks.lock();
+    let mut all = (0..SLOTS).chain([cluster::CONTROL]);
+    assert!(all.all(|slot| asked.contains(&(2, slot))));
 }
 
 /// The server may be used between an adoption that was interrupted and the next one.
@@ -374,6 +378,27 @@ async fn a_database_whose_deletion_is_on_disk_is_not_recovered() {
     };
     let recovered = idle(data).await.recover(&again, RecordVersion::LATEST);
     assert_eq!(recovered.unwrap().1.databases, ["a", "empty"]);
+}
+
+/// The client may have had its response from nodes that came further.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_deletion_was_announced_is_not_recovered() {
+    let mut lost = Nodes::three().await;
+    lost.create(1, "a", 2).await;
+    lost.create(1, "kept", 2).await;
+    let uuid = lost.node(1).databases.get("a").unwrap().uuid();
+    lost.enter(1, Entry::AnnounceDrop { uuid }).await;
+    lost.agree(&[1, 2, 3]).await;
+    let dir = lost.dir(1);
+    lost.stop(1).await;
+    let root = tempfile::tempdir().unwrap();
+    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
+    let found = idle_at(root.path(), &dir).await;
+    let left = found.left(RecordVersion::LATEST).unwrap();
+    assert_eq!(left.deleted, ["a"]);
+    assert_eq!(left.data.databases, ["kept"]);
+    let recovered = found.recover(&new_cluster(), RecordVersion::LATEST);
+    assert_eq!(recovered.unwrap().1.databases, ["kept"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

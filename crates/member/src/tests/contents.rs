@@ -173,6 +173,13 @@ async fn who_comes_too_late_for_a_content_is_copied() {
     nodes.write(2, "a", &[deletion]).await;
     nodes.agree(&[1, 2]).await;
     reclaim(&nodes, &[1, 2]).await;
+    // The attempt to send it to the third node holds it for some time.
+    until("removed", || {
+        let dbs = [1, 2].map(|node| nodes.node(node).databases.get("a").unwrap());
+        let mut bytes = dbs.iter().map(|db| db.contents_of("doc").stored_bytes());
+        bytes.all(|bytes| bytes.unwrap() == 0)
+    })
+    .await;
     nodes.start(3).await;
     nodes.agree(&[1, 2, 3]).await;
     assert_eq!(nodes.net.copies.load(Relaxed), 1);
@@ -211,7 +218,10 @@ async fn copied_contents_survive_restarts_until_they_are_reclaimed() {
         let db = nodes.node(node).databases.get("a").unwrap();
         db.contents_of("late").hold(&name.id).unwrap().is_some()
     };
-    until("copied", || (1..=3).all(|node| has(&nodes, node))).await;
+    until("copied", || {
+        (1..=3).all(|node| has(&nodes, node) && nodes.node(node).contents.keeps(&name.id))
+    })
+    .await;
     for node in [1, 2] {
         nodes.stop(node).await;
         nodes.start(node).await;

@@ -23,7 +23,7 @@ use cluster::CONTROL;
 use database::{Database, Outcome};
 use nodes::{Nodes, SLOTS, listing, until};
 
-use crate::control::entry::{Entry, EntryOutcome};
+use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::control::state::ControlState;
 use crate::counters::{COPIES_INSTALLED, COPIES_SENT, COPY_BYTES, COPY_FAILURES};
 use crate::placement::slot_of;
@@ -310,6 +310,35 @@ async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     nodes.agree(&[1, 2, 3]).await;
     assert_ne!(nodes.node(2).databases.get("a").unwrap().uuid(), uuid);
     go_on(&nodes).await;
+}
+
+/// The second member makes the members two, of which one has the entry: all replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_is_not_proposed_again_and_again() {
+    let mut nodes = Nodes::none();
+    nodes.start(1).await;
+    for node in 1..=2 {
+        let member = MemberInfo {
+            name: format!("node{node}"),
+            address: format!("node{node}:1"),
+        };
+        let entry = Entry::Join {
+            node,
+            member,
+            token: None,
+            version: None,
+        };
+        let before = nodes.log.end(CONTROL);
+        nodes.enter(1, entry).await;
+        // On a busy machine it may be appended once more, which has no effect.
+        let appended = nodes.log.end(CONTROL) - before;
+        assert!((1..10).contains(&appended), "{appended} records");
+    }
+    // The second node is a member that has not started yet: the first one goes on alone.
+    let before = nodes.log.end(CONTROL);
+    nodes.create(1, "a", 2).await;
+    let appended = nodes.log.end(CONTROL) - before;
+    assert!((1..10).contains(&appended), "{appended} records");
 }
 
 /// A database that was not announced is not dropped.

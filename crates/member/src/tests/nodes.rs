@@ -17,7 +17,7 @@ use peers::Body;
 use storage::{ShardEdit, ShardPurge};
 use tokio::time::Instant;
 
-use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, STORE};
+use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, PIN, STORE};
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{CopySender, Source};
@@ -54,6 +54,8 @@ pub struct Net {
     pub copies: AtomicU32,
     /// Number of copies that are still to be refused.
     pub refused_copies: AtomicU32,
+    /// Nodes that asked how the generation of a slot started.
+    pub begun_asks: Mutex<BTreeSet<(NodeId, SlotNumber)>>,
     /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
     /// Nodes to which no contents are sent, and nodes that get none at their own request.
@@ -63,6 +65,8 @@ pub struct Net {
     /// that is the case now.
     pub stalled: Mutex<BTreeSet<NodeId>>,
     pub stalled_calls: Arc<AtomicU32>,
+    /// Nodes that do not answer requests to keep contents.
+    pub silent: Mutex<BTreeSet<NodeId>>,
     /// Nodes that answer requests for contents as if the database was deleted.
     pub without_databases: Mutex<BTreeSet<NodeId>>,
 }
@@ -90,6 +94,9 @@ struct NetOf {
 
 impl Network for NetOf {
     fn send(&self, to: NodeId, slot: SlotNumber, message: Message) {
+        if matches!(message, Message::AskBegun) {
+            self.net.begun_asks.lock().insert((self.me, slot));
+        }
         let replicas = self.net.nodes.lock().get(&to).map(|node| node.0.clone());
         if let Some(replica) = replicas.as_ref().and_then(|replicas| replicas.get(slot)) {
             replica.deliver(self.me, message);
@@ -155,6 +162,9 @@ impl ContentPeers for NetOf {
             };
             if net.without_databases.lock().contains(&node) {
                 return Err(ContentError::Gone);
+            }
+            while path == PIN && net.silent.lock().contains(&node) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
             if path == STORE {
                 let _counted = Counted::new(&net.stalled_calls);

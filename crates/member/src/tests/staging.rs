@@ -245,3 +245,31 @@ async fn contents_that_are_named_again_are_kept_for_longer() {
     contents_of(1).keep_again(slot, &[name]).await;
     assert!(named().iter().zip(before).all(|(now, then)| *now > then));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_does_not_answer_delays_naming_at_no_other() {
+    let nodes = with_database().await;
+    let bytes = random_bytes();
+    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
+    let db = nodes.node(1).databases.get("a").unwrap();
+    let content = upload(&db, "doc", &bytes);
+    let contents_of = |node| &nodes.node(node).contents;
+    contents_of(1).stage(slot, name, content).await.unwrap();
+    until("copied", || {
+        (1..=3).all(|node| contents_of(node).kept() == 1)
+    })
+    .await;
+    for (silent, other) in [(2, 3), (3, 2)] {
+        nodes.net.silent.lock().insert(silent);
+        let before = contents_of(other).last_named().unwrap();
+        let contents = contents_of(1).clone();
+        let naming = tokio::spawn(async move { contents.keep_again(slot, &[name]).await });
+        until("named", || {
+            contents_of(other).last_named().unwrap() > before
+        })
+        .await;
+        assert!(!naming.is_finished());
+        nodes.net.silent.lock().clear();
+        naming.await.unwrap();
+    }
+}

@@ -66,6 +66,30 @@ async fn connections_come_back_after_the_server_does() {
 }
 
 #[tokio::test]
+async fn a_node_that_comes_is_connected_to_without_a_pause() {
+    let cluster = Cluster::new();
+    let patient = Options {
+        retry_min: 10 * LONG,
+        retry_max: 10 * LONG,
+        ..options()
+    };
+    let (one, mut two) = (cluster.node_with(1, patient).await, cluster.node(2).await);
+    let address = two.server.address();
+    let spare = Server::bind("127.0.0.1:0", &two.peers, two.handler.clone());
+    drop(std::mem::replace(&mut two.server, spare.await.unwrap()));
+    one.peers.set(2, vec![address.to_string()]);
+    let failure = one.failure(2).await;
+    assert!(failure.contains("cannot be reached"), "{failure}");
+    two.server = Server::bind(address, &two.peers, two.handler.clone())
+        .await
+        .unwrap();
+    two.knows(&one);
+    until("calls work", || one.peers.is_connected(2)).await;
+    one.peers.send(2, number(1));
+    assert_eq!(two.message().await, (1, number(1)));
+}
+
+#[tokio::test]
 async fn a_peer_that_takes_no_messages_bounds_what_waits_and_holds_up_nobody() {
     let cluster = Cluster::new();
     let (folder, identity) = cluster.identity(1);
@@ -145,6 +169,38 @@ async fn a_peer_that_never_answers_holds_up_no_caller() {
     one.peers.set(2, vec![address]);
     let failure = one.failure(2).await;
     assert!(failure.contains("did not answer within"), "{failure}");
+}
+
+/// After an interruption, one side's attempts may have gone nowhere while the other's succeed.
+#[tokio::test]
+async fn an_attempt_begins_anew_when_the_peer_connects() {
+    let cluster = Cluster::new();
+    let patient = Options {
+        connect_time_max: 10 * LONG,
+        ..options()
+    };
+    let one = cluster.node_with(1, patient).await;
+    let two = cluster.node(2).await;
+    let (listener, address) = silent().await;
+    one.peers.set(2, vec![address]);
+    // Nothing answers the first attempts: of messages, and of calls.
+    let swallowed = [
+        listener.accept().await.unwrap(),
+        listener.accept().await.unwrap(),
+    ];
+    let to = two.address();
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut far = tokio::net::TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    two.knows(&one);
+    until("connected", || one.peers.is_connected(2)).await;
+    drop(swallowed);
 }
 
 /// Relays bytes between a client and a server until it is stopped, without closing anything.

@@ -40,7 +40,7 @@ fn many() -> usize {
     if cfg!(debug_assertions) {
         700
     } else {
-        rounds(700, 3000)
+        rounds(1000, 3000)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The server that a command is a client of.
 
 use command_line::{
-    RefusedRequest, connection_failure, not_settee, server_url, take_credentials, with_credentials,
+    LoginPlace, RefusedRequest, connection_failure, not_settee, server_url, take_credentials,
+    with_credentials,
 };
 use reqwest::{ClientBuilder, Method, RequestBuilder, Response, Url};
 use serde_json::Value;
@@ -114,6 +115,8 @@ impl Server {
             reason: body["reason"].as_str(),
             has_login: self.has_login(),
             needs,
+            login_place: LoginPlace::UrlOrCredentials,
+            location: None,
         };
         Failure::new(refused.description(&self.url))
     }

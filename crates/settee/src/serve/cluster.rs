@@ -18,8 +18,10 @@ use crate::record_version;
 const KAFKA: &str = "kafka://";
 /// The log that the nodes keep.
 const NODES: &str = "nodes";
-/// How long it waits before it tries again to announce itself.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Time before it tries again to announce itself: it doubles each time, up to the longest. A node
+/// that joins is admitted soon.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// Where the cluster's log is to be; `None` when this server is alone.
 pub fn log_place(config: &Config, data: &Path) -> Result<Option<LogPlace>, Failure> {
@@ -142,13 +144,14 @@ pub async fn start(log: LogPlace, app: &Arc<App>, data: &Path) -> Result<(), Fai
 /// Announces this node to the others, and creates the system databases, retrying until it succeeds.
 pub fn announce(node: Arc<Node>, member: Arc<Member>) {
     tokio::spawn(async move {
-        let mut was_told = false;
+        let (mut was_told, mut pause) = (false, AGAIN_AFTER);
         while let Err(why) = announce_now(&node, &member).await {
             if !was_told {
                 tracing::warn!("the cluster cannot be reached yet: {why}");
                 was_told = true;
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_AFTER_MAX);
         }
         tracing::info!(node = member.name(), "this node is part of the cluster");
     });

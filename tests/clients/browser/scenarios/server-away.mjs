@@ -61,15 +61,17 @@ async function unknown(tools) {
   const id = `unknown-${width}-${Date.now().toString(36)}`;
   await edit(tools, id, '\n  "kept": 5,');
   const puts = (url) => url.pathname.endsWith(`/${id}`);
+  let isLost = false;
   const swallow = async (route) => {
-    if (route.request().method() !== 'PUT') return route.continue();
+    if (isLost || route.request().method() !== 'PUT') return route.continue();
+    isLost = true;
     await route.fetch();
-    await page.unroute(puts, swallow);
     await route.abort();
   };
   await page.route(puts, swallow);
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   check('a save whose response was lost is found to be stored', await saved(page));
+  await page.unroute(puts, swallow);
   const doc = await raw(server, id);
   check('it is stored once, and is no conflict', doc.kept === 5 && doc._rev.startsWith('2-') && (await page.getByRole('region', { name: /Another user saved/ }).count()) === 0, doc);
 }

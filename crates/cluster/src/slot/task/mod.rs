@@ -138,6 +138,8 @@ pub(super) struct Task<S: SlotStore> {
     /// `None` after the store failed, until it is retried.
     replica: Option<Replica>,
     boot: u64,
+    /// The last boot in which it asked how the generation started.
+    asked_boot: u64,
     /// A new slot's initial state is being written.
     is_fresh: bool,
     tail: Option<mpsc::Receiver<Tail>>,
@@ -199,6 +201,7 @@ impl<S: SlotStore> Task<S> {
             board,
             replica: None,
             boot: 0,
+            asked_boot: 0,
             is_fresh: false,
             tail: None,
             next: 0,
@@ -346,6 +349,7 @@ impl<S: SlotStore> Task<S> {
         if self.replica.is_none() {
             return;
         }
+        self.ask_begun();
         if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
             // If it ends again, that is reported again.
             self.error = None;
@@ -358,6 +362,25 @@ impl<S: SlotStore> Task<S> {
             if follows && self.applying.is_empty() && self.log_end == Some(self.next) {
                 // No pending write can fail.
                 self.store_error = None;
+            }
+        }
+    }
+
+    /// Asks the replicas how their generation started, once, if this node is not one of them yet. If
+    /// it started from an adopted store, the log has no record of it, and the replicas would answer
+    /// this node's reports only after some seconds.
+    fn ask_begun(&mut self) {
+        if std::mem::replace(&mut self.asked_boot, self.boot) == self.boot {
+            return;
+        }
+        let Some(replica) = &self.replica else {
+            return;
+        };
+        let (me, slot) = (self.options.me, self.options.slot);
+        let members = &replica.saved().cursor.members;
+        if !members.contains(&me) {
+            for node in members.iter() {
+                self.network.send(*node, slot, Message::AskBegun);
             }
         }
     }

@@ -19,6 +19,9 @@ const LOGIN_TIME_MAX: Duration = Duration::from_secs(30);
 /// Age at which a session of unknown lifetime is renewed; CouchDB's last ten minutes.
 const SESSION_TIME: Duration = Duration::from_secs(275);
 
+/// Longest cookie that is kept, in bytes; those of CouchDB have about a hundred.
+const COOKIE_BYTES_MAX: usize = 8 << 10;
+
 pub struct Auth {
     credentials: Option<Credentials>,
     session: Mutex<Option<Session>>,
@@ -38,6 +41,7 @@ impl Session {
         let cookies = headers.get_all(SET_COOKIE).iter();
         let cookie = cookies.filter_map(|c| c.to_str().ok()).find(|c| {
             let value = c.strip_prefix("AuthSession=");
+            let value = value.filter(|_| c.len() <= COOKIE_BYTES_MAX);
             value.is_some_and(|v| !v.is_empty() && !v.starts_with(';'))
         })?;
         let mut parts = cookie.split(';').map(str::trim);
@@ -173,5 +177,7 @@ mod tests {
         let (_, time) = session("AuthSession=abc; Path=/").unwrap();
         assert_eq!(time.as_secs_f64().round(), 275.0);
         assert_eq!(session("AuthSession=; Path=/"), None);
+        let of = |bytes| session(&format!("AuthSession={}", "a".repeat(bytes)));
+        assert!(of(8000).is_some() && of(COOKIE_BYTES_MAX).is_none());
     }
 }

@@ -4,7 +4,7 @@
 pub mod restore;
 mod target;
 
-use command_line::counted;
+use command_line::{connection_loss, counted};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -192,7 +192,7 @@ async fn wait(server: &Server, id: &str) -> Result<Value, Failure> {
         let known = match request.send().await {
             Ok(response) => answered(server, response).await?,
             Err(_) if heard.elapsed() < SILENCE_MAX => continue,
-            Err(error) => return Err(server.silence(&error)),
+            Err(error) => return Err(Failure::new(connection_loss(server.url(), &error))),
         };
         heard = Instant::now();
         let ended = known["ended"].as_array().into_iter().flatten();

@@ -164,7 +164,7 @@ fn losses(data: &Path, left: &LeftData) -> String {
     let deleted = match &left.deleted[..] {
         [] => String::new(),
         names => format!(
-            "\nNOT KEPT: databases that were deleted, and whose data is still here: {}.",
+            "\nNOT KEPT: databases that were deleted, or were being deleted, and whose data is still here: {}.",
             names.join(", ")
         ),
     };

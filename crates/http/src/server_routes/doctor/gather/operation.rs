@@ -7,7 +7,9 @@ use doctor::facts::{Certificate, Expiring, Operation, Password, Replication};
 use replicator::without_user_info;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::browsers::cors::Cors;
@@ -16,6 +18,8 @@ use crate::browsers::cors::Cors;
 const DOCUMENTS_MAX: usize = 1_000;
 /// Most bytes of a message that are reported.
 const MESSAGE_BYTES_MAX: usize = 300;
+/// Longer members of documents are not read: clients may have written anything there.
+const MEMBER_BYTES_MAX: usize = 64 << 10;
 
 /// Collects all facts; examines documents only until `until`.
 pub fn look(app: &App, until: Instant) -> Operation {
@@ -150,17 +154,18 @@ fn passwords(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Password>
         .node
         .databases
         .get(&settings.chttpd_auth.authentication_db);
-    let Ok(users) = users.and_then(|db| db.some_documents(USERS, DOCUMENTS_MAX, until)) else {
+    let Ok(users) = users else {
         return all;
     };
-    all.extend(users.documents.iter().filter_map(|doc| {
-        let hash = auth::hash_of_user(&doc.json)?;
-        let id: Value = serde_json::from_slice(&doc.json).ok()?;
-        let name = id.get("_id")?.as_str()?.strip_prefix(USERS)?;
-        Some(password(name, false, &hash))
-    }));
-    if users.has_more {
-        left.push(format!("users beyond the first {}", users.documents.len()));
+    let visited = users.visit_documents(USERS, DOCUMENTS_MAX, until, &mut |id, json| {
+        let name = id.as_str().strip_prefix(USERS);
+        let user = name.zip(auth::hash_of_user(json));
+        all.extend(user.map(|(name, hash)| password(name, false, &hash)));
+    });
+    if let Ok(visited) = visited
+        && visited.has_more
+    {
+        left.push(format!("users beyond the first {}", visited.documents));
     }
     all
 }
@@ -176,18 +181,15 @@ fn replications(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Replic
         let Ok(db) = app.node.databases.get(&name) else {
             continue;
         };
-        let Ok(some) = db.some_documents("", DOCUMENTS_MAX, until) else {
-            continue;
-        };
-        if some.has_more {
-            let n = some.documents.len();
+        let visited = db.visit_documents("", DOCUMENTS_MAX, until, &mut |id, json| {
+            all.extend(given_up(&name, id.as_str(), json));
+        });
+        if let Ok(visited) = visited
+            && visited.has_more
+        {
+            let n = visited.documents;
             left.push(format!("documents of {name} beyond the first {n}"));
         }
-        all.extend(
-            some.documents
-                .iter()
-                .filter_map(|doc| given_up(&name, &doc.json)),
-        );
     }
     all
 }
@@ -211,19 +213,31 @@ fn failing_job(job: &Value) -> Option<Replication> {
     })
 }
 
+/// The members of a replicator document that are examined.
+#[derive(Deserialize)]
+struct ReplicationResult<'a> {
+    #[serde(borrow, rename = "_replication_state")]
+    state: &'a RawValue,
+    #[serde(borrow, default, rename = "_replication_state_reason")]
+    reason: Option<&'a RawValue>,
+}
+
 /// A document whose replication was given up.
-fn given_up(db: &str, json: &[u8]) -> Option<Replication> {
-    let doc: Value = serde_json::from_slice(json).ok()?;
-    if doc.get("_replication_state")? != "failed" {
+fn given_up(db: &str, id: &str, json: &[u8]) -> Option<Replication> {
+    let result: ReplicationResult<'_> = serde_json::from_slice(json).ok()?;
+    if result.state.get() != "\"failed\"" {
         return None;
     }
-    let id = doc.get("_id")?.as_str()?;
+    let reason: Value = match result.reason.map_or("null", RawValue::get) {
+        long if long.len() > MEMBER_BYTES_MAX => format!("{} bytes", long.len()).into(),
+        reason => serde_json::from_str(reason).ok()?,
+    };
     Some(Replication {
         name: format!("{db}/{id}"),
         document: Some((db.to_owned(), id.to_owned())),
         is_given_up: true,
         crashes: 0,
-        error: message(doc.get("_replication_state_reason").unwrap_or(&Value::Null)),
+        error: message(&reason),
     })
 }
 
@@ -233,7 +247,11 @@ fn message(error: &Value) -> String {
         .as_str()
         .map_or_else(|| error.to_string(), str::to_owned);
     // Before it is cut: a URL whose end is missing may be a password.
-    let words: Vec<String> = text.split_whitespace().map(without_user_info).collect();
+    let words: Vec<String> = text
+        .split_whitespace()
+        .take(MESSAGE_BYTES_MAX)
+        .map(without_user_info)
+        .collect();
     let text = words.join(" ");
     text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
 }
@@ -249,7 +267,7 @@ mod tests {
         let url = "http://user:hidden@host:5984/db";
         let told = |reason: Value| {
             let doc = json!({"_id": "r", "_replication_state": "failed", "_replication_state_reason": reason});
-            given_up("_replicator", doc.to_string().as_bytes())
+            given_up("_replicator", "r", doc.to_string().as_bytes())
                 .unwrap()
                 .error
         };
@@ -267,6 +285,14 @@ mod tests {
             let error = told(reason);
             assert!(!error.contains("hidden"), "{error}");
         }
+        let long = json!("secret ".repeat(MEMBER_BYTES_MAX));
+        assert_eq!(told(long), "458754 bytes");
+        let list = json!(vec![1; MEMBER_BYTES_MAX]);
+        assert!(told(list).ends_with("bytes"));
+        assert_eq!(told(Value::Null), "null");
+        let running = r#"{"_replication_state": "triggered", "deep": [[[]]]}"#;
+        assert!(given_up("_replicator", "r", running.as_bytes()).is_none());
+        assert!(given_up("_replicator", "r", b"{}").is_none());
         let job = json!({"id": "j", "info": {"error": url}, "history": [{"type": "crashed"}]});
         assert_eq!(failing_job(&job).unwrap().error, "http://host:5984/db");
     }
