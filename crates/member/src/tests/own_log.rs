@@ -1,11 +1,16 @@
-//! The log in the nodes as a node opens it.
+//! The log in the nodes: as a node opens it, and below three nodes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::CONTROL;
+use bytes::Bytes;
 use cluster::log::AppendError;
-use raft_log::RaftLog;
+use cluster::{CONTROL, NodeId};
+use parking_lot::RwLock;
+use raft_log::{EngineDisk, Inlet, LogDisk as _, LogNode, RaftLog, Transport};
+
+use super::nodes::{Nodes, SLOTS, until};
 
 use crate::control::entry::{Entry, EntryOutcome, LogSeat, LogTable, MemberInfo};
 use crate::control::state::ControlState;
@@ -151,4 +156,151 @@ fn the_control_state_has_the_latest_table_of_members() {
     let rows = [(row.0.clone(), row.1.clone().unwrap())];
     let read = ControlState::from_rows(&rows).unwrap();
     assert_eq!(read.log_table, state.log_table);
+}
+
+type Inlets = Arc<RwLock<BTreeMap<NodeId, Inlet>>>;
+
+/// Delivers bundles of a node.
+struct Wire {
+    from: NodeId,
+    inlets: Inlets,
+}
+
+impl Transport for Wire {
+    fn send(&self, to: NodeId, bundle: Bytes) -> bool {
+        let inlets = self.inlets.read();
+        let inlet = inlets.get(&to);
+        inlet.map(|it| it.deliver(self.from, bundle)).is_some()
+    }
+}
+
+/// The logs of three nodes.
+#[derive(Default)]
+struct OwnLogs {
+    inlets: Inlets,
+    table: Vec<LogNode>,
+    running: BTreeMap<NodeId, Arc<RaftLog>>,
+}
+
+impl OwnLogs {
+    /// Starts the logs of three nodes, one after the other, as nodes join.
+    fn three(nodes: &mut Nodes) -> OwnLogs {
+        let mut logs = OwnLogs::default();
+        for node in 1..=3 {
+            logs.start(nodes, node);
+        }
+        logs
+    }
+
+    /// Starts the log of a node. The first one creates the groups.
+    fn start(&mut self, nodes: &mut Nodes, node: NodeId) {
+        let path = nodes.folder(&format!("log-{node}"));
+        std::fs::create_dir_all(&path).unwrap();
+        let disk = EngineDisk::open(&path, 1 << 30).unwrap();
+        let me = LogNode {
+            raft: disk.raft_id().unwrap(),
+            node,
+        };
+        let creates = self.table.is_empty();
+        self.table.retain(|it| it.node != node);
+        self.table.push(me);
+        let options = raft_log::Options {
+            me,
+            log: 0,
+            origin: fastrand::u64(..),
+            slots: SLOTS,
+            disk_bytes_max: 1 << 30,
+        };
+        let wire = Wire {
+            from: node,
+            inlets: self.inlets.clone(),
+        };
+        let (disk, wire) = (Arc::new(disk), Arc::new(wire));
+        let log = RaftLog::start(options, disk, wire, self.table.clone(), creates).unwrap();
+        self.inlets.write().insert(node, log.inlet());
+        let log = Arc::new(log);
+        nodes.own.insert(node, log.clone());
+        self.running.insert(node, log);
+        for log in self.running.values() {
+            log.set_log_nodes(self.table.clone());
+        }
+    }
+
+    /// Stops the log of a node that is stopped, and waits until its files are closed.
+    async fn stop(&mut self, nodes: &mut Nodes, node: NodeId) {
+        self.inlets.write().remove(&node);
+        nodes.own.remove(&node);
+        let log = self.running.remove(&node).unwrap();
+        let left = Arc::downgrade(&log);
+        drop(log);
+        until("let go", || left.strong_count() == 0).await;
+    }
+
+    /// Waits until the log of every slot is kept by the nodes of the table.
+    async fn settle(&self) {
+        until("settled", || {
+            let all = self.running.values().map(|log| log.figures());
+            let same = all.filter(|figures| figures.log_nodes == self.table);
+            let (led, unsettled) = same.fold((0, 0), |(led, unsettled), figures| {
+                (led + figures.led, unsettled + figures.unsettled)
+            });
+            led == usize::from(SLOTS) + 1 && unsettled == 0
+        })
+        .await;
+    }
+}
+
+fn numbered(from: u32) -> Vec<String> {
+    let doc = |i: u32| format!(r#"{{"_id":"doc-{i}","i":{i}}}"#);
+    (from..from + 20).map(doc).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_agree_over_their_own_log() {
+    let mut nodes = Nodes::none();
+    let logs = OwnLogs::three(&mut nodes);
+    let mut nodes = nodes.with_three().await;
+    logs.settle().await;
+    nodes.create(1, "a", 4).await;
+    nodes.create(2, "gone", 2).await;
+    for (node, from) in [(1, 0), (2, 100), (3, 200)] {
+        nodes.write(node, "a", &numbered(from)).await;
+    }
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(3).await;
+    nodes.write(1, "a", &numbered(300)).await;
+    nodes.node(2).databases.delete("gone").await.unwrap();
+    nodes.start(3).await;
+    nodes.write(3, "a", &numbered(400)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let info = nodes.node(3).databases.get("a").unwrap().info().unwrap();
+    assert_eq!(info.doc_count, 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_the_log_that_was_lost_is_replaced() {
+    let mut nodes = Nodes::none();
+    let mut logs = OwnLogs::three(&mut nodes);
+    let mut nodes = nodes.with_three().await;
+    logs.settle().await;
+    nodes.create(1, "a", 4).await;
+    nodes.write(1, "a", &numbered(0)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let before = logs.table.clone();
+    nodes.stop(2).await;
+    logs.stop(&mut nodes, 2).await;
+    std::fs::remove_dir_all(nodes.folder("log-2")).unwrap();
+    nodes.write(3, "a", &numbered(100)).await;
+    logs.start(&mut nodes, 2);
+    assert!(!logs.table.iter().any(|it| before[1] == *it));
+    nodes.start(2).await;
+    logs.settle().await;
+    // It counts now: another one dies.
+    nodes.stop(1).await;
+    logs.stop(&mut nodes, 1).await;
+    nodes.write(2, "a", &numbered(200)).await;
+    nodes.write(3, "a", &numbered(300)).await;
+    nodes.agree(&[2, 3]).await;
+    let info = nodes.node(2).databases.get("a").unwrap().info().unwrap();
+    assert_eq!(info.doc_count, 80);
 }
