@@ -284,7 +284,13 @@ def fixed_ports(number):
 def given_ports(text):
     """The function of a node's ports that `--ports` stands for."""
     ports = [int(port) for port in text.split(",")]
-    return lambda number: (ports[number - 1], ports[number - 1] + 1)
+
+    def ports_of(number):
+        if number > len(ports):
+            sys.exit(f"cluster: --ports has {len(ports)} ports for more nodes")
+        return ports[number - 1], ports[number - 1] + 1
+
+    return ports_of
 
 
 def default_binary():
