@@ -25,12 +25,12 @@ use crate::gateway::{ClusterSequencer, Gateway};
 use crate::handler::{Clients, NodeHandler};
 use crate::jobs::{self, Jobs};
 use crate::join::Issuer;
-use crate::log_duty::{LogDuty, LogHome};
+use crate::log_duty::LogDuty;
 use crate::log_table::LogTables;
 use crate::members::Members;
 use crate::membership::{self, Membership};
 use crate::network_bench::{self, NodeNetwork};
-use crate::open_log::{LogKind, LogPlace, OpenLog};
+use crate::open_log::{LogHome, LogKind, LogPlace, OpenLog};
 use crate::replicas::Replicas;
 use crate::slot_starter::SlotStarter;
 use crate::versions::{self, VersionKeeper};
@@ -58,6 +58,12 @@ pub struct MemberOptions {
     /// The latest record version that this program reads: [`RecordVersion::LATEST`], except in
     /// tests of upgrades.
     pub record_version: RecordVersion,
+}
+
+impl MemberOptions {
+    fn log_home(&self, home: &Membership, data: &Path) -> LogHome {
+        LogHome::new(home, data, &self.log, &self.properties, &self.restart)
+    }
 }
 
 /// This node as a member of its cluster.
@@ -152,13 +158,7 @@ impl Member {
         refuse_own(databases, home.is_started || home.brings_data).await?;
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
-        let log_home = LogHome::new(
-            &home,
-            data,
-            &options.log,
-            &options.properties,
-            &options.restart,
-        );
+        let log_home = options.log_home(&home, data);
         let open = OpenLog::open(&home, &log_home, databases).await?;
         home.note_log(data, open.keeper.clone())?;
         let of_program = RecordVersions::new(options.record_version);
