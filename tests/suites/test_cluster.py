@@ -661,7 +661,7 @@ def test_restarts(suite, nodes):
 
 def test_tokens(suite, nodes):
     cluster = nodes.cluster
-    folder = suite.folder("tokens")
+    folder = suite.folder(f"tokens-{cluster.log}")
     join = [cluster.binary, "cluster", "join", "--address", "127.0.0.1:1", "--name"]
     short = cluster.command("token", cluster.url_of(1), "--seconds", 1).strip()
     expired = time.monotonic() + 2.1

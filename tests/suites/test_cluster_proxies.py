@@ -91,7 +91,7 @@ def test_a_node_is_cut_off(suite, cluster, authority, kind):
     cluster.api(1).expect(201, "PUT", f"/{db}")
     ports = [node.http_port for node in cluster.nodes.values()]
     with Proxy(suite, kind, WHOLE, authority.issue(kind), ports) as proxy:
-        device = start_device(suite, authority, kind)
+        device = start_device(suite, authority, kind, suite.folder(f"devices-{cluster.log}"))
         client = lambda: SecuredApi(proxy.url, authority, ADMIN, REQUEST_TIMEOUT_S)
         suite.report.check(f"{kind}: all nodes are asked", wait_until(lambda: len(answering(client())) == 3, MOVED_TIMEOUT_S))
         device.live(f"{proxy.url}/{db}", ADMIN)
@@ -180,7 +180,7 @@ def is_synced(cluster, device, db):
     return all(there.get(doc_id) == revs for doc_id, revs in here.items())
 
 
-def start_device(suite, authority, kind):
+def start_device(suite, authority, kind, folder):
     scripts = suite.checkout / "tests" / "clients" / "js"
     environment = {**os.environ, "NODE_PATH": str(node_modules(suite, scripts)), "NODE_EXTRA_CA_CERTS": str(authority.cert)}
-    return Pouch(scripts / "sync.cjs", environment, suite.folder("devices") / kind, kind, suite.random.getrandbits(31), retries=True).start()
+    return Pouch(scripts / "sync.cjs", environment, folder / kind, kind, suite.random.getrandbits(31), retries=True).start()
