@@ -6,7 +6,8 @@
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
 //! that validated them), `content/` copies attachments without the log, `handler.rs` handles
 //! requests from other nodes, `join.rs` adds nodes, `adopt.rs` makes a single server the first
-//! node, `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
+//! node, `jobs.rs` assigns jobs to nodes, `placement/` decides which nodes have which slots,
+//! `versions.rs` raises the version of records.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,7 @@ mod members;
 mod membership;
 mod network_bench;
 mod newest_log;
-mod placement;
+pub mod placement;
 mod planner;
 mod progress;
 mod propose;
