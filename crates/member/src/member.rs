@@ -437,7 +437,7 @@ impl Member {
 
     /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
-        let slot = crate::placement::slot_of(db.uuid(), shard, self.replicas.count());
+        let slot = self.gateway.shard_slots(db.uuid()).of(shard);
         let replicas = self
             .replicas
             .get(slot)

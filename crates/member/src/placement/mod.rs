@@ -17,5 +17,5 @@ mod wanted;
 pub use limits::{SlotRange, slot_ranges};
 pub use moves::{Learner, MOVES_PER_NODE, Move, MoveRules, SlotReplicas, next_moves};
 pub use nodes::{PlacementNode, PlacementNodes, REPLACED_AFTER};
-pub use slots::slot_of;
+pub use slots::{ShardSlots, slot_of};
 pub use wanted::{SlotSets, wanted_sets};
