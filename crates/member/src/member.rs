@@ -30,6 +30,7 @@ use crate::members::Members;
 use crate::membership::{self, Membership};
 use crate::network_bench::{self, NodeNetwork};
 use crate::newest_log::newest_log;
+use crate::placing::announce_zone;
 use crate::replicas::Replicas;
 use crate::slot_starter::SlotStarter;
 use crate::versions::{self, VersionKeeper};
@@ -52,6 +53,8 @@ pub struct MemberOptions {
     pub on_setting: OnSetting,
     /// The directory of the store.
     pub store: PathBuf,
+    /// The zone of this node.
+    pub zone: Option<String>,
     /// Restarts the server: the log was replaced.
     pub restart: Box<dyn Fn() + Send + Sync>,
     /// Ends the server, with the reason: this program cannot be a member any more.
@@ -96,6 +99,10 @@ pub struct NodeStatus {
     pub is_me: bool,
     /// The latest record version that its program is known to read.
     pub record_version: RecordVersion,
+    /// Its zone; `None` if it has none.
+    pub zone: Option<String>,
+    /// Its slots move to other nodes.
+    pub is_draining: bool,
 }
 
 /// The record versions of the cluster, as one of its nodes knows them.
@@ -126,6 +133,10 @@ pub struct SlotSummary {
     pub chain: String,
     /// The nodes of its replicas.
     pub members: Vec<String>,
+    /// The nodes that it shall have.
+    pub wanted: Vec<String>,
+    /// The nodes that copy it.
+    pub learners: Vec<String>,
     /// It accepts writes.
     pub takes_writes: bool,
     /// Why it does not, or the last error.
@@ -167,6 +178,7 @@ impl Member {
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
+        tasks.push(tokio::spawn(announce_zone(gateway.clone(), options.zone)));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(log));
@@ -365,8 +377,11 @@ impl Member {
     /// Returns all members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let agreement = self.catalogue.agreement();
+        let placements = self.catalogue.with(|state| state.placement.nodes.clone());
         let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
             record_version: agreement.known(id),
+            zone: placements.get(&id).and_then(|node| node.zone.clone()),
+            is_draining: placements.get(&id).is_some_and(|node| node.is_draining),
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -396,10 +411,13 @@ impl Member {
 
     /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
+        let hex = |id: NodeId| format!("{id:x}");
         self.replicas
             .all()
             .map(|(slot, replica)| {
                 let status = replica.status();
+                let placement = self.gateway.slot_placement(slot);
+                let learners = placement.learners.into_iter();
                 let ok = status.proposes && status.error.is_none();
                 SlotSummary {
                     slot: match slot {
@@ -411,7 +429,9 @@ impl Member {
                     log_end: status.log_end,
                     generation: status.position.generation.number,
                     chain: data_encoding::HEXLOWER.encode(&status.position.chain),
-                    members: status.members.iter().map(|id| format!("{id:x}")).collect(),
+                    members: status.members.iter().copied().map(hex).collect(),
+                    wanted: placement.wanted.into_iter().map(hex).collect(),
+                    learners: learners.map(|learner| hex(learner.node)).collect(),
                     takes_writes: status.proposes,
                     reason: (!ok).then(|| status.reason()),
                 }

@@ -152,6 +152,14 @@ impl Members {
         node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
     }
 
+    /// Returns how long a node has been down; `None` while it is live. A node that has never been
+    /// live here counts as one that just went down.
+    pub fn down_for(&self, node: NodeId) -> Option<Duration> {
+        let heard = self.peers.get().and_then(|peers| peers.last_heard(node));
+        let silent = heard.map_or(Duration::ZERO, |at| at.elapsed());
+        (!self.is_live(node)).then_some(silent)
+    }
+
     /// Returns the other live members, those after this node first, so that requests are spread.
     pub fn live_others(&self) -> Vec<NodeId> {
         let all: Vec<NodeId> = self

@@ -75,6 +75,7 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
         brokers,
         properties: settings.kafka.all.clone().into_iter().collect(),
         address: settings.cluster.node_address.clone(),
+        zone: settings.cluster.zone.clone(),
         store: data.join(STORE),
         restart: Box::new(move || {
             if let Some(app) = restarted.upgrade() {
