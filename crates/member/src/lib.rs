@@ -43,6 +43,7 @@ mod query;
 mod replicas;
 mod reseed;
 mod slot;
+pub mod slot_decisions;
 mod slot_starter;
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,7 @@ impl Gateway {
             let decided = state.placement.slots.get(&slot).cloned();
             let everywhere = || SlotPlacement {
                 wanted: state.members.keys().copied().collect(),
-                learners: vec![],
+                ..SlotPlacement::default()
             };
             match state.placement.copies {
                 Some(_) => decided.unwrap_or_else(everywhere),

@@ -55,6 +55,9 @@ pub struct PlacedSlot {
 pub struct SlotPlacement {
     /// The nodes that it shall have.
     pub wanted: BTreeSet<NodeId>,
+    /// The nodes that it has: those that count, as one of them reported last.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub replicas: BTreeSet<NodeId>,
     /// The nodes that copy it, or follow it without counting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learners: Vec<PlacedLearner>,

@@ -81,7 +81,7 @@ impl PlacementState {
     ///
     /// # Errors
     /// Why there is no change.
-    pub(super) fn change(&mut self, change: PlacementChange, members: &[NodeId]) -> Changed {
+    pub(crate) fn change(&mut self, change: PlacementChange, members: &[NodeId]) -> Changed {
         let is_member = |node: &NodeId| match members.contains(node) {
             true => Ok(()),
             false => Err(EntryOutcome::Missing),

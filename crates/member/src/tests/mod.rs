@@ -11,6 +11,7 @@ mod calls;
 mod contents;
 mod nodes;
 mod placement;
+mod slot_decisions;
 mod staging;
 mod upgrades;
 mod versions;

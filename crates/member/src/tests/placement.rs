@@ -66,11 +66,11 @@ const ENTRIES: [(&str, EntryOutcome, &[&str]); 16] = [
         &[],
     ),
     (
-        r#"{"do":"placement","change":"place","value":{"slots":[{"slot":7,"wanted":[2,3,9],"learners":[{"node":4,"from":2}]}],"decision":1}}"#,
+        r#"{"do":"placement","change":"place","value":{"slots":[{"slot":7,"wanted":[2,3,9],"replicas":[1,2,3],"learners":[{"node":4,"from":2}]}],"decision":1}}"#,
         EntryOutcome::Done,
         &[
             "c=1",
-            r#"p7={"wanted":[2,3],"learners":[{"node":4,"from":2}]}"#,
+            r#"p7={"wanted":[2,3],"replicas":[1,2,3],"learners":[{"node":4,"from":2}]}"#,
         ],
     ),
     (
@@ -96,7 +96,7 @@ const ENTRIES: [(&str, EntryOutcome, &[&str]); 16] = [
     (
         r#"{"do":"leave","node":4}"#,
         EntryOutcome::Done,
-        &["m4", r#"p7={"wanted":[2,3]}"#],
+        &["m4", r#"p7={"wanted":[2,3],"replicas":[1,2,3]}"#],
     ),
     (
         r#"{"do":"placement","change":"copies","value":{"copies":null}}"#,
