@@ -44,6 +44,7 @@ mod replicas;
 mod reseed;
 mod slot;
 pub mod slot_decisions;
+pub mod slot_holders;
 mod slot_starter;
 #[cfg(test)]
 mod tests;
