@@ -370,7 +370,8 @@ impl World {
         if count < copies {
             return Err(Violation(format!("slot {slot} has {count} of {copies}")));
         }
-        let zones_min = zones(&live_before).min(copies);
+        let wanted: Vec<NodeId> = after.wanted.iter().copied().collect();
+        let zones_min = zones(&live_before).min(zones(&wanted));
         if self.is_up(node) && zones(&live_after) < zones_min {
             return Err(Violation(format!("slot {slot} is in fewer zones")));
         }
