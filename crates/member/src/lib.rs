@@ -45,6 +45,7 @@ mod reseed;
 mod slot;
 pub mod slot_decisions;
 pub mod slot_holders;
+mod slot_lives;
 mod slot_starter;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use crate::Error;
 use crate::content::ContentExchange;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting, stored_agreement};
-use crate::copy::CopySender;
+use crate::copy::{Copier, CopySender};
 use crate::database_lifecycle::finish_drops;
 use crate::figures::ClusterFigures;
 use crate::forward::{self, ForwardedClientRequest};
@@ -32,7 +32,7 @@ use crate::network_bench::{self, NodeNetwork};
 use crate::newest_log::newest_log;
 use crate::placing::announce_zone;
 use crate::replicas::Replicas;
-use crate::slot_starter::SlotStarter;
+use crate::slot_starter::{SlotStarter, keep_slots};
 use crate::versions::{self, VersionKeeper};
 use crate::{log_watch, planner, reseed};
 
@@ -172,13 +172,14 @@ impl Member {
         let ground = Ground::lay(&home, &identity, databases, &options.on_setting, stamp).await?;
         let server = ground.listen(&home, &identity, databases).await?;
         versions::check_older(&ground.members, &agreement).await?;
-        let parts = ground.slot_starter(&home, &of_program, databases, log.clone());
+        let parts = ground.slot_starter(&home, of_program, databases, log.clone());
         parts.start_slots(&ground.replicas, options.on_setting)?;
         let gateway = ground.gateway(databases)?;
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         tasks.push(tokio::spawn(announce_zone(gateway.clone(), options.zone)));
+        tasks.push(tokio::spawn(keep_slots(parts, ground.replicas.clone())));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(log));
@@ -581,22 +582,24 @@ impl Ground {
         Ok(Server::bind(home.member.address.as_str(), &peers, answering).await?)
     }
 
-    fn slot_starter<'a>(
-        &'a self,
-        home: &'a Membership,
-        versions: &'a RecordVersions,
-        databases: &'a Arc<Databases>,
+    fn slot_starter(
+        &self,
+        home: &Membership,
+        versions: RecordVersions,
+        databases: &Arc<Databases>,
         log: Arc<KafkaLog>,
-    ) -> SlotStarter<'a> {
+    ) -> SlotStarter {
+        let (slots, source) = (home.cluster.slots, self.members.clone());
+        let copier = Copier::new(databases, &self.catalogue, slots, source);
         SlotStarter {
             node: home.node,
-            cluster: &home.cluster,
+            cluster: home.cluster.clone(),
             versions,
-            databases,
-            catalogue: &self.catalogue,
+            databases: databases.clone(),
+            catalogue: self.catalogue.clone(),
             log,
             network: self.members.clone(),
-            source: self.members.clone(),
+            copier: Arc::new(copier),
             contents: self.contents.clone(),
         }
     }

@@ -11,8 +11,8 @@ use database::DatabaseUuid;
 use crate::control::placement_entry::SlotPlacement;
 use crate::control::placement_state::PlacementState;
 
-/// A node drops a slot that it has left when the slot has had its new nodes for this time.
-pub const DROPPED_AFTER: Duration = Duration::from_hours(1);
+/// A node stops a slot that it has left when the slot has had its new nodes for this time.
+pub const STOPPED_AFTER: Duration = Duration::from_hours(1);
 
 /// Returns the node that answers for a database in these slots: of the live nodes that have all of
 /// them, the one that rendezvous hashing chooses, so that its caches are warm. `None` while every
@@ -37,13 +37,13 @@ pub fn holder(
     })
 }
 
-/// A slot that a node starts, or stops and drops.
+/// A slot that a node starts or stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotChange {
     /// It starts.
     Start(SlotNumber),
-    /// It is stopped, and its data is deleted.
-    Drop(SlotNumber),
+    /// It is stopped: the node does not need its data any more.
+    Stop(SlotNumber),
 }
 
 /// The slots that a node keeps, with times of its monotonic clock.
@@ -63,7 +63,7 @@ impl SlotKeeper {
         }
     }
 
-    /// Returns the slots that start, or are dropped, at the time `now`. `here` has the slots that
+    /// Returns the slots that start or stop at the time `now`. `here` has the slots that
     /// the node has, each with the nodes that count in it according to its own log.
     pub fn step(
         &mut self,
@@ -87,8 +87,8 @@ impl SlotKeeper {
                 continue;
             }
             let since = *self.left_since.entry(slot).or_insert(now);
-            if now.saturating_sub(since) >= DROPPED_AFTER {
-                changes.push(SlotChange::Drop(slot));
+            if now.saturating_sub(since) >= STOPPED_AFTER {
+                changes.push(SlotChange::Stop(slot));
             }
         }
         changes
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_dropped_an_hour_after_its_nodes_are_those_it_shall_have() {
+    fn a_slot_is_stopped_an_hour_after_its_nodes_are_those_it_shall_have() {
         let mut keeper = SlotKeeper::new(1);
         let running = here(&[(0, &[2, 3, 4])]);
         let settled = placed(&[(0, &[2, 3, 4])]);
@@ -203,7 +203,7 @@ mod tests {
         assert!(step(60, &moving, &running).is_empty());
         assert!(step(61, &settled, &running).is_empty());
         assert!(step(120, &settled, &running).is_empty());
-        assert_eq!(step(121, &settled, &running), [SlotChange::Drop(0)]);
+        assert_eq!(step(121, &settled, &running), [SlotChange::Stop(0)]);
         // It counts by its own log: the cluster does not know that yet.
         let counts = here(&[(0, &[1, 2, 3])]);
         assert!(step(122, &settled, &counts).is_empty());

@@ -183,8 +183,8 @@ impl World {
         if self.mutant == Mutant::NoZones {
             seen.values_mut().for_each(|node| node.zone.clear());
         }
-        let empty = || before.keys().map(|slot| (*slot, BTreeSet::new())).collect();
-        let current: SlotSets = match self.mutant {
+        let empty = || -> SlotSets { before.keys().map(|slot| (*slot, BTreeSet::new())).collect() };
+        let current = match self.mutant {
             Mutant::FromScratch => empty(),
             _ => before.clone(),
         };

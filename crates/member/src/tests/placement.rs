@@ -230,6 +230,25 @@ async fn a_database_with_explicit_slots_is_written_and_copied_there() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_ends_on_a_node_can_start_there_again() {
+    let nodes = Nodes::three().await;
+    nodes.create(1, "a", 3).await;
+    nodes.create(1, "new", 2).await;
+    nodes.write(3, "a", &docs(0, 30)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let third = nodes.node(3);
+    let count = third.replicas.all().count();
+    third.replicas.end(1).await;
+    assert!(third.replicas.get(1).is_none());
+    assert_eq!(third.replicas.all().count(), count - 1);
+    nodes.write(1, "a", &docs(100, 30)).await;
+    let started = third.starter.start(1).unwrap();
+    assert!(third.replicas.add(1, started));
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
 /// Also on a node that gets the state as a copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_nodes_know_the_placement() {
