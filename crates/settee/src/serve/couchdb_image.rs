@@ -87,10 +87,12 @@ mod tests {
             ("COUCHDB_USER", "Alice"),
             ("COUCHDB_PASSWORD", "secret"),
             ("COUCHDB_SECRET", "s"),
+            ("COUCHDB_ZONE", "east"),
         ]);
         let wanted = [
             ("SETTEE__admins__Alice", "secret"),
             ("SETTEE__chttpd_auth__secret", "s"),
+            ("SETTEE__cluster__zone", "east"),
         ];
         assert_eq!(
             found.unwrap(),
