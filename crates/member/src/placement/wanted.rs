@@ -91,6 +91,15 @@ impl<'a> Plan<'a> {
         self.nodes.get(&node).map_or("", |node| node.zone.as_str())
     }
 
+    /// Returns the number of a slot's replicas in each zone that has some.
+    fn in_zones(&self, slot: SlotNumber) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for node in self.set(slot) {
+            *counts.entry(self.zone(*node)).or_default() += 1;
+        }
+        counts
+    }
+
     /// Returns the number of a slot's replicas in the zone of a node.
     fn in_zone_of(&self, slot: SlotNumber, node: NodeId) -> usize {
         let zone = self.zone(node);
@@ -142,9 +151,10 @@ impl<'a> Plan<'a> {
     /// Returns the replica that a slot can best do without: one in the zone with the most, on the
     /// node with the least room.
     fn first_to_go(&self, slot: SlotNumber) -> Option<NodeId> {
+        let in_zones = self.in_zones(slot);
         let key = |node: &NodeId| {
             let rank = Reverse((self.spare(*node), score(slot, *node), *node));
-            (self.in_zone_of(slot, *node), rank)
+            (in_zones.get(self.zone(*node)).copied(), rank)
         };
         self.set(slot).iter().copied().max_by_key(key)
     }
@@ -158,9 +168,10 @@ impl<'a> Plan<'a> {
             // All nodes with room are equal.
             false => self.spare(node).min(1),
         };
+        let in_zones = self.in_zones(slot);
         let key = |node: &NodeId| {
             let rank = (room(*node), score(slot, *node), *node);
-            (Reverse(self.in_zone_of(slot, *node)), rank)
+            (Reverse(in_zones.get(self.zone(*node)).copied()), rank)
         };
         self.gaining().filter(free).max_by_key(key)
     }
