@@ -33,7 +33,7 @@ fn same_sets(slots: u16, set: &[NodeId]) -> SlotSets {
 }
 
 fn loads(sets: &SlotSets) -> BTreeMap<NodeId, usize> {
-    let mut loads = BTreeMap::new();
+    let mut loads: BTreeMap<NodeId, usize> = BTreeMap::new();
     for id in sets.values().flatten() {
         *loads.entry(*id).or_default() += 1;
     }

@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
 
     /// Returns the number of a slot's replicas in each zone that has some.
     fn in_zones(&self, slot: SlotNumber) -> BTreeMap<&str, usize> {
-        let mut counts = BTreeMap::new();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for node in self.set(slot) {
             *counts.entry(self.zone(*node)).or_default() += 1;
         }
