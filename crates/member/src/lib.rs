@@ -64,4 +64,4 @@ pub use join::{init, join};
 pub use member::{ClusterVersions, Member, MemberOptions, NodeStatus, SlotSummary};
 pub use membership::{Membership, folder, is_member};
 pub use network_bench::{NetworkFigures, NodeNetwork};
-pub use placing::{MOVES_SLOTS, PlacementPlan, PlannedNode};
+pub use placing::{DatabasePlace, MOVES_SLOTS, PlacementPlan, PlannedNode};

@@ -459,16 +459,19 @@ impl Member {
     /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
         let slot = self.gateway.shard_slots(db.uuid()).of(shard);
-        let replicas = self
-            .replicas
-            .get(slot)
-            .map(|replica| replica.status().members);
+        let replicas = match self.replicas.get(slot) {
+            Some(replica) => replica.status().members,
+            None => {
+                let placement = self.gateway.slot_placement(slot);
+                placement.replicas.into_iter().collect()
+            }
+        };
         let names = self.members.all();
         let name = |id: NodeId| {
             let known = names.iter().find(|(other, _)| *other == id);
             known.map_or_else(|| format!("{id:x}"), |(_, member)| member.name.clone())
         };
-        replicas.unwrap_or_default().into_iter().map(name).collect()
+        replicas.into_iter().map(name).collect()
     }
 
     /// Starts a new generation in all slots or in one, after the log was lost or cut. If its topics

@@ -172,6 +172,17 @@ impl Members {
             .collect()
     }
 
+    /// Returns the other live members, those that have a slot first.
+    pub fn live_others_for(&self, slot: SlotNumber) -> Vec<NodeId> {
+        let mut all = self.live_others();
+        let holders = self.catalogue.with(|state| {
+            let of = state.placement.slots.get(&slot);
+            of.map(|of| of.replicas.clone()).unwrap_or_default()
+        });
+        all.sort_by_key(|node| !holders.contains(node));
+        all
+    }
+
     /// Returns the number of other live members with lower numbers.
     pub fn live_before_me(&self) -> usize {
         let others = self.live_others().into_iter();

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use cluster::record::RecordVersion;
 use cluster::{CONTROL, NodeId, SlotNumber};
+use database::Database;
 use serde::Serialize;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::placement_entry::{PlacementChange, SlotPlacement};
+use crate::control::state::ControlState;
 use crate::gateway::Gateway;
 use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets};
+use crate::slot_holders::holder;
 
 /// Whether nodes of this program give slots away and fetch others. Until they do, every node has
 /// every slot, and plans are only shown.
@@ -84,7 +87,33 @@ impl PlacementPlan {
     }
 }
 
+/// Where a database is, for a node that may not have all slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabasePlace {
+    /// On this node.
+    Here,
+    /// On another node, which is live.
+    At(NodeId),
+    /// On no live node.
+    Nowhere,
+}
+
 impl Gateway {
+    /// Returns the node that answers for a database: this one, if it has all of its slots.
+    pub fn place_of(&self, db: &Database) -> DatabasePlace {
+        if !self.replicas.lacks_some() {
+            return DatabasePlace::Here;
+        }
+        let slots = self.slots(db);
+        if (slots.iter()).all(|slot| self.replicas.get(*slot).is_some()) {
+            return DatabasePlace::Here;
+        }
+        let is_live = |node| node != self.members.me && self.members.is_live(node);
+        let holder = |state: &ControlState| holder(&state.placement, db.uuid(), &slots, is_live);
+        let node = self.catalogue.with(holder);
+        node.map_or(DatabasePlace::Nowhere, DatabasePlace::At)
+    }
+
     /// Returns the number of nodes that have each slot; `None`: all of them.
     pub fn slot_copies(&self) -> Option<u32> {
         self.catalogue.with(|state| state.placement.copies)

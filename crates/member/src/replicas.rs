@@ -1,6 +1,8 @@
 //! The replicas of slots on this node.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ pub struct Replicas {
     /// Whether this node reaches the log.
     pub(crate) reach: Arc<LogReach>,
     started: OnceLock<Started>,
+    /// The number of data slots that do not run here.
+    missing: AtomicUsize,
 }
 
 struct Started {
@@ -83,6 +87,7 @@ impl Replicas {
             count,
             reach: Arc::default(),
             started: OnceLock::new(),
+            missing: AtomicUsize::new(0),
         }
     }
 
@@ -98,6 +103,7 @@ impl Replicas {
         mut data: BTreeMap<SlotNumber, StartedSlot>,
     ) {
         let control = AnySlot::Control(control);
+        let missing = usize::from(self.count) - data.len();
         let lives = (0..self.count).map(|slot| match data.remove(&slot) {
             Some(started) => Lives::of(self.replica(started)),
             None => Lives::default(),
@@ -107,7 +113,14 @@ impl Replicas {
             data: lives.collect(),
         };
         // A second call has no effect.
-        let _ = self.started.set(started);
+        if self.started.set(started).is_ok() {
+            self.missing.store(missing, Release);
+        }
+    }
+
+    /// Returns whether there are data slots that do not run here.
+    pub(crate) fn lacks_some(&self) -> bool {
+        self.missing.load(Acquire) > 0
     }
 
     fn replica(&self, (slot, validators): StartedSlot) -> Replica {
@@ -117,12 +130,17 @@ impl Replicas {
     /// Adds a data slot. Returns whether it is the one that runs: another one may have been started.
     pub(crate) fn add(&self, slot: SlotNumber, started: StartedSlot) -> bool {
         let lives = self.lives(slot);
-        lives.is_some_and(|lives| lives.add(self.replica(started)))
+        let is_added = lives.is_some_and(|lives| lives.add(self.replica(started)));
+        if is_added {
+            self.missing.fetch_sub(1, AcqRel);
+        }
+        is_added
     }
 
     /// Ends a data slot, after its current writes.
     pub(crate) async fn end(&self, slot: SlotNumber) {
         if let Some(replica) = self.lives(slot).and_then(Lives::end) {
+            self.missing.fetch_add(1, AcqRel);
             with!(replica, slot => slot.clone().stop().await);
         }
     }
