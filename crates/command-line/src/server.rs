@@ -95,8 +95,8 @@ pub fn connection_failure(url: &Url, error: &(dyn Error + 'static)) -> String {
     other.unwrap_or_else(|| loss(url, &texts))
 }
 
-/// Describes why a server that answered an earlier request does not answer any more: whatever breaks off, it speaks the protocol
-/// of the URL.
+/// Describes why a server that answered an earlier request no longer answers. The protocol of the
+/// URL is right, since the server answered before.
 pub fn connection_loss(url: &Url, error: &(dyn Error + 'static)) -> String {
     loss(url, &texts(error))
 }

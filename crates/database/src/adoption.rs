@@ -85,7 +85,7 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
                 uuid,
                 // At most 256.
                 q: u32::try_from(record.shards.len()).unwrap_or(u32::MAX),
-                // One server has one copy, whatever was requested: the cluster decides anew.
+                // A server alone has one copy and ignores the requested number: the cluster has its own.
                 n: None,
                 partitioned: record.partitioned,
                 created_unix_s: record.created_unix_s,

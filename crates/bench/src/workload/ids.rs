@@ -9,8 +9,8 @@ use crate::error::BenchError;
 use crate::slice::Slice;
 use crate::system::{BULK_DOCS, Fill, System, WorkloadPart};
 
-/// The same documents with sequential ids, with ids sorted by time, and with random ones, over
-/// `_bulk_docs`, one client; each database is then compacted.
+/// One client writes the same documents by `_bulk_docs` with sequential ids, with ids sorted by
+/// time, and with random ids, and compacts each database.
 pub(crate) struct IdOrders {
     pub(crate) documents: u64,
     /// Each repeat begins with another order: the first one finds another machine and store.

@@ -349,8 +349,8 @@ impl Inflating {
         self.decoder.get_ref().out.len()
     }
 
-    /// Returns whether far fewer bytes came out than in. That is so for gzip of empty members: each
-    /// has 20 bytes, and takes as much time as kilobytes of text.
+    /// Returns whether far fewer bytes came out than in. Empty gzip members do that: each has
+    /// 20 bytes, and decoding it takes as long as decoding kilobytes of text.
     fn is_sparse(&self) -> bool {
         let swelling = self.decoder.get_ref();
         swelling.came > SPARSE_FREE + 2 * swelling.out.len() as u64

@@ -156,8 +156,8 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// A slot may start with data and without a record: its state before the first record is the base
-    /// of its generation, which is stable. Records only become stable when a majority has them.
+    /// A slot that starts with data has no record of it. That state is stable from the beginning;
+    /// records become stable when a majority has them.
     pub(super) fn begin_stable(&self, next_offset: u64) {
         if next_offset == 0 {
             self.stable(StableOffset {

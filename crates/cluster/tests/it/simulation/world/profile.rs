@@ -31,7 +31,7 @@ pub struct Profile {
     /// Number of records at the start.
     pub records_at_start: u64,
     pub records_per_poll: u64,
-    /// Of 100 writes, the number that name a content.
+    /// The percentage of writes that name a content.
     pub contents: u32,
 }
 
