@@ -65,6 +65,8 @@ class Proxy:
         self.root = pathlib.Path(ctx.cache) / "proxies"
         text = (ctx.checkout / "examples" / "proxies" / FILES[kind, form]).read_text()
         self.config = self.folder / "config"
+        # Servers that the file names and that do not run.
+        self.absent = 0
         self.config.write_text(self.fitted(text, ports))
         self.log_path = self.folder / "log"
 
@@ -95,7 +97,9 @@ class Proxy:
         text = replaced(text, f"bind :443 ssl crt /etc/haproxy/tls/{self.host}.pem", f"bind 127.0.0.1:{self.port} ssl crt {joint}")
         text = replaced(text, "timeout connect 2s", f"timeout connect 2s\n    timeout check {HEALTH_TIMEOUT}")
         servers = iter([*ports, *[1] * 3])
-        return re.sub(r"(server \w+ )(?:10\.59\.84\.1|127\.0\.0\.)\d:5984", lambda found: f"{found.group(1)}127.0.0.1:{next(servers)}", text)
+        text = re.sub(r"(server \w+ )(?:10\.59\.84\.1|127\.0\.0\.)\d:5984", lambda found: f"{found.group(1)}127.0.0.1:{next(servers)}", text)
+        self.absent = len(re.findall(r"server \w+ 127\.0\.0\.1:1\b", text))
+        return text
 
     def fitted_caddy(self, text, ports):
         cert, key = self.certificate
@@ -129,12 +133,17 @@ class Proxy:
             # In the foreground, and ended as a whole: nginx has a worker.
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=self.folder)
         track(self.process)
-        if not wait_until(self.is_listening, READY_S):
+        if not wait_until(self.is_ready, READY_S):
             raise AssertionError(f"{self.kind} does not start: {self.log()}")
         if self.kind == "nginx":
             for name in ("body", "proxy"):
                 (self.folder / name).rmdir()
         return self
+
+    def is_ready(self):
+        """HAProxy believes that all servers are there at first, and ends requests that wait for one when it notices that it is not."""
+        down = set(re.findall(r"Server (\S+) is DOWN", self.log()))
+        return self.is_listening() and len(down) >= self.absent
 
     def is_listening(self):
         if self.process.poll() is not None:
