@@ -2,13 +2,17 @@
 replications that look around in the network of the server."""
 
 import hashlib
+import http.client
 import http.server
 import json
 import math
+import os
 import pathlib
+import select
 import socket
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -128,6 +132,49 @@ def test_lockout(ctx):
         who(server, f"carl:wrong{n}")
     check("a session goes on while its name is locked out", who(server, None, with_cookie(cookie)), ("carl", []))
     check("a password that was remembered does not: it could be guessed", who(server, "carl:secret"), None)
+    api.close()
+    server.stop()
+
+
+def test_floods_of_wrong_passwords(ctx):
+    """One wrong password from each of many addresses, and then the first login of somebody else."""
+    server, api = start(ctx, "flood", "[chttpd_auth]\niterations = 200000\n")
+    for name in ("anna", "fay"):
+        make_user(api, name)
+    host, port = urllib.parse.urlsplit(server.url).netloc.split(":")
+    turns = max(len(os.sched_getaffinity(0)) // 2, 1)
+
+    def send(address, method, body=None, **headers):
+        connection = http.client.HTTPConnection(host, int(port), timeout=60, source_address=(address, 0))
+        connection.request(method, "/_session", body, headers)
+        return connection
+
+    def answered(connections):
+        return len(select.select([c.sock for c in connections], [], [], 0)[0])
+
+    def log_in_from(address, name):
+        body = json.dumps({"name": name, "password": "secret"})
+        return send(address, "POST", body, **{"Content-Type": "application/json"}).getresponse().status
+
+    known = send("127.90.1.1", "GET", Authorization=basic("anna:secret")).getresponse()
+    ctx.report.equal("an address gives a right password", known.status, 200)
+    for flood, (address, name) in {
+        "many names from one network": ("127.80.1.1", "fay"),
+        "one name from everywhere": ("127.90.1.1", "anna"),
+    }.items():
+        is_one_name = flood.startswith("one name")
+        source = lambda n: f"127.{n % 50 + 1}.66.1" if is_one_name else f"127.66.{n % 250}.{n // 250 + 1}"
+        claimed = lambda n: "anna" if is_one_name else f"someone{n}"
+        sent = [send(source(n), "GET", Authorization=basic(f"{claimed(n)}:wrong{n}")) for n in range(60 * turns)]
+        ctx.report.check(f"wrong passwords are refused ({flood})", wait_until(lambda: answered(sent)))
+        before = answered(sent)
+        status = log_in_from(address, name)
+        others = answered(sent) - before
+        ctx.report.equal(f"a right one is accepted meanwhile ({flood})", status, 200)
+        # Five orders of turns, and what began or was answered between the counts.
+        ctx.report.check(f"after a few others ({flood})", others <= 15 * turns, f"{others} of {len(sent)}")
+        for connection in sent:
+            connection.close()
     api.close()
     server.stop()
 

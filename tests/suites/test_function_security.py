@@ -74,6 +74,7 @@ ANSWERS = {
     "a session after a blank": {"Set-Cookie": "  AuthSession = evil"},
     "a cookie without a name": {"Set-Cookie": "=AuthSession=evil"},
     "a cookie of a value alone": {"Set-Cookie": "AuthSession"},
+    "a long cookie for all paths": {"Set-Cookie": "a=" + 100 * "x" + "; Path=/"},
     "who may read it": {"Access-Control-Allow-Credentials": "true"},
     "a service worker's reach": {"Service-Worker-Allowed": "/"},
     "that there be only TLS": {"Strict-Transport-Security": "max-age=1000000"},

@@ -177,8 +177,11 @@ impl PendingDerivation {
     /// # Errors
     /// Errors of [`PendingDerivation::verify`], and [`AuthError::TooManyLogins`].
     pub async fn verify_in_turn(self, origin: Option<Origin>) -> Result<Login, AuthError> {
+        // Without a turn, which others need.
+        self.refuse_locked_out(origin.as_ref())?;
         let auth = self.auth.clone();
-        let turn = auth.inner.turns.wait(origin.as_ref()).await;
+        let name = &self.credentials.name;
+        let turn = auth.inner.turns.wait(origin.as_ref(), name).await;
         let turn = turn.ok_or(AuthError::TooManyLogins)?;
         let verify = move || {
             let _verifies = telemetry::enter(telemetry::State::Auth);

@@ -1,6 +1,6 @@
 //! The origin of a request.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -24,6 +24,24 @@ impl From<IpAddr> for Origin {
             }
             v4 => v4,
         })
+    }
+}
+
+impl Origin {
+    /// Returns the network that an address is in, by the numbers of bits for IPv4 and IPv6.
+    pub(crate) fn network(&self, (bits_v4, bits_v6): (u32, u32)) -> Origin {
+        let first = |bits: u32, of: u32| u128::MAX << (of - bits);
+        match self {
+            Origin::Address(IpAddr::V4(v4)) => {
+                let mask = first(bits_v4, u32::BITS) as u32;
+                Origin::Address(IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask)))
+            }
+            Origin::Address(IpAddr::V6(v6)) => {
+                let mask = first(bits_v6, u128::BITS);
+                Origin::Address(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask)))
+            }
+            Origin::Replication(owner) => Origin::Replication(owner.clone()),
+        }
     }
 }
 
@@ -100,5 +118,20 @@ mod tests {
         assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_ne!(of("192.0.2.2"), of("192.0.2.1"));
+    }
+
+    #[test]
+    fn an_address_is_in_its_networks() {
+        let of = |text: &str| Origin::from(text.parse::<IpAddr>().expect("an address"));
+        for (address, bits, network) in [
+            ("192.0.2.77", (24, 56), "192.0.2.0"),
+            ("192.0.2.77", (16, 48), "192.0.0.0"),
+            ("2001:db8:1:2fe::3", (24, 56), "2001:db8:1:200::"),
+            ("2001:db8:1:2fe::3", (16, 48), "2001:db8:1::"),
+        ] {
+            assert_eq!(of(address).network(bits), of(network), "{address} {bits:?}");
+        }
+        let replication = Origin::Replication("anna".to_owned());
+        assert_eq!(replication.network((16, 48)), replication);
     }
 }

@@ -105,6 +105,9 @@ fn unexpected(reply: &[u8]) -> ApiError {
     invalid(text)
 }
 
+/// The longest cookie (name and value) that a function may set with a path, in bytes. The 180 cookies that browsers keep for a
+/// server then stay below 16 KiB, the most that HTTP/2 accepts of all headers (38 more bytes count for each).
+const COOKIE_WITH_PATH_BYTES_MAX: usize = 40;
 /// The length of the JSON text of a response's headers, in bytes, and their number.
 pub(super) const HEADERS_BYTES_MAX: usize = 256 << 10;
 pub(super) const HEADERS_MAX: usize = 1000;
@@ -195,7 +198,20 @@ fn status(code: &RawValue) -> Result<u16, ApiError> {
 fn is_the_servers(name: &HeaderName, value: &HeaderValue) -> bool {
     FRAMING.contains(name)
         || WHOLE_SERVER.contains(&name.as_str())
-        || *name == SET_COOKIE && sets_session(value.as_bytes())
+        || *name == SET_COOKIE
+            && (sets_session(value.as_bytes()) || fills_requests(value.as_bytes()))
+}
+
+/// Whether a `Set-Cookie` is long and names the paths that it is sent to. A browser would send such cookies with all requests
+/// to the server, and a server refuses those with long heads. Without a path, it is only sent to functions of the same kind.
+fn fills_requests(cookie: &[u8]) -> bool {
+    let mut parts = cookie.split(|b| *b == b';');
+    let pair = parts.next().unwrap_or_default();
+    let is_path = |part: &[u8]| {
+        let name = part.split(|b| *b == b'=').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"path")
+    };
+    pair.trim_ascii().len() > COOKIE_WITH_PATH_BYTES_MAX && parts.any(is_path)
 }
 
 /// Whether a `Set-Cookie` sets the session's cookie, as any browser may read it: one without a name is sent as its value alone.
@@ -459,6 +475,23 @@ mod tests {
         assert_eq!(header(&headers, "etag"), Some("\"e\""));
         assert_eq!(header(&headers, "vary"), Some("Accept"));
         assert_eq!(headers.iter().filter(|(n, _)| n == "etag").count(), 1);
+    }
+
+    #[test]
+    fn long_cookies_cannot_be_for_all_paths() {
+        let is_set = |cookie: &str| {
+            let (_, headers, _) = shown(json!({"headers": {"Set-Cookie": cookie}})).unwrap();
+            header(&headers, "set-cookie") == Some(cookie)
+        };
+        let of_length = |bytes: usize| format!("a={}", "x".repeat(bytes - 2));
+        let (short, long) = (of_length(40), of_length(41));
+        for attributes in ["", "; Secure", "; Max-Age=60; Domain=path"] {
+            assert!(is_set(&format!("{long}{attributes}")), "{attributes}");
+        }
+        for attributes in ["; Path=/", ";path=/db", "; Secure; PATH = /;", "; Path"] {
+            assert!(is_set(&format!("{short}{attributes}")), "{attributes}");
+            assert!(!is_set(&format!("{long}{attributes}")), "{attributes}");
+        }
     }
 
     #[test]
