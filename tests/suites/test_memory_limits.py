@@ -56,6 +56,27 @@ def within_budgets(ctx, server, what):
     ctx.report.check(f"{what}: every part of the memory is within its budget", not over, over)
 
 
+def test_long_keys(ctx):
+    """Rows with long keys count as memory of index builds, also in updates of few documents."""
+    with ctx.server("long_keys") as server:
+        api = server.api(120)
+        api.expect((201, 202), "PUT", "/db?q=1")
+        view = {"map": "function (doc) { if (doc.t) { for (var i = 0; i < 8; i++) { emit(doc.t + i, 1); } } }"}
+        api.expect(201, "PUT", "/db/_design/t", {"views": {"t": view}})
+        key = "abcdefgh " * 28_000
+        for number in range(4):
+            api.expect(201, "PUT", f"/db/{number}", {"t": f"{key}{number}"})
+        # Longer than keys can be.
+        api.expect(201, "PUT", "/db/longer", {"t": key + key})
+        rows = api.expect(200, "GET", "/db/_design/t/_view/t?limit=0")["total_rows"]
+        ctx.report.check("documents are indexed whose keys are not too long", rows == 32, rows)
+        log = server.log()
+        ctx.report.check("the other one is named in the log", "longer" in log and "262144" in log, log[-1000:])
+        built = budgets(server)["index_builds"]
+        ctx.report.check("long keys count", built["peak"] > 2 * len(key), built)
+        within_budgets(ctx, server, "long keys")
+
+
 def test_large_documents(ctx):
     """An index build has few large documents in memory at once, whatever is in the database."""
     # Blocks that were read stay in the cache up to its size.

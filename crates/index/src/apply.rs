@@ -12,8 +12,14 @@ use crate::run::put_back;
 use crate::spec::Spec;
 use crate::state::State;
 
-/// Documents whose old rows are looked up together.
-const LOOKUP_DOCS: usize = 256;
+/// Documents whose old rows are looked up together: at first, and at most. All of these rows are in memory
+/// at the same time, and their lengths are unknown before.
+const LOOKUP_DOCS_FIRST: usize = 16;
+const LOOKUP_DOCS_MAX: usize = 256;
+/// After a lookup of fewer bytes the next one is of more documents.
+const LOOKUP_FEW_BYTES: usize = 1 << 20;
+/// After a lookup of this number of bytes or more the next one is of fewer documents.
+const LOOKUP_MANY_BYTES: usize = 4 << 20;
 
 /// Writes collected for one batch.
 pub struct Changes<'a> {
@@ -23,6 +29,8 @@ pub struct Changes<'a> {
     pub batch: Writes<'a>,
     /// Fences of blocks that have grown too large, with their view.
     pub oversized: Vec<(usize, Box<[u8]>)>,
+    /// Documents of the next lookup.
+    lookup_docs: usize,
 }
 
 impl<'a> Changes<'a> {
@@ -33,6 +41,7 @@ impl<'a> Changes<'a> {
             spec,
             batch: engine.writes(),
             oversized: vec![],
+            lookup_docs: LOOKUP_DOCS_FIRST,
         }
     }
 
@@ -44,17 +53,23 @@ impl<'a> Changes<'a> {
         state: &mut State,
         mut flush: impl FnMut(&mut Self, &mut State) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        for docs in buffer.docs.chunks(LOOKUP_DOCS) {
+        let mut rest = buffer.docs.as_slice();
+        while !rest.is_empty() {
+            let (docs, others) = rest.split_at(self.lookup_docs.min(rest.len()));
+            rest = others;
             let keys: Vec<Vec<u8>> = docs.iter().map(|d| self.back_key(buffer.id(d))).collect();
             let stored = self
                 .engine
                 .multi_get(Keyspace::IndexBack, keys.iter().map(Vec::as_slice));
+            let mut bytes = 0;
             for ((doc, key), old) in docs.iter().zip(&keys).zip(stored) {
                 let old = old?;
                 let old = old.as_deref().unwrap_or_default();
+                bytes += old.len();
                 self.replace(buffer, doc, key, old, state)?;
                 flush(self, state)?;
             }
+            self.lookup_docs = next_lookup(self.lookup_docs, bytes);
         }
         Ok(())
     }
@@ -153,5 +168,40 @@ impl<'a> Changes<'a> {
                 self.oversized.push((view, fence));
             }
         }
+    }
+}
+
+/// Returns the number of documents of the lookup after one of `docs` documents that found this many bytes.
+fn next_lookup(docs: usize, bytes: usize) -> usize {
+    match bytes {
+        0..LOOKUP_FEW_BYTES => (docs * 4).min(LOOKUP_DOCS_MAX),
+        LOOKUP_FEW_BYTES..LOOKUP_MANY_BYTES => docs,
+        _ => (docs / 4).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_long_rows_are_looked_up_together() {
+        let lookups = |row_bytes: usize| {
+            let mut docs = LOOKUP_DOCS_FIRST;
+            (0..8).map(move |_| {
+                let bytes = docs * row_bytes;
+                docs = next_lookup(docs, bytes);
+                bytes
+            })
+        };
+        for row_bytes in [0, 100, 10_000, 1_000_000, 11_000_000] {
+            let bytes: Vec<usize> = lookups(row_bytes).collect();
+            let few = 4 * LOOKUP_MANY_BYTES;
+            let most = few.max(LOOKUP_DOCS_FIRST * row_bytes);
+            assert!(bytes.iter().all(|n| *n <= most), "{bytes:?}");
+            assert!(bytes[7] <= few.max(row_bytes), "{bytes:?}");
+        }
+        let short = (0..3).fold(LOOKUP_DOCS_FIRST, |docs, _| next_lookup(docs, docs * 100));
+        assert_eq!(short, LOOKUP_DOCS_MAX);
     }
 }

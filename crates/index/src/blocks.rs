@@ -191,8 +191,9 @@ impl Blocks {
         let Some(run) = self.runs.first() else {
             return 0;
         };
-        let block = run.blocks.first();
-        let fence = block.map_or(0, |b| b.fence.len());
+        // The first fence of a view is empty.
+        let fences = run.blocks.iter().map(|b| b.fence.len());
+        let fence = fences.sum::<usize>() / run.blocks.len().max(1);
         let lasts = run.blocks.iter().filter_map(|b| Some(b.last.get()?.len()));
         let last = lasts.sum::<usize>() / run.blocks.len().max(1);
         let reductions = self.functions * (size_of::<OnceLock<State>>() + REDUCTION_BYTES);
@@ -594,6 +595,14 @@ mod tests {
         blocks.add(b"b", 2, long);
         assert_eq!(blocks.beyond(1).collect::<Vec<_>>(), [b"b"]);
         assert!(!blocks.note(b"b", Step::Removed(long)));
+    }
+
+    #[test]
+    fn long_fences_count_as_memory() {
+        let long = vec![b'x'; 1 << 20];
+        let blocks = [&b""[..], &long].map(|fence| Block::new(fence, 1, 0));
+        let bytes = Blocks::from_blocks(blocks.into(), 0).memory_bytes();
+        assert!((1 << 20..2 << 20).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::apply::Changes;
 use crate::blocks::{Block, Blocks, CountedRows};
 use crate::index::Index;
 use crate::map::{Control, RowBuffer, Source, map_on_all};
+use crate::memory::{LargeRows, Reservation};
 use crate::read::PlaceRange;
 use crate::run::{self, RunOutput};
 use crate::state::State;
@@ -106,20 +107,16 @@ impl<'a> Build<'a> {
         let first = self.state.indexed_seq == 0;
         let source = Source::new(&self.index.owner, view, self.state.indexed_seq);
         while !source.is_exhausted() {
-            self.index.check_stop()?;
-            let (limits, stop) = (&self.index.limits, &self.index.stop);
-            let (taken, bytes_max) = if self.is_small {
-                (None, limits.small_update_bytes_max)
-            } else {
-                let wanted = match first {
-                    true => limits.run_bytes_max,
-                    false => limits.update_bytes_max,
-                };
-                let taken = self.index.memory.take(wanted, stop)?;
-                let bytes_max = taken.bytes;
-                (Some(taken), bytes_max)
+            let index = self.index;
+            index.check_stop()?;
+            let taken = self.reserve(first)?;
+            let reserved_bytes = taken.as_ref().map_or(0, |taken| taken.bytes);
+            let bytes_max = match taken {
+                Some(_) => reserved_bytes,
+                None => index.limits.small_update_bytes_max,
             };
-            let buffers = self.map(&source, mappers, first, bytes_max)?;
+            let large = LargeRows::new(&index.memory, &index.stop, reserved_bytes);
+            let buffers = self.map(&source, mappers, first, (bytes_max, &large))?;
             let upto = source.handed_out.load(Relaxed);
             let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
             if first && bytes > self.index.limits.small_run_bytes_max {
@@ -127,7 +124,7 @@ impl<'a> Build<'a> {
             } else {
                 self.apply(buffers, upto)?;
             }
-            drop(taken);
+            drop((large, taken));
         }
         if first {
             self.split_beyond(1)?;
@@ -135,12 +132,25 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
+    /// Reserves memory for the next rows; none for those of a small update.
+    fn reserve(&self, first: bool) -> Result<Option<Reservation<'a>>, Error> {
+        let index = self.index;
+        if self.is_small {
+            return Ok(None);
+        }
+        let wanted = match first {
+            true => index.limits.run_bytes_max,
+            false => index.limits.update_bytes_max,
+        };
+        index.memory.take(wanted, &index.stop).map(Some)
+    }
+
     fn map(
         &self,
         source: &Source<'_>,
         mappers: &mut [Box<dyn Mapper>],
         first: bool,
-        bytes_max: usize,
+        (bytes_max, large): (usize, &LargeRows<'_>),
     ) -> Result<Vec<RowBuffer>, Error> {
         let bytes = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
@@ -150,6 +160,7 @@ impl<'a> Build<'a> {
             done: &self.index.progress.done,
             bytes: &bytes,
             bytes_max,
+            large: Some(large),
             counts: &self.index.map_counts,
         };
         let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
@@ -233,6 +244,7 @@ impl<'a> Build<'a> {
         self.note_omissions()?;
         let bytes = batch.bytes() as u64;
         self.guard.admit(self.engine(), bytes)?;
+        self.engine().wait_for_room(bytes, &self.index.stop);
         self.state.save(self.index.number, &mut batch);
         self.index.begin_write();
         batch.commit(false)?;
@@ -249,8 +261,8 @@ impl<'a> Build<'a> {
         // The written state changes with each flush, so `self` lends it out meanwhile.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());
-        for buffer in &buffers {
-            result = changes.apply(buffer, &mut state, |changes, state| {
+        for buffer in buffers {
+            result = changes.apply(&buffer, &mut state, |changes, state| {
                 if changes.batch.bytes() < self.index.limits.batch_bytes {
                     return Ok(());
                 }

@@ -91,6 +91,13 @@ impl Cutter {
         })
     }
 
+    /// Returns whether the next block may begin with a row that has this number of rows of the block before
+    /// it. It may also begin with the next row.
+    pub fn may_cut_at(&self, row: usize) -> bool {
+        let row = self.block.row + row as u64;
+        self.groups.iter().any(|group| group.row == row)
+    }
+
     /// Returns how many of the first elements equal those of the last row: the group by one more
     /// ends.
     fn changed_level(&self, sort: &[u8]) -> usize {
@@ -218,6 +225,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn blocks_begin_only_where_they_may(
+            rows in proptest::collection::vec((0..3u32, 0..4u32), 1..1500),
+        ) {
+            let mut sorts: Vec<_> = rows.iter().map(|(a, b)| sort(&format!("[{a},{b}]"))).collect();
+            sorts.sort();
+            let mut cutter = Cutter::new(false);
+            // Whether each row of the block may begin the next one.
+            let mut rows: Vec<bool> = vec![];
+            for sort in sorts {
+                if let Some(cut) = cutter.next(&sort, 1) {
+                    rows.drain(..cut.rows);
+                    prop_assert!(rows.first().is_none_or(|may_begin| *may_begin));
+                }
+                rows.push(true);
+                for (n, may_begin) in rows.iter_mut().enumerate() {
+                    *may_begin &= cutter.may_cut_at(n);
+                }
+                prop_assert!(rows.iter().filter(|may_begin| **may_begin).count() <= LEVELS);
+            }
+        }
+
         #[test]
         fn no_block_of_several_rows_has_more_bytes_than_it_may(
             rows in proptest::collection::vec((0..4u32, 0..4u32, 0..BLOCK_BYTES_MAX / 20), 1..800),

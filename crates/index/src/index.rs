@@ -1,7 +1,10 @@
 //! An open index: what readers see of it, how large it is, and who brings it up to date.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use functions::{Languages, Owner};
 use parking_lot::Mutex;
@@ -83,8 +86,10 @@ pub struct Index {
     pub(crate) published: Mutex<PublishedState>,
     /// Held by the thread that writes the index.
     pub(crate) writer: Mutex<()>,
-    /// Set when the index is dropped or the server stops: nothing more is written.
+    /// Set when a running update is to end: nothing more is written.
     pub(crate) stop: AtomicBool,
+    /// Set when the index is dropped or the server stops: `stop` stays set.
+    is_closed: AtomicBool,
     /// Progress of a build.
     pub progress: Progress,
     /// Counts of the mapped documents.
@@ -158,6 +163,7 @@ impl Index {
             row_cache: Arc::new(RowCache::new(0)),
             writer: Mutex::default(),
             stop: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             progress: Progress::default(),
         })
     }
@@ -219,7 +225,7 @@ impl Index {
                     row_cache: self.row_cache.clone(),
                 });
             }
-            if self.stop.load(Relaxed) {
+            if self.is_closed.load(SeqCst) {
                 return Err(Error::Dropped);
             }
             match self.writer.try_lock() {
@@ -286,14 +292,34 @@ impl Index {
 
     /// Ends a build under way and refuses new ones; returns when nothing more is written.
     pub fn close(&self) {
-        self.stop.store(true, Relaxed);
+        self.ask_to_stop();
         let _writer = self.writer.lock();
         self.begin_write();
     }
 
-    /// Stops a running build.
+    /// Stops a running build, and refuses new ones.
     pub fn ask_to_stop(&self) {
-        self.stop.store(true, Relaxed);
+        self.is_closed.store(true, SeqCst);
+        self.stop.store(true, SeqCst);
+    }
+
+    /// Stops a running build, and refuses new ones until [`Index::resume`].
+    pub fn pause(&self) {
+        self.stop.store(true, SeqCst);
+    }
+
+    /// Returns whether its builds are stopped until [`Index::resume`].
+    pub fn is_paused(&self) -> bool {
+        self.stop.load(SeqCst) && !self.is_closed.load(SeqCst)
+    }
+
+    /// Allows builds again after [`Index::pause`].
+    pub fn resume(&self) {
+        if self.is_paused() {
+            self.stop.store(false, SeqCst);
+            // Another thread may have closed the index since.
+            self.stop.fetch_or(self.is_closed.load(SeqCst), SeqCst);
+        }
     }
 
     /// About how much memory it takes while it is open, in bytes.

@@ -9,6 +9,8 @@ use crate::Error;
 
 /// Minimum memory that a build continues with, in bytes.
 const TAKEN_MIN: usize = 1 << 20;
+/// Rows of a document that take no more than this need no memory of their own, in bytes.
+const LARGE_ROWS_MIN: usize = 4 << 20;
 /// Interval at which a waiting build checks whether it is stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -122,6 +124,66 @@ impl BuildMemory {
     }
 }
 
+impl Reservation<'_> {
+    /// Counts as much of `wanted` too as is free.
+    fn grow(&mut self, wanted: usize) {
+        let mut state = self.memory.state.lock();
+        let more = wanted.min(state.free);
+        self.bytes += state.take(more);
+    }
+}
+
+/// Memory for documents of a build whose rows take more than the build has reserved. It is held from the
+/// first of them until their rows are written.
+pub(crate) struct LargeRows<'a> {
+    memory: &'a BuildMemory,
+    stop: &'a AtomicBool,
+    /// Rows of a document that take no more than this are part of the build's reservation, in bytes.
+    reserved_bytes: usize,
+    taken: Mutex<Option<Reservation<'a>>>,
+    is_taken: AtomicBool,
+}
+
+impl<'a> LargeRows<'a> {
+    /// Creates one for a build that has reserved this many bytes.
+    pub fn new(
+        memory: &'a BuildMemory,
+        stop: &'a AtomicBool,
+        reserved_bytes: usize,
+    ) -> LargeRows<'a> {
+        LargeRows {
+            memory,
+            stop,
+            reserved_bytes: reserved_bytes.max(LARGE_ROWS_MIN),
+            taken: Mutex::new(None),
+            is_taken: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until no other build has a large document, if the rows of one take this many bytes and that
+    /// is much.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the build is stopped meanwhile.
+    pub fn take(&self, bytes: usize) -> Result<(), Error> {
+        if bytes <= self.reserved_bytes {
+            return Ok(());
+        }
+        let mut taken = self.taken.lock();
+        match &mut *taken {
+            Some(taken) => taken.grow(bytes),
+            None => *taken = Some(self.memory.take_large(bytes, self.stop)?),
+        }
+        self.is_taken.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether the build has a large document: its rows are to be written before others are made.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Relaxed)
+    }
+}
+
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.state.lock();
@@ -160,6 +222,32 @@ mod tests {
             drop(all);
             assert_eq!(waiting.join().expect("no panic"), MIB);
         });
+    }
+
+    #[test]
+    fn rows_of_large_documents_are_counted_and_those_of_others_are_not() {
+        let memory = BuildMemory::new(64 * MIB);
+        let go = AtomicBool::new(false);
+        let small = LargeRows::new(&memory, &go, 0);
+        small.take(LARGE_ROWS_MIN).expect("it is not stopped");
+        assert!(!small.is_taken() && memory.used_bytes() == (0, 0));
+        let build = memory.take(32 * MIB, &go).expect("it is not stopped");
+        let reserved = LargeRows::new(&memory, &go, build.bytes);
+        reserved.take(32 * MIB).expect("it is not stopped");
+        assert!(!reserved.is_taken());
+        small.take(10 * MIB).expect("it is not stopped");
+        small.take(12 * MIB).expect("it is not stopped");
+        assert!(small.is_taken());
+        assert_eq!(memory.used_bytes().0, (32 + 10 + 12) * MIB);
+        // It waits for the other build.
+        let stopped = AtomicBool::new(true);
+        let other = LargeRows::new(&memory, &stopped, build.bytes);
+        assert!(matches!(other.take(40 * MIB), Err(Error::Stopped)));
+        drop(small);
+        reserved.take(40 * MIB).expect("it is not stopped");
+        assert_eq!(memory.used_bytes().0, 64 * MIB, "all that was free");
+        drop((reserved, build));
+        assert_eq!(memory.used_bytes().0, 0);
     }
 
     #[test]

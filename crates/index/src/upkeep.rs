@@ -12,6 +12,18 @@ use crate::index::Index;
 use crate::iter::RowIter;
 use crate::read::{IndexView, PlaceRange};
 
+/// A longer place of a row is kept in memory only while a block may begin there, in bytes.
+const PLACE_BYTES_KEPT: usize = 16 << 10;
+
+/// A row that is in no block yet.
+struct UncutRow {
+    /// Empty for a long one at which no block can begin.
+    place: Vec<u8>,
+    /// The length of its sort key.
+    sort_len: usize,
+    bytes: u64,
+}
+
 impl Index {
     /// Computes and stores the missing reductions, so that no reader has to. Updates continue
     /// meanwhile; reductions that they invalidate are left to the next call.
@@ -63,6 +75,7 @@ impl Index {
         let Some(writer) = self.writer.try_lock_for(wait) else {
             return Ok(false);
         };
+        self.resume();
         self.check_stop()?;
         self.recover()?;
         let view = self.view()?;
@@ -103,8 +116,7 @@ impl Index {
         let mut parts: Vec<Block> = vec![];
         let mut fence = range.low.clone();
         let mut cutter = Cutter::new(self.spec.partitioned);
-        // Places of rows that are in no block yet, the length of their sort keys, and their bytes.
-        let mut places: Vec<(Vec<u8>, usize, u64)> = vec![];
+        let mut uncut: Vec<UncutRow> = vec![];
         let mut it = RowIter::of_stored(view, n, range.clone());
         while let Some(row) = it.row()? {
             let sort_len = row.stored.sort_len.min(row.place.len());
@@ -112,17 +124,63 @@ impl Index {
             let bytes = spec.counted_bytes(sort_len, json_bytes as u64);
             if let Some(cut) = cutter.next(&row.place[..sort_len], bytes) {
                 self.check_stop()?;
-                let bytes: u64 = places.drain(..cut.rows).map(|(_, _, bytes)| bytes).sum();
+                let bytes: u64 = uncut.drain(..cut.rows).map(|row| row.bytes).sum();
                 parts.push(Block::new(&fence, cut.rows as u32, functions).of_bytes(bytes));
                 let here = (row.place, sort_len);
-                let (first, sort_len) = places.first().map_or(here, |(p, n, _)| (p, *n));
+                let (first, sort_len) = uncut.first().map_or(here, |r| (&r.place[..], r.sort_len));
                 fence = first[..if cut.at_group { sort_len } else { first.len() }].to_vec();
             }
-            places.push((row.place.to_vec(), sort_len, bytes));
+            push(&mut uncut, row.place, sort_len, bytes, &cutter);
             it.next();
         }
-        let bytes: u64 = places.iter().map(|(_, _, bytes)| bytes).sum();
-        parts.push(Block::new(&fence, places.len() as u32, functions).of_bytes(bytes));
+        let bytes: u64 = uncut.iter().map(|row| row.bytes).sum();
+        parts.push(Block::new(&fence, uncut.len() as u32, functions).of_bytes(bytes));
         Ok(parts)
+    }
+}
+
+/// Adds a row to those that are in no block yet, after the cutter has it. Forgets long places that are not
+/// needed: there may be a row less than a block's, each with a place of megabytes.
+fn push(uncut: &mut Vec<UncutRow>, place: &[u8], sort_len: usize, bytes: u64, cutter: &Cutter) {
+    uncut.push(UncutRow {
+        place: place.to_vec(),
+        sort_len,
+        bytes,
+    });
+    if place.len() > PLACE_BYTES_KEPT {
+        for (n, row) in uncut.iter_mut().enumerate() {
+            if row.place.len() > PLACE_BYTES_KEPT && !cutter.may_cut_at(n) {
+                row.place = vec![];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::BLOCK_ROWS_SPLIT;
+    use crate::map::write_key_sort;
+
+    #[test]
+    fn few_long_places_are_in_memory_while_rows_are_cut() {
+        for same in [false, true] {
+            let mut cutter = Cutter::new(false);
+            let mut uncut = vec![];
+            for n in 0..BLOCK_ROWS_SPLIT {
+                let key = format!(
+                    "\"{}{}\"",
+                    "x".repeat(PLACE_BYTES_KEPT),
+                    n * u32::from(!same)
+                );
+                let mut sort = vec![];
+                write_key_sort(key.as_bytes(), false, &mut sort).unwrap();
+                assert_eq!(cutter.next(&sort, 0), None);
+                push(&mut uncut, &sort, sort.len(), 0, &cutter);
+                let long = uncut.iter().filter(|row| !row.place.is_empty()).count();
+                assert!(long <= 8, "{long} places of row {n}");
+            }
+            assert_eq!(uncut.len(), BLOCK_ROWS_SPLIT as usize);
+        }
     }
 }

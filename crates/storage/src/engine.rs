@@ -1,5 +1,6 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+mod backlog;
 mod claim;
 mod read_only;
 mod recovery;

@@ -58,6 +58,30 @@ impl Database {
         self.drop_indexes_of(|signature| !used.contains(signature))
     }
 
+    /// Stops builds of view indexes that no design document names any more, unless requests wait for them. Their rows stay
+    /// until a clean-up. Blocks while design documents are read, but not until the builds end.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) fn pause_unused_builds(&self) -> Result<(), Error> {
+        let mut building = self.open_view_indexes();
+        building.retain(|index| index.is_built_ahead());
+        // Usually none is, and design documents need not be read.
+        if building.is_empty() {
+            return Ok(());
+        }
+        let used = self.used_signatures()?;
+        for index in building {
+            let signature = index.signature();
+            let is_unused = signature.is_some_and(|signature| !used.contains(&signature));
+            if is_unused && index.is_built_ahead() {
+                tracing::info!(db = %self.name(), design = %index.design, "no design document names a view index any more: its build is stopped");
+                index.pause();
+            }
+        }
+        Ok(())
+    }
+
     /// Drops the index of expiry times of a member that is not the database's any more. Blocks.
     pub(crate) fn drop_expiry_index(&self, member: &str) -> Result<(), Error> {
         let closed = self.views.changing.lock();

@@ -59,8 +59,10 @@ pub(crate) trait DatabaseIndex: Send + Sync {
     fn must_tidy(&self) -> bool {
         false
     }
-    /// Stops a running update.
+    /// Stops a running update, and refuses others.
     fn ask_to_stop(&self);
+    /// Allows updates again, if they were stopped because nothing named the index.
+    fn resume(&self) {}
     /// How far an update is, by shard.
     fn progress(&self) -> Vec<&Progress>;
     /// Whether it holds everything that the database does.
@@ -183,6 +185,7 @@ impl Indexer {
     /// Updates an index for a requester; starts nothing if a future update will see all changes. A
     /// build in the background is the requester's from now on.
     pub fn request(&self, index: Arc<dyn DatabaseIndex>, requester: &Requester) {
+        index.resume();
         let mut start = false;
         index.updates().send_if_modified(|u| {
             if u.running {
@@ -417,6 +420,9 @@ impl Shared {
                 continue;
             };
             db.views.written.store(false, Relaxed);
+            if let Err(e) = db.pause_unused_builds() {
+                tracing::debug!(db = %name, error = %e, "design documents cannot be read");
+            }
             if !self.enabled.load(Relaxed) {
                 continue;
             }

@@ -179,6 +179,22 @@ impl ViewIndex {
             && self.shards.iter_mut().all(|i| Arc::get_mut(i).is_some())
     }
 
+    /// Whether an update runs, or will, that no request waits for.
+    fn is_built_ahead(&self) -> bool {
+        self.updates.receiver_count() == 0 && self.updates.borrow().running
+    }
+
+    /// Stops a running update until the next request. Does not wait for its end.
+    fn pause(&self) {
+        self.updates.send_if_modified(|u| {
+            u.again = false;
+            false
+        });
+        for i in &self.shards {
+            i.pause();
+        }
+    }
+
     fn hex_signature(&self) -> String {
         self.shards
             .first()
@@ -239,7 +255,11 @@ impl DatabaseIndex for ViewIndex {
         for i in &self.shards {
             let updated = i.update();
             self.log_left_out(i);
-            updated?;
+            match updated {
+                // Those who wait now request it again.
+                Err(index::Error::Stopped) if i.is_paused() => return Ok(()),
+                updated => updated?,
+            };
         }
         Ok(())
     }
@@ -254,6 +274,12 @@ impl DatabaseIndex for ViewIndex {
     fn ask_to_stop(&self) {
         for i in &self.shards {
             i.ask_to_stop();
+        }
+    }
+
+    fn resume(&self) {
+        for i in &self.shards {
+            i.resume();
         }
     }
 

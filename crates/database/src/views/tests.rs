@@ -138,3 +138,53 @@ fn openings_and_clean_ups_of_one_database_take_one_thread() {
     assert_eq!(db.views.text_clean_ups.started(), 1);
     databases.close();
 }
+
+/// Writes one document.
+async fn write(db: &Arc<Database>, doc: serde_json::Value) {
+    let edit = document::parse_document(doc.to_string().as_bytes()).unwrap();
+    let written = db.update(vec![edit], EditMode::Interactive, Durability::Synced);
+    written.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_is_stopped_when_its_design_document_is_gone_and_nobody_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let ken = KenOptions {
+        enabled: false,
+        ..KenOptions::default()
+    };
+    let options = Options {
+        ken,
+        ..Options::default()
+    };
+    let databases = Databases::open(folder.path(), options).unwrap();
+    let created = databases.create("db", CreateOptions::default()).await;
+    let db = created.unwrap();
+    let view =
+        serde_json::json!({"map": {"fields": {"a": "asc"}}, "options": {"def": {"fields": ["a"]}}});
+    let mut doc = serde_json::json!({"_id": "_design/a", "language": "query", "autoupdate": false, "views": {"v": view}});
+    write(&db, doc.clone()).await;
+    write(&db, serde_json::json!({"_id": "d", "a": 1})).await;
+    let design = db.design("_design/a").unwrap();
+    let index = db.view_index(&design).unwrap();
+    let is_paused = || index.shards.iter().any(|shard| shard.is_paused());
+    // As during a build in the background.
+    index.updates.send_modify(|u| u.running = true);
+    db.pause_unused_builds().unwrap();
+    assert!(!is_paused(), "the design document is there");
+    let waiting = index.updates.subscribe();
+    doc["_rev"] = design.rev.to_string().into();
+    doc["_deleted"] = true.into();
+    write(&db, doc.clone()).await;
+    db.pause_unused_builds().unwrap();
+    assert!(!is_paused(), "a request waits");
+    drop(waiting);
+    db.pause_unused_builds().unwrap();
+    assert!(is_paused());
+    // A request for the same index continues it.
+    index.updates.send_modify(|u| u.running = false);
+    let updated = db.update_view(&index, &Requester::Background);
+    updated.await.unwrap();
+    assert!(db.view_is_current(&index) && !is_paused());
+    databases.close();
+}

@@ -87,6 +87,7 @@ impl IndexCheck<'_> {
                 done: &AtomicU64::new(0),
                 bytes: &AtomicUsize::new(0),
                 bytes_max: ROWS_BYTES,
+                large: None,
                 counts: &counts,
             };
             let mut mapped = map_pieces(&source, mapper.as_mut(), spec, false, &control)?;

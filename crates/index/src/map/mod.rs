@@ -22,15 +22,16 @@ pub use source::Source;
 pub use work::MapResult;
 
 use crate::Error;
+use crate::memory::LargeRows;
 use crate::omissions::Omissions;
 use crate::spec::Spec;
-use work::{MapBuffers, MapOptions, Sink, Watch};
+use work::{MapBuffers, MapOptions, RowSpec, Sink, Watch};
 
 /// A buffer holds less than this many bytes, so that offsets fit.
 const BUFFER_BYTES_MAX: usize = 3 << 30;
 
 /// Stop conditions of mapping many documents.
-pub struct Control<'a> {
+pub(crate) struct Control<'a, 'm> {
     /// Set to stop the mapping.
     pub stopped: &'a AtomicBool,
     /// Set by the first thread that fails.
@@ -40,8 +41,17 @@ pub struct Control<'a> {
     /// Memory of all buffers, and its limit.
     pub bytes: &'a AtomicUsize,
     pub bytes_max: usize,
+    /// Memory for documents whose rows take more than that.
+    pub large: Option<&'a LargeRows<'m>>,
     /// Counts of the documents.
     pub counts: &'a MapCounts,
+}
+
+impl Control<'_, '_> {
+    /// Whether there is a document whose rows are to be written before others are made.
+    fn has_large(&self) -> bool {
+        self.large.is_some_and(LargeRows::is_taken)
+    }
 }
 
 /// Counts of the documents passed to map functions since the index was opened.
@@ -152,12 +162,12 @@ impl MapCounts {
 
 /// Maps pieces of `source` until it is exhausted, memory is full, or it is stopped. `with_deleted`:
 /// documents without rows are listed too, for their earlier rows.
-pub fn map_pieces(
+pub(crate) fn map_pieces(
     source: &Source<'_>,
     mapper: &mut dyn Mapper,
     spec: &Spec,
     with_deleted: bool,
-    control: &Control<'_>,
+    control: &Control<'_, '_>,
 ) -> Result<RowBuffer, Error> {
     let mut out = RowBuffer::default();
     let mut work = MapBuffers::default();
@@ -165,11 +175,12 @@ pub fn map_pieces(
     while !control.stopped.load(Relaxed)
         && !control.failed.load(Relaxed)
         && control.bytes.load(Relaxed) < control.bytes_max
+        && !control.has_large()
         && out.bytes.len() < BUFFER_BYTES_MAX
         && work.take(source)?
     {
         let before = out.size();
-        // Parts of the piece are counted as they come, by the size of what was emitted.
+        // Parts of the piece are counted as they come.
         let counted = Cell::new(0);
         let watch = Watch {
             counts: control.counts,
@@ -177,9 +188,16 @@ pub fn map_pieces(
             has_room: &|bytes: usize| {
                 counted.set(counted.get() + bytes);
                 control.bytes.fetch_add(bytes, Relaxed) + bytes < control.bytes_max
+                    && !control.has_large()
+                    && !control.stopped.load(Relaxed)
             },
         };
-        let cut = work.map(source, mapper, spec, with_deleted, &mut out, watch)?;
+        let spec = RowSpec {
+            spec,
+            with_deleted,
+            large: control.large,
+        };
+        let cut = work.map(source, mapper, spec, &mut out, watch)?;
         let more = (out.size() - before).saturating_sub(counted.get());
         control.bytes.fetch_add(more, Relaxed);
         let done = match cut {
@@ -231,12 +249,12 @@ pub fn map_each<E: From<Error>>(
 
 /// Maps on this thread and on others, one for each mapper beyond the first; returns the rows of
 /// all changes up to [`Source::handed_out`].
-pub fn map_on_all(
+pub(crate) fn map_on_all(
     source: &Source<'_>,
     mappers: &mut [Box<dyn Mapper>],
     spec: &Arc<Spec>,
     with_deleted: bool,
-    control: &Control<'_>,
+    control: &Control<'_, '_>,
 ) -> Result<Vec<RowBuffer>, Error> {
     control.counts.begin();
     let run = |mapper: &mut Box<dyn Mapper>| {

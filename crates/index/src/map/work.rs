@@ -1,5 +1,6 @@
 //! Documents of a piece, as a map function sees them, and what it emits for them.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,14 +14,22 @@ use super::buffer::RowBuffer;
 use super::rows::push_doc;
 use super::source::{PIECE_DOCS_FIRST, PIECE_DOCS_MAX, Piece, Source};
 use crate::Error;
+use crate::memory::LargeRows;
 use crate::spec::Spec;
 
 /// A piece whose rows have fewer bytes than this is followed by a larger one.
 const EMITTED_FEW_BYTES: usize = 1 << 20;
 /// A piece whose rows have this number of bytes or more is followed by a smaller one.
 const EMITTED_MANY_BYTES: usize = EMITS_BYTES_MAX;
+/// Bytes that a row takes for each byte of its key, and of its value, until it is written: a sort key may be
+/// twice as long as the key, and is in the row, in the batch's row and in the back-index.
+const KEY_BYTES_TIMES: usize = 10;
+const VALUE_BYTES_TIMES: usize = 3;
 /// Maximum bytes of a document's id in all its rows in all views together: ids can have 64 KiB.
 const ROW_IDS_BYTES_MAX: usize = 64 << 20;
+/// Maximum bytes of an emitted key, as JSON text. The storage engine keeps two whole keys of each file in
+/// memory, in each version of its list of files, which no option limits.
+const KEY_BYTES_MAX: usize = 256 << 10;
 
 /// The result of mapping a document.
 pub struct MapResult<'a> {
@@ -41,6 +50,16 @@ pub struct Watch<'a> {
     pub go_on: &'a dyn Fn() -> bool,
     /// Whether to map the rest of a piece, after a part whose rows take this number of bytes.
     pub has_room: &'a dyn Fn(usize) -> bool,
+}
+
+/// The rules for rows of a build.
+#[derive(Clone, Copy)]
+pub(super) struct RowSpec<'a, 'm> {
+    pub spec: &'a Spec,
+    /// Documents without rows are listed too.
+    pub with_deleted: bool,
+    /// Memory for the rows of large documents.
+    pub large: Option<&'a LargeRows<'m>>,
 }
 
 /// Receives each document with the result; those that are not mapped without.
@@ -110,18 +129,25 @@ impl MapBuffers {
         };
     }
 
-    /// Maps the piece and adds the rows to `out`. Returns the last seq if there was no room for all of
+    /// Maps the piece and adds the rows to `out`. A part counts as the emitted bytes, or as its rows in
+    /// `out` where these are longer. Returns the last seq if there was no room for all of
     /// it.
     pub fn map(
         &mut self,
         source: &Source<'_>,
         mapper: &mut dyn Mapper,
-        spec: &Spec,
-        with_deleted: bool,
+        rows_of: RowSpec<'_, '_>,
         out: &mut RowBuffer,
         watch: Watch<'_>,
     ) -> Result<Option<u64>, Error> {
+        let RowSpec { spec, large, .. } = rows_of;
         let counts = watch.counts;
+        let grown = Cell::new(0);
+        let has_room = |emitted: usize| (watch.has_room)(emitted.max(grown.take()));
+        let watch = Watch {
+            has_room: &has_room,
+            ..watch
+        };
         let which = MapOptions {
             include_design: spec.include_design,
             local_seq: spec.local_seq,
@@ -130,22 +156,30 @@ impl MapBuffers {
         let mut sorts = std::mem::take(&mut self.sorts);
         let before = out.size();
         out.begin_piece(self.piece.ends().0);
-        let mut sink = |id: &str, mapped: Option<MapResult<'_>>| match mapped {
-            Some(MapResult {
-                seq, rows, emits, ..
-            }) => {
-                let fits = rows.len().saturating_mul(id.len()) <= ROW_IDS_BYTES_MAX;
-                if !fits {
-                    counts.note_left_out_anyway(id, seq, &too_many_ids(rows));
+        let mut sink = |id: &str, mapped: Option<MapResult<'_>>| -> Result<(), Error> {
+            match mapped {
+                Some(MapResult {
+                    seq, rows, emits, ..
+                }) => {
+                    let exceeded = exceeded_by(id, rows);
+                    if let Some(failure) = &exceeded {
+                        counts.note_left_out_anyway(id, seq, failure);
+                    }
+                    let rows = if exceeded.is_none() { rows } else { &[] };
+                    if let Some(large) = large {
+                        large.take(row_bytes(rows))?;
+                    }
+                    let before = out.size();
+                    push_doc(id, rows, emits, spec, &mut sorts, out)?;
+                    grown.set(grown.get() + out.size() - before);
+                    Ok(())
                 }
-                let rows = if fits { rows } else { &[] };
-                push_doc(id, rows, emits, spec, &mut sorts, out)
-            }
-            None => {
-                if with_deleted {
-                    out.push_without_rows(id);
+                None => {
+                    if rows_of.with_deleted {
+                        out.push_without_rows(id);
+                    }
+                    Ok(())
                 }
-                Ok(())
             }
         };
         let result = self.map_to(source, mapper, which, watch, &mut sink);
@@ -350,14 +384,30 @@ fn map_some(
     Ok(docs.len())
 }
 
-/// The limit that a document's rows exceed with its id.
-fn too_many_ids(rows: &[Emit]) -> MapFailure {
-    let error = functions::Error::Limit {
-        limit: "emit_bytes_limit",
-        value: ROW_IDS_BYTES_MAX.to_string(),
+/// Returns the length of a part of a row, in bytes.
+fn length((start, end): (u32, u32)) -> usize {
+    end.saturating_sub(start) as usize
+}
+
+/// Returns about how many bytes the rows of a document take until they are written.
+fn row_bytes(rows: &[Emit]) -> usize {
+    let of = |row: &Emit| KEY_BYTES_TIMES * length(row.key) + VALUE_BYTES_TIMES * length(row.value);
+    rows.iter().map(of).sum()
+}
+
+/// Returns the limit of all configurations that a document's rows exceed.
+fn exceeded_by(id: &str, rows: &[Emit]) -> Option<MapFailure> {
+    let failure = |row: &Emit, limit, value: usize| {
+        let value = value.to_string();
+        let error = functions::Error::Limit { limit, value };
+        MapFailure::new(row.doc, row.view, error, None)
     };
-    let (doc, view) = rows.first().map_or((0, 0), |row| (row.doc, row.view));
-    MapFailure::new(doc, view, error, None)
+    if let Some(row) = rows.iter().find(|row| length(row.key) > KEY_BYTES_MAX) {
+        return Some(failure(row, "the bytes of a key", KEY_BYTES_MAX));
+    }
+    let ids = rows.len().saturating_mul(id.len());
+    let row = rows.first().filter(|_| ids > ROW_IDS_BYTES_MAX)?;
+    Some(failure(row, "emit_bytes_limit", ROW_IDS_BYTES_MAX))
 }
 
 /// Bodies that are not in the rows of a piece.

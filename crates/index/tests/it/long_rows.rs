@@ -1,10 +1,12 @@
 //! Rows with long values: few of them are in memory at a time, and all of them are in the index.
 
+use std::sync::Arc;
+
 use crate::support;
 
 use functions::EMITS_BYTES_MAX;
 use index::reduce::Builtin;
-use index::{BuildLimits, PlaceRange, ReduceSpec, Spec, ViewSpec};
+use index::{BuildLimits, BuildMemory, Error, Index, PlaceRange, ReduceSpec, Spec, ViewSpec};
 use support::language::Native;
 use support::model::{check, reduce_in_pieces};
 use support::{BUILD_WAIT, Dice, World, body, specs};
@@ -78,6 +80,51 @@ fn few_long_rows_are_in_memory_at_a_time_and_all_are_in_the_index() {
 }
 
 #[test]
+fn rows_with_long_keys_count_as_memory_of_builds_in_updates_of_all_sizes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [plain, _] = specs();
+    let spec = Spec {
+        views: vec![ViewSpec {
+            map: "long keys".into(),
+            raw: false,
+            reduces: vec![],
+        }],
+        ..plain
+    };
+    let mut world = World::open(dir.path(), &[], BuildLimits::default(), Native::default());
+    let memory = Arc::new(BuildMemory::new(64 << 20));
+    let index = Index::open(
+        world.store.clone(),
+        world.shard.clone(),
+        500,
+        Arc::new(spec),
+        Arc::new(world.language.clone()),
+        None,
+        functions::Owner::default(),
+    );
+    let index = index.unwrap().with_memory(memory.clone());
+    world.indexes.push(Arc::new(index));
+    // A first build and an update of few changes, which reserve nothing.
+    load(&world, 0..3, 2, 1);
+    update_and_check(&world, &mut Dice(3));
+    assert_eq!(memory.used_bytes(), (0, 0), "short keys are not counted");
+    load(&world, 3..6, 4, 250);
+    update_and_check(&world, &mut Dice(3));
+    let (used, peak) = memory.used_bytes();
+    assert_eq!(used, 0);
+    assert!(peak > 8 * 500_000, "{peak} bytes were counted");
+    // A key that is longer than keys can be: the document has no rows, until it changes.
+    let left_out = |world: &World| world.indexes[0].left_out().unwrap();
+    load(&world, 4..5, 2, 270);
+    world.indexes[0].update().unwrap();
+    assert_eq!(left_out(&world), 1);
+    load(&world, 4..5, 2, 250);
+    update_and_check(&world, &mut Dice(3));
+    assert_eq!(left_out(&world), 0);
+    world.close();
+}
+
+#[test]
 fn changed_blocks_are_reduced_in_as_many_calls_as_there_are_pauses() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(
@@ -99,5 +146,30 @@ fn changed_blocks_are_reduced_in_as_many_calls_as_there_are_pauses() {
     let (again, calls) = reduce_in_pieces(&view, (0, 0), &whole, false);
     assert_eq!((again, calls), (state, 1));
     drop(view);
+    world.close();
+}
+
+#[test]
+fn a_paused_index_is_read_and_is_built_when_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = BuildLimits::default();
+    let world = World::open(dir.path(), &specs()[..1], limits, Native::default());
+    let index = &world.indexes[0];
+    load(&world, 0..5, 2, 1);
+    update_and_check(&world, &mut Dice(3));
+    load(&world, 5..9, 2, 1);
+    index.pause();
+    assert!(matches!(index.update(), Err(Error::Stopped)));
+    assert!(index.is_paused() && index.view().unwrap().rows(0) > 0);
+    index.resume();
+    update_and_check(&world, &mut Dice(3));
+    index.ask_to_stop();
+    index.pause();
+    index.resume();
+    assert!(!index.is_paused());
+    assert!(
+        matches!(index.update(), Err(Error::Stopped)),
+        "it is closed"
+    );
     world.close();
 }

@@ -251,6 +251,13 @@ pub fn emitted(map: &str, members: &Value, body: &Value) -> Vec<(Value, Value)> 
                 )
             })
             .collect(),
+        // Long keys.
+        "long keys" => (0..rows)
+            .map(|i| {
+                let length = v.as_u64().unwrap_or(0) as usize * 1000;
+                (json!("x".repeat(length) + &(k + i).to_string()), json!(1))
+            })
+            .collect(),
         // Repeated keys, with values that come in another order than they are stored in.
         "same" => (0..k % 5)
             .map(|i| (json!(k % 2 == 0), json!((i * 7 + k) % 4)))
