@@ -46,6 +46,10 @@ HANDED_OVER_S = 0.5
 
 JOBS_ELSEWHERE_S_MAX = 10
 
+REQUESTED, REQUESTED_SOAK = 6, 30
+# So that all nodes have had a fault at the end.
+REQUESTED_FAULTS = (("killed", 2), ("cut from the nodes", 3))
+
 SPREAD_JOBS = 1_000
 SPREAD_TIMEOUT_S = 300
 # Of the mean.
@@ -243,6 +247,72 @@ def test_jobs_run_once(suite, cluster):
         cluster.api(1).expect(200, "DELETE", f"/_replicator/job-{i}?rev={rev}")
 
 
+def test_requested_jobs_move(suite, cluster):
+    """A continuous `_replicate` runs on one node, moves when that fails, outlives all of them, and ends when any node cancels it."""
+    report, api = suite.report, cluster.api(1)
+    api.expect(201, "PUT", "/requested")
+    url = cluster.nodes[1].url.replace("//", f"//{ADMIN}@")
+    count = suite.size(REQUESTED, REQUESTED_SOAK)
+    bodies = [{"source": f"{url}/requested", "target": f"{url}/requested-{i}", "create_target": True, "continuous": True} for i in range(count)]
+
+    def start(shift):
+        return [cluster.api((i + shift) % 3 + 1).expect(202, "POST", "/_replicate", body)["_local_id"] for i, body in enumerate(bodies)]
+
+    ids = start(0)
+    report.equal("the same request at another node is the same replication", start(1), ids)
+    wanted = set(ids)
+
+    def listed(number):
+        rows = cluster.api(number).expect(200, "GET", "/_scheduler/jobs?limit=1000")["jobs"]
+        return {row["id"] for row in rows if row["id"] in wanted}
+
+    def tasks(number):
+        return {task.get("replication_id") for task in cluster.api(number).expect(200, "GET", "/_active_tasks")}
+
+    def copied(doc_id):
+        cluster.api(1).expect((201, 202), "PUT", f"/requested/{doc_id}", {})
+        there = [f"/requested-{i}/{doc_id}" for i in range(count)]
+        return wait_until(lambda: all(cluster.api(1).get(path).status == 200 for path in there), HEALED_TIMEOUT_S, 0.2)
+
+    watch = JobWatch(cluster, WATCH_EVERY_S)
+    try:
+        report.check("all run", wait_until(lambda: wanted <= watch.running(), HEALED_TIMEOUT_S, 0.1), watch.seen)
+        shown = wait_until(lambda: all(listed(number) == wanted for number in cluster.nodes), HEALED_TIMEOUT_S, 0.2)
+        report.check("_scheduler/jobs of each node has all", shown, [listed(number) for number in cluster.nodes])
+        for number in cluster.nodes:
+            # Those that know where they start.
+            active = wait_until(lambda number=number: wanted <= tasks(number), HEALED_TIMEOUT_S, 0.2)
+            report.check(f"so has _active_tasks of node {number}", active, tasks(number))
+            raw = cluster.api(number).get("/_scheduler/jobs?limit=1000").raw.decode()
+            report.check("without passwords", ADMIN not in raw and '"database":null' in raw, raw[:500])
+        report.check("what is written is copied", copied("first"))
+        for fault, faulty in REQUESTED_FAULTS:
+            JOB_FAULTS_BY_NAME[fault](cluster, faulty)
+            elsewhere = wait_until(lambda faulty=faulty: wanted <= watch.running() - watch.of(faulty), HEALED_TIMEOUT_S, 0.1)
+            report.check(f"{fault}: the jobs of node {faulty} run elsewhere", elsewhere, watch.seen)
+            report.check(f"{fault}: and copy", copied(f"{faulty}"))
+            cluster.heal()
+            why = cluster.wait_until_equal()
+            report.check(f"{fault}: all nodes are equal again", not why, why)
+        for number in cluster.nodes:
+            cluster.kill(number)
+        cluster.heal()
+        why = cluster.wait_until_equal()
+        report.check("all nodes start again", not why, why)
+        report.check("and go on", wait_until(lambda: wanted <= watch.running(), HEALED_TIMEOUT_S, 0.1), watch.seen)
+    finally:
+        watch.stop()
+        cluster.heal()
+    report.check("no job ran on two nodes", not watch.doubles, watch.doubles[:10])
+    for i, (id, body) in enumerate(zip(ids, bodies)):
+        cancel = [{"cancel": True, "_local_id": id}, {**body, "cancel": True}][i % 2]
+        at = cluster.api((i + 2) % 3 + 1)
+        report.equal("any node cancels", at.expect(200, "POST", "/_replicate", cancel)["_local_id"], id, quiet=True)
+        report.equal("once", cluster.api(i % 3 + 1).post("/_replicate", cancel).status, 404, quiet=True)
+    gone = wait_until(lambda: not any(listed(number) for number in cluster.nodes), HEALED_TIMEOUT_S, 0.2)
+    report.check("then none runs", gone, [listed(number) for number in cluster.nodes])
+
+
 @pytest.mark.slow
 def test_many_jobs_are_spread(suite, cluster):
     report, api = suite.report, cluster.api(1)
@@ -315,7 +385,8 @@ class JobWatch:
             jobs = answer.json["jobs"]
         except (Disconnected, OSError):
             return None
-        return began, time.monotonic(), {job["doc_id"] for job in jobs if job["pid"]}
+        # A job of a request has no document.
+        return began, time.monotonic(), {job["doc_id"] or job["id"] for job in jobs if job["pid"]}
 
     def watch(self):
         while not self.ends.wait(self.every_s):

@@ -32,6 +32,7 @@ ENDS_TIMEOUT_S = 60
 WRITES = 10
 PAUSE_S = 0.01
 GAP_S_MAX = 1
+CONTINUOUS = {"source": DB, "target": "upgrades-copy", "create_target": True, "continuous": True}
 EXPIRES = {"expires_at": "until", "expired_documents": "delete"}
 
 
@@ -194,6 +195,10 @@ def test_features_of_a_later_version_wait(suite, cluster):
     is_clear = refused.status == 503 and "record version 2" in refused.json["reason"] and "node3" in refused.json["reason"]
     suite.report.check("what needs a later one is refused, with the nodes to update", is_clear, repr(refused))
     suite.report.equal("and has no effect", cluster.api(1).get(f"/{DB}/_auto_purge").json.get("expires_at"), None)
+    refused = cluster.api(2).post("/_replicate", CONTINUOUS)
+    is_clear = refused.status == 503 and "record version 4" in refused.json["reason"] and "node3" in refused.json["reason"]
+    suite.report.check("so is a continuous replication, which a node alone would not keep", is_clear, repr(refused))
+    suite.report.equal("and none is started", cluster.api(2).expect(200, "GET", "/_scheduler/jobs")["jobs"], [])
 
 
 def test_all_orders(suite, cluster):
@@ -227,6 +232,8 @@ def test_features_of_the_later_version(suite, cluster):
     for number in NODES:
         shown = cluster.api(number).get(f"/{DB}/_auto_purge").json
         suite.report.equal(f"node {number} has the property", shown, EXPIRES)
+    started = cluster.api(2).expect(202, "POST", "/_replicate", CONTINUOUS)
+    suite.report.equal("replications are kept", cluster.api(3).expect(200, "POST", "/_replicate", CONTINUOUS | {"cancel": True}), started)
     said = cluster.command("status", cluster.url_of(1))
     suite.report.check("the status names the version", f"record version: {LAST} is in force" in said, said)
     numbers = cluster.api(3).get("/_node/_local/_prometheus").raw.decode()

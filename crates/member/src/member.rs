@@ -31,6 +31,7 @@ use crate::membership::{self, Membership};
 use crate::network_bench::{self, NodeNetwork};
 use crate::newest_log::newest_log;
 use crate::replicas::Replicas;
+use crate::requested::RequestedReplications;
 use crate::slot_starter::SlotStarter;
 use crate::versions::{self, VersionKeeper};
 use crate::{log_watch, planner, reseed};
@@ -70,6 +71,7 @@ pub struct Member {
     catalogue: Arc<Catalogue>,
     gateway: Arc<Gateway>,
     jobs: Arc<Jobs>,
+    requested: RequestedReplications,
     versions: Arc<VersionKeeper>,
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
@@ -190,6 +192,7 @@ impl Member {
             members,
             replicas,
             catalogue,
+            requested: RequestedReplications::new(gateway.clone()),
             gateway,
             jobs,
             versions,
@@ -302,6 +305,11 @@ impl Member {
     /// Returns which jobs it runs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         &self.jobs
+    }
+
+    /// Returns the continuous replications of `_replicate`.
+    pub fn requested(&self) -> &RequestedReplications {
+        &self.requested
     }
 
     /// Returns the id of the cluster, 32 hexadecimal digits.

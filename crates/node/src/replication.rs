@@ -9,10 +9,10 @@ use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use http::HeaderMap;
-use member::Jobs;
+use member::{Jobs, KeepError, KeptReplication, Member};
 use replicator::{
-    AllowedAddresses, BoxFuture, ConnectTo, DocRef, Environment, Error, LocalDb, Placement,
-    Selection, Settings, Settle, SharedReads, User,
+    AllowedAddresses, BoxFuture, ConnectTo, DocRef, Environment, Error, KeptRequest, KeptRequests,
+    LocalDb, Placement, RolesOf, Selection, Settings, Settle, SharedReads, User,
 };
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -124,6 +124,11 @@ impl Placement for MemberJobs {
         self.0.runs(&format!("{}/{}", doc.db, doc.id))
     }
 
+    fn runs_request(&self, id: &str) -> bool {
+        // The name of no replicator database.
+        self.0.runs(&format!("_replicate/{id}"))
+    }
+
     fn end_time(&self) -> Duration {
         self.0.end_time()
     }
@@ -131,6 +136,102 @@ impl Placement for MemberJobs {
     fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes()
     }
+}
+
+/// The continuous replications of `_replicate` of a cluster.
+struct MemberRequests {
+    node: Weak<Node>,
+    member: Arc<Member>,
+}
+
+impl MemberRequests {
+    /// Returns a request as the cluster keeps it. Of a user with an account no roles are kept: they
+    /// may be taken away.
+    fn kept(&self, user: &User, request: Arc<str>) -> Result<KeptReplication, Error> {
+        let node = self.node.upgrade().ok_or(Error::Stopped)?;
+        let account = match &user.name {
+            Some(name) => account(&node, name)?,
+            None => None,
+        };
+        let is_admin = user.is_admin();
+        Ok(KeptReplication {
+            user: user.name.clone(),
+            is_admin,
+            roles: account.is_none().then(|| user.roles.clone()),
+            request,
+        })
+    }
+}
+
+fn to_request(kept: KeptReplication) -> KeptRequest {
+    KeptRequest {
+        roles: match kept.roles {
+            Some(_) => RolesOf::Request,
+            None => RolesOf::Account,
+        },
+        user: User {
+            name: kept.user,
+            roles: kept.roles.unwrap_or_default(),
+        },
+        request: kept.request,
+    }
+}
+
+impl KeptRequests for MemberRequests {
+    fn fresh(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let fresh = self.member.requested().fresh().await;
+            fresh.map_err(unavailable)
+        })
+    }
+
+    fn all(&self) -> Vec<(String, KeptRequest)> {
+        let all = self.member.requested().all().into_iter();
+        all.map(|(id, kept)| (id, to_request(kept))).collect()
+    }
+
+    fn get(&self, id: &str) -> Option<KeptRequest> {
+        self.member.requested().get(id).map(to_request)
+    }
+
+    fn keep<'a>(
+        &'a self,
+        id: &'a str,
+        user: &'a User,
+        request: Arc<str>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let kept = self.kept(user, request)?;
+            let done = self.member.requested().keep(id, kept).await;
+            done.map_err(|e| match e {
+                KeepError::Taken => Error::NotAdmin,
+                KeepError::TooLong(max) => Error::TooLong(max),
+                KeepError::NoRoom => database::Error::Unavailable(e.to_string()).into(),
+                KeepError::Cluster(e) => unavailable(e),
+            })
+        })
+    }
+
+    fn end<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let ended = self.member.requested().end(id).await;
+            ended.map_err(unavailable)
+        })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.member.requested().changes()
+    }
+}
+
+/// Returns the user of this name with the current roles.
+fn account(node: &Node, name: &str) -> Result<Option<User>, Error> {
+    let user = node.auth.current_user(name);
+    let user = user.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+    Ok(user.map(|user| User {
+        name: user.name.clone(),
+        roles: user.roles.clone(),
+    }))
 }
 
 /// The reads of a database of a cluster.
@@ -212,6 +313,19 @@ impl Environment for Surroundings {
     fn placement(&self) -> Option<Arc<dyn Placement>> {
         let node = self.0.upgrade()?;
         Some(Arc::new(MemberJobs(node.member()?.jobs().clone())))
+    }
+
+    fn kept(&self) -> Option<Arc<dyn KeptRequests>> {
+        let node = self.0.upgrade()?;
+        Some(Arc::new(MemberRequests {
+            member: node.member()?.clone(),
+            node: self.0.clone(),
+        }))
+    }
+
+    fn account(&self, name: &str) -> Result<Option<User>, Error> {
+        let node = self.alive()?;
+        account(&node, name)
     }
 
     fn node(&self) -> String {

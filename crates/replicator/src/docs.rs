@@ -21,14 +21,11 @@ use crate::db::random;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, Selection, User};
+use crate::placement::MOVED_JITTER_MAX;
 use crate::rows::{Form, Rows};
 use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
 use crate::selections::Room;
 use crate::time::iso8601;
-
-/// Within which time jobs start that another node ran: it does not add much to the time for which
-/// they have been without a node.
-const MOVED_JITTER_MAX: Duration = Duration::from_millis(500);
 
 /// The interval between checks of jobs' filter functions grows with the number of documents, up to
 /// a day. In seconds.
@@ -414,10 +411,19 @@ impl Docs {
         }
     }
 
-    /// Checks that no other document has the id.
+    /// Checks that no other document, and no request, has the id.
     fn free(&self, id: &str, at: &DocRef) -> Result<(), Error> {
+        let of_request = || {
+            let by = "a transient replication, started via the _replicate API endpoint";
+            Error::Duplicate(id.to_owned(), by.to_owned())
+        };
         let Some(other) = self.scheduler.replication(id) else {
-            return Ok(());
+            // Another node may run it.
+            let kept = self.environment.kept();
+            return match kept.is_some_and(|kept| kept.get(id).is_some()) {
+                true => Err(of_request()),
+                false => Ok(()),
+            };
         };
         match &other.doc {
             Some(doc) if doc == at => Ok(()),
@@ -425,10 +431,7 @@ impl Docs {
                 "Replication `{id}` specified by document `{}` already started, triggered by document `{}` from db `{}`",
                 at.id, doc.id, doc.db
             ))),
-            None => Err(Error::Duplicate(
-                id.to_owned(),
-                "a transient replication, started via the _replicate API endpoint".to_owned(),
-            )),
+            None => Err(of_request()),
         }
     }
 

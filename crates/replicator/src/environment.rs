@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::db::LocalDb;
 use crate::error::Error;
+use crate::kept::KeptRequests;
 use crate::options::{Selection, User};
 use crate::placement::Placement;
 use crate::settings::Settings;
@@ -39,6 +40,21 @@ pub trait Environment: Send + Sync {
     /// all have its databases; `None` if it runs all.
     fn placement(&self) -> Option<Arc<dyn Placement>> {
         None
+    }
+
+    /// Returns the continuous replications of requests if this server is a node of a cluster, which
+    /// keeps them; `None` if they end with the server.
+    fn kept(&self) -> Option<Arc<dyn KeptRequests>> {
+        None
+    }
+
+    /// Returns a user with the current roles; `None` for a user without an account.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    fn account(&self, name: &str) -> Result<Option<User>, Error> {
+        let _ = name;
+        Ok(None)
     }
 
     /// Returns the node's name.

@@ -11,6 +11,11 @@ pub enum Error {
         "the ids or the selector of the replication take more than half of [memory] replications ({0} bytes)"
     )]
     LargeSelection(u64),
+    /// The request of a continuous replication is longer than this number of bytes.
+    #[error(
+        "the request of a continuous replication is longer than {0} bytes: use a document of a replicator database"
+    )]
+    TooLong(usize),
     /// The replications that there are leave the user no memory for the ids or the selector.
     #[error(
         "the ids and selectors of replications leave no room for this one ([memory] replications)"
@@ -84,7 +89,7 @@ impl Error {
             Error::Request(_) | Error::LongRow(_) => "replication_error",
             Error::NoJob => "not_found",
             Error::TooManyJobs(_) | Error::NoRoom => "service_unavailable",
-            Error::LargeSelection(_) => "too_large",
+            Error::LargeSelection(_) | Error::TooLong(_) => "too_large",
             Error::Duplicate(..) => "duplicate_job",
             Error::Database(_) => "error",
             Error::Stopped => "stopped",
@@ -97,6 +102,7 @@ impl Error {
             self,
             Error::BadRequest(_)
                 | Error::LargeSelection(_)
+                | Error::TooLong(_)
                 | Error::NoRoom
                 | Error::InvalidEndpoint(_)
                 | Error::MissingEndpoint

@@ -9,6 +9,7 @@
 //! | `job`, `checkpoint`, `progress` | How does one run copy everything, and what does it record? |
 //! | `batch_memory`, `selections` | How much memory do jobs take, and who gets it next? |
 //! | `scheduler` | Which jobs run when? |
+//! | `requested`, `kept` | How do continuous replications of `_replicate` outlive a node of a cluster? |
 //! | `docs` | How do documents of replicator databases become jobs, and how are their states written back? |
 //! | `finished` | What does `_scheduler/docs` show of documents without a job? |
 #![forbid(unsafe_code)]
@@ -24,10 +25,12 @@ mod error;
 mod finished;
 pub mod id;
 mod job;
+mod kept;
 mod options;
 mod placement;
 mod progress;
 mod replicator;
+mod requested;
 mod rows;
 mod rules;
 mod scheduler;
@@ -41,7 +44,8 @@ pub use db::{AllowedAddresses, ConnectTo, LocalDb, TOKEN};
 pub use endpoint::{Endpoint, without_user_info};
 pub use environment::Environment;
 pub use error::Error;
-pub use options::{DocRef, Replication, Request, Selection, User};
+pub use kept::{KeptRequest, KeptRequests};
+pub use options::{DocRef, Replication, Request, RolesOf, Selection, User};
 pub use placement::Placement;
 pub use replicator::{ReplicateResult, Replicator};
 pub use rows::row_bytes_max;

@@ -27,6 +27,15 @@ impl User {
     }
 }
 
+/// Whose roles a kept replication has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolesOf {
+    /// Those of the user's account, looked up whenever the job starts.
+    Account,
+    /// Those of the request: the user has no account.
+    Request,
+}
+
 /// A replication document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocRef {
@@ -67,6 +76,9 @@ pub struct Replication {
     pub owner: Option<String>,
     /// `None` for a replication started by `_replicate`.
     pub doc: Option<DocRef>,
+    /// Whose roles it has if a cluster keeps it until it is cancelled; `None` if it ends with its
+    /// node, or belongs to a document.
+    pub kept: Option<RolesOf>,
     /// Whether it waits for further changes after all are copied.
     pub continuous: bool,
     /// Whether a missing target is created.
@@ -98,6 +110,9 @@ pub struct Replication {
     /// Number of retries of a failed request.
     pub retries_per_request: u32,
 }
+
+/// A part of the ids of continuous jobs.
+pub const CONTINUOUS: &str = "+continuous";
 
 /// A request of `_replicate`.
 #[derive(Debug)]
@@ -195,6 +210,7 @@ impl Replication {
             retries_per_request: number(body, "retries_per_request")?
                 .map_or(settings.retries_per_request, |n| n.min(COUNT_MAX) as u32),
             doc,
+            kept: None,
         };
         if replication.doc.is_some() {
             require_remote(&replication.source, body.get("source"))?;
@@ -203,11 +219,24 @@ impl Replication {
         Ok(replication)
     }
 
+    /// Returns the user whose rights it has: who requested it, or the owner of its document.
+    pub fn owner(&self) -> Option<&str> {
+        match &self.doc {
+            None => self.user.name.as_deref(),
+            Some(_) => self.owner.as_deref(),
+        }
+    }
+
+    /// Returns whether the user's roles are known: those of the request.
+    pub fn has_roles(&self) -> bool {
+        self.doc.is_none() && self.kept != Some(RolesOf::Account)
+    }
+
     /// Returns the suffix of the job's id.
     pub fn id_suffix(&self) -> String {
         let mut suffix = String::new();
         if self.continuous {
-            suffix.push_str("+continuous");
+            suffix.push_str(CONTINUOUS);
         }
         if self.create_target {
             suffix.push_str("+create_target");

@@ -14,7 +14,9 @@ use crate::docs::Docs;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::finished;
-use crate::options::{DocRef, Replication, Request, User};
+use crate::kept::{KeptRequests, parse_text};
+use crate::options::{CONTINUOUS, DocRef, Replication, Request, User};
+use crate::requested::Requested;
 use crate::rules::{ReplicatorRules, is_replicator_db};
 use crate::scheduler::{JobCounts, Outcome, Scheduler};
 
@@ -43,19 +45,31 @@ fn owner(user: &User) -> WorkOwner {
     }
 }
 
+/// Returns the number of requests of a user that the cluster keeps.
+fn kept_of(kept: &dyn KeptRequests, user: &User) -> usize {
+    let all = kept.all().into_iter();
+    all.filter(|(_, request)| request.user.name == user.name)
+        .count()
+}
+
 /// The replications of a server.
 pub struct Replicator {
     databases: Arc<Databases>,
     environment: Arc<dyn Environment>,
     scheduler: Arc<Scheduler>,
     docs: Arc<Docs>,
+    requested: Arc<Requested>,
 }
+
+/// A request, and its text with the memory of its body if a cluster is to keep it.
+type ParsedRequest<R> = (Request, Option<(Arc<str>, R)>);
 
 impl Replicator {
     /// Registers the rules of replicator databases. Nothing runs before [`Replicator::start`].
     pub fn new(databases: Arc<Databases>, environment: Arc<dyn Environment>) -> Arc<Replicator> {
         let scheduler = Scheduler::new(environment.clone());
         let docs = Docs::new(databases.clone(), environment.clone(), scheduler.clone());
+        let requested = Requested::new(environment.clone(), scheduler.clone());
         let told = Arc::downgrade(&docs);
         let rules: Arc<dyn SystemRules> = Arc::new(ReplicatorRules {
             environment: environment.clone(),
@@ -71,6 +85,7 @@ impl Replicator {
             environment,
             scheduler,
             docs,
+            requested,
         })
     }
 
@@ -89,11 +104,13 @@ impl Replicator {
     pub fn start(&self) {
         tokio::spawn(self.scheduler.clone().run());
         tokio::spawn(self.docs.clone().run());
+        tokio::spawn(self.requested.clone().run());
     }
 
     /// Stops all jobs, and waits until they have recorded their progress.
     pub async fn stop(&self) {
         self.docs.stop();
+        self.requested.stop();
         self.scheduler.stop().await;
     }
 
@@ -108,7 +125,10 @@ impl Replicator {
         user: User,
         room: impl Send + 'static,
     ) -> Result<ReplicateResult, Error> {
-        let request = self.parse_request((body, room), user.clone()).await?;
+        let (request, text) = self.parse_request((body, room), user.clone()).await?;
+        if let (Request::Start(replication), Some((text, _room))) = (&request, text) {
+            return self.keep(replication, text, &user).await;
+        }
         match request {
             Request::CancelId(id) => self.cancel(id, &user).await,
             Request::Cancel(replication) => {
@@ -126,16 +146,25 @@ impl Replicator {
         &self,
         (body, room): (Map<String, Value>, R),
         user: User,
-    ) -> Result<Request, Error> {
+    ) -> Result<ParsedRequest<R>, Error> {
         let is_slow = ["selector", "doc_ids"]
             .iter()
             .any(|name| body.contains_key(*name));
         let settings = self.environment.settings();
         let owner = owner(&user);
-        let parse = move || {
-            let request = Request::parse(&body, user, &settings);
-            drop((body, room));
-            request
+        let keeps = self.environment.kept().is_some();
+        let parse = move || -> Result<ParsedRequest<R>, Error> {
+            let request = Request::parse(&body, user, &settings)?;
+            let text = match &request {
+                Request::Start(replication) if keeps && replication.continuous => {
+                    let text = Value::Object(body).to_string();
+                    // Other nodes parse it.
+                    parse_text(&text)?;
+                    Some((text.into(), room))
+                }
+                _ => None,
+            };
+            Ok((request, text))
         };
         match is_slow {
             true => run_low_priority(owner, parse)
@@ -146,6 +175,20 @@ impl Replicator {
     }
 
     async fn cancel(&self, id: String, user: &User) -> Result<ReplicateResult, Error> {
+        if let Some(kept) = self.environment.kept().filter(|_| id.contains(CONTINUOUS)) {
+            kept.fresh().await?;
+            if let Some(request) = kept.get(&id) {
+                request.authorize(user)?;
+                kept.end(&id).await?;
+                self.requested.end(&id).await;
+                return Ok(ReplicateResult::Cancelled(id));
+            }
+            if self.is_kept(&id) {
+                // Another node has cancelled it.
+                self.requested.end(&id).await;
+                return Err(Error::NoJob);
+            }
+        }
         self.scheduler.authorize(&id, user)?;
         match self.scheduler.remove_and_wait(&id).await {
             true => Ok(ReplicateResult::Cancelled(id)),
@@ -170,22 +213,51 @@ impl Replicator {
         }
     }
 
+    /// Has the cluster keep a continuous replication: the node that is to run it starts it.
+    async fn keep(
+        &self,
+        replication: &Replication,
+        text: Arc<str>,
+        user: &User,
+    ) -> Result<ReplicateResult, Error> {
+        let Some(kept) = self.environment.kept() else {
+            return Err(Error::Stopped);
+        };
+        let id = {
+            let _room = self.scheduler.room_for(replication)?;
+            self.scheduler.id_of(replication).await?
+        };
+        kept.fresh().await?;
+        match kept.get(&id) {
+            Some(request) => request.authorize(user)?,
+            None => self.check_start(&id, user)?,
+        }
+        kept.keep(&id, user, text).await?;
+        Ok(ReplicateResult::Continuous(id))
+    }
+
+    /// Returns whether the job with this id was started for a request that the cluster keeps, or
+    /// kept a moment ago.
+    fn is_kept(&self, id: &str) -> bool {
+        let running = self.scheduler.replication(id);
+        running.is_some_and(|running| running.kept.is_some())
+    }
+
     /// Checks that a user may start the job with this id.
     fn check_start(&self, id: &str, user: &User) -> Result<(), Error> {
-        let Some(running) = self.scheduler.replication(id) else {
-            let max = self.environment.settings().max_jobs_per_user;
-            return match !user.is_admin() && self.scheduler.requested_by(user) >= max {
-                true => Err(Error::TooManyJobs(max)),
-                false => Ok(()),
-            };
-        };
-        self.scheduler.authorize(id, user)?;
-        match &running.doc {
-            None => Ok(()),
-            Some(doc) => {
-                let by = format!("document `{}` from db `{}`", doc.id, doc.db);
-                Err(Error::Duplicate(id.to_owned(), by))
-            }
+        if self.scheduler.replication(id).is_some() && !self.is_kept(id) {
+            self.scheduler.authorize(id, user)?;
+            return self.scheduler.refuse_document(id);
+        }
+        if user.is_admin() {
+            return Ok(());
+        }
+        let max = self.environment.settings().max_jobs_per_user;
+        let kept = self.environment.kept();
+        let kept = kept.map_or(0, |kept| kept_of(&*kept, user));
+        match self.scheduler.requested_by(user) + kept >= max {
+            true => Err(Error::TooManyJobs(max)),
+            false => Ok(()),
         }
     }
 

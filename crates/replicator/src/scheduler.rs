@@ -27,7 +27,7 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::id::base_id;
 use crate::job::{Job, RunResult, stop_requested};
-use crate::options::{DocRef, Replication, Selection, User};
+use crate::options::{DocRef, Replication, RolesOf, Selection, User};
 use crate::progress::Progress;
 use crate::selections::{Room, Selections};
 use crate::settings::Settings;
@@ -183,15 +183,12 @@ impl Scheduler {
 
     /// Returns the user whose rights a replication has, and whether that is a server admin.
     fn owner_of(&self, replication: &Replication) -> (String, bool) {
-        let (owner, is_admin) = match &replication.doc {
-            None => (&replication.user.name, replication.user.is_admin()),
-            Some(_) => {
-                let owner = &replication.owner;
-                let is_admin = |name: &String| self.environment.is_admin(name);
-                (owner, owner.as_ref().is_some_and(is_admin))
-            }
+        let owner = replication.owner();
+        let is_admin = match replication.has_roles() {
+            true => replication.user.is_admin(),
+            false => owner.is_some_and(|name| self.environment.is_admin(name)),
         };
-        (owner.clone().unwrap_or_default(), is_admin)
+        (owner.map(str::to_owned).unwrap_or_default(), is_admin)
     }
 
     /// Returns the rights of a replication, those of the requesting user or the document's owner,
@@ -212,11 +209,13 @@ impl Scheduler {
         }
     }
 
-    /// Returns the number of jobs that this user started by requests.
+    /// Returns the number of jobs that this user started by requests, and that end with this node.
     pub fn requested_by(&self, user: &User) -> usize {
         let jobs = self.jobs.lock();
-        let own =
-            |job: &&Entry| job.replication.doc.is_none() && job.replication.user.name == user.name;
+        let own = |job: &&Entry| {
+            let of = &job.replication;
+            of.doc.is_none() && of.kept.is_none() && of.user.name == user.name
+        };
         jobs.values().filter(own).count()
     }
 
@@ -318,15 +317,25 @@ impl Scheduler {
     /// Stops the job of a document that another node will run: one that has not ended after `time`
     /// is ended wherever it is.
     pub fn leave(&self, db: &str, doc: &str, time: Duration) {
-        let mut left = vec![];
-        {
+        let is_left = |job: &Entry| {
+            let of = job.replication.doc.as_ref();
+            of.is_some_and(|of| of.db == db && of.id == doc)
+        };
+        let left: Vec<Entry> = {
             let mut jobs = self.jobs.lock();
-            let is_left = |job: &Entry| {
-                let of = job.replication.doc.as_ref();
-                of.is_some_and(|of| of.db == db && of.id == doc)
-            };
-            left.extend(jobs.extract_if(|_, job| is_left(job)).map(|(_, job)| job));
-        }
+            let left = jobs.extract_if(|_, job| is_left(job));
+            left.map(|(_, job)| job).collect()
+        };
+        self.leave_all(left, time);
+    }
+
+    /// Stops the job of a kept request as [`Scheduler::leave`] does.
+    pub fn leave_request(&self, id: &str, time: Duration) {
+        let left = self.jobs.lock().remove(id);
+        self.leave_all(left, time);
+    }
+
+    fn leave_all(&self, left: impl IntoIterator<Item = Entry>, time: Duration) {
         for job in left {
             job.outcome.send_replace(Some(Outcome::Cancelled));
             for ending in job.leave() {
@@ -342,6 +351,21 @@ impl Scheduler {
     /// Returns the replication of the job with this id; `None` if it does not exist.
     pub fn replication(&self, id: &str) -> Option<Arc<Replication>> {
         self.jobs.lock().get(id).map(|job| job.replication.clone())
+    }
+
+    /// Checks that no document has the job with this id.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`].
+    pub fn refuse_document(&self, id: &str) -> Result<(), Error> {
+        let running = self.replication(id);
+        match running.as_ref().and_then(|running| running.doc.as_ref()) {
+            None => Ok(()),
+            Some(doc) => {
+                let by = format!("document `{}` from db `{}`", doc.id, doc.db);
+                Err(Error::Duplicate(id.to_owned(), by))
+            }
+        }
     }
 
     /// Checks that the user started the job, or is an admin.
@@ -505,6 +529,23 @@ impl Scheduler {
         });
     }
 
+    /// Returns the replication with the user's current roles.
+    fn with_roles(&self, replication: Arc<Replication>) -> Result<Arc<Replication>, Error> {
+        if replication.doc.is_some() || replication.has_roles() {
+            return Ok(replication);
+        }
+        let name = replication.owner().unwrap_or_default();
+        let user = self.environment.account(name)?;
+        let no_user = || Error::Forbidden(format!("the user {name} does not exist any more"));
+        let user = user.ok_or_else(no_user)?;
+        let replication = Replication::clone(&replication);
+        Ok(Arc::new(Replication {
+            user,
+            kept: Some(RolesOf::Request),
+            ..replication
+        }))
+    }
+
     async fn run_job(
         self: Arc<Self>,
         id: String,
@@ -512,6 +553,7 @@ impl Scheduler {
         progress: Arc<Progress>,
         mut stop: watch::Receiver<bool>,
     ) -> Result<RunResult, Error> {
+        let replication = self.with_roles(replication)?;
         let opened = tokio::select! {
             opened = self.open_ends(&replication) => opened?,
             () = stop_requested(&mut stop) => return Ok(RunResult::Stopped),
@@ -594,6 +636,8 @@ impl Scheduler {
                 tracing::warn!(id, error = error.text(), "replication failed");
                 job.crashed(&error, history_max);
                 match &replication.doc {
+                    // It is continued until it is cancelled.
+                    None if replication.kept.is_some() => {}
                     // The requester gets the error; no retry would be for anyone.
                     None => {
                         job.outcome.send_replace(Some(Outcome::Failed(error)));

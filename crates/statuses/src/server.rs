@@ -48,7 +48,7 @@ impl Status for ReplicatorError {
             | E::CheckpointCommitFailure(_)
             | E::Request(_)
             | E::LongRow(_) => 500,
-            E::LargeSelection(_) => 413,
+            E::LargeSelection(_) | E::TooLong(_) => 413,
             E::TooManyJobs(_) | E::NoRoom | E::Stopped => 503,
             E::Database(e) => e.status(),
         }

@@ -27,8 +27,10 @@ impl RecordVersion {
     pub const V2: RecordVersion = RecordVersion(2);
     /// Edits name contents of attachments without their bytes.
     pub const V3: RecordVersion = RecordVersion(3);
+    /// The control slot keeps continuous replications of `_replicate`.
+    pub const V4: RecordVersion = RecordVersion(4);
     /// The latest version that this program reads. A new version is a constant above, and this.
-    pub const LATEST: RecordVersion = RecordVersion::V3;
+    pub const LATEST: RecordVersion = RecordVersion::V4;
 
     /// Returns its number.
     pub const fn number(self) -> u8 {

@@ -7,6 +7,8 @@ use cluster::record::{Announcement, RecordVersion};
 use database::{DatabaseUuid, Expiry, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
+use super::replications::KeptReplication;
+
 /// A change of cluster-wide state. The proposer fills in all random values and times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -90,6 +92,18 @@ pub enum Entry {
         key: String,
         /// Its value; `None` removes it.
         value: Option<String>,
+    },
+    /// Keeps a continuous replication of `_replicate`, or replaces the one with its id.
+    KeepReplication {
+        /// The id of its job.
+        id: String,
+        /// Its request.
+        replication: KeptReplication,
+    },
+    /// Ends a kept replication.
+    EndReplication {
+        /// The id of its job.
+        id: String,
     },
 }
 
@@ -283,6 +297,7 @@ impl Entry {
                 Some(_) => RecordVersion::V2,
             },
             Entry::Change { change, .. } => change.needs(),
+            Entry::KeepReplication { .. } | Entry::EndReplication { .. } => RecordVersion::V4,
         }
     }
 

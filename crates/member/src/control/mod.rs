@@ -2,6 +2,7 @@
 
 pub mod entry;
 mod local;
+pub mod replications;
 pub mod state;
 mod store;
 

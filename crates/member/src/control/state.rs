@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo, PropertyChange};
+use super::replications::{KeptReplication, KeptReplications, NotKept};
 
 /// A row of the slot: key and new value, or its removal.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -19,6 +20,7 @@ const MEMBER: u8 = b'm';
 const SETTING: u8 = b's';
 const TOKEN: u8 = b't';
 const GATEWAY: u8 = b'g';
+const REPLICATION: u8 = b'c';
 const RUNNERS: &[u8] = b"r";
 const AGREEMENT: &[u8] = b"f";
 const VERSION: &[u8] = b"v";
@@ -44,6 +46,8 @@ pub struct ControlState {
     pub settings: BTreeMap<(String, String), String>,
     /// Unused join tokens, by name.
     pub tokens: BTreeMap<String, String>,
+    /// Continuous replications of `_replicate`.
+    pub replications: KeptReplications,
     /// The last request of each gateway.
     gateways: FxHashMap<u64, LastRequest>,
 }
@@ -164,6 +168,7 @@ impl ControlState {
                 let gateway = u64::from_be_bytes(rest.try_into().ok()?);
                 self.gateways.insert(gateway, json(value)?);
             }
+            REPLICATION => self.replications.insert(text?, json(value)?),
             _ if key == RUNNERS => self.runners = json(value)?,
             _ if key == AGREEMENT => self.agreement = json(value)?,
             _ if key == VERSION => self.version = json(value)?,
@@ -191,7 +196,9 @@ impl ControlState {
     pub fn owns(key: &[u8]) -> bool {
         matches!(
             key.first(),
-            Some(&(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | b'r' | b'f' | b'v'))
+            Some(
+                &(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | REPLICATION | b'r' | b'f' | b'v')
+            )
         )
     }
 
@@ -275,6 +282,8 @@ impl ControlState {
                 key,
                 value,
             } => self.set(section, key, value),
+            Entry::KeepReplication { id, replication } => self.keep_replication(&id, replication),
+            Entry::EndReplication { id } => self.end_replication(&id),
         };
         match changed {
             Ok((rows, effect)) => {
@@ -465,6 +474,26 @@ impl ControlState {
             value,
         };
         Ok((vec![row], effect))
+    }
+
+    fn keep_replication(
+        &mut self,
+        id: &str,
+        replication: KeptReplication,
+    ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        let checked = self.replications.check(id, &replication);
+        checked.map_err(|why| match why {
+            NotKept::Exists => EntryOutcome::Exists,
+            NotKept::NoRoom => EntryOutcome::Refused,
+        })?;
+        let row = (named(REPLICATION, id), Some(text(&replication)));
+        self.replications.insert(id, replication);
+        Ok((vec![row], Effect::None))
+    }
+
+    fn end_replication(&mut self, id: &str) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        self.replications.remove(id).ok_or(EntryOutcome::Missing)?;
+        Ok((vec![(named(REPLICATION, id), None)], Effect::None))
     }
 }
 

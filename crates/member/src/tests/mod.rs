@@ -23,9 +23,21 @@ use database::{Database, Outcome};
 use nodes::{Nodes, SLOTS, listing, until};
 
 use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
+use crate::control::replications::KeptReplication;
 use crate::control::state::ControlState;
 use crate::counters::{COPIES_INSTALLED, COPIES_SENT, COPY_BYTES, COPY_FAILURES};
 use crate::placement::slot_of;
+use crate::requested::{KeepError, RequestedReplications};
+
+/// A continuous replication of a user.
+fn kept(user: &str, request: &str) -> KeptReplication {
+    KeptReplication {
+        user: Some(user.into()),
+        is_admin: false,
+        roles: None,
+        request: request.into(),
+    }
+}
 
 /// New documents, every third with an attachment that no other has, or a long one that all share.
 fn docs(from: u32, count: u32) -> Vec<String> {
@@ -107,6 +119,45 @@ async fn who_comes_after_the_log_forgot_is_copied() {
     assert!(nodes.net.copies.load(Relaxed) > u32::from(SLOTS));
     assert_eq!(nodes.node(3).settings.lock()["log/level"], "debug");
     go_on(&nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replications_are_kept_on_all_nodes() {
+    let mut nodes = Nodes::three().await;
+    let of = |node: &nodes::Node| RequestedReplications::new(node.gateway.clone());
+    let one = of(nodes.node(1));
+    one.keep("a", kept("anna", "{}")).await.unwrap();
+    let version = nodes.node(1).catalogue.version();
+    let two = of(nodes.node(2));
+    two.fresh().await.unwrap();
+    assert_eq!(two.get("a"), Some(kept("anna", "{}")));
+    // The same one again is no change.
+    two.keep("a", kept("anna", "{}")).await.unwrap();
+    one.fresh().await.unwrap();
+    assert_eq!(nodes.node(1).catalogue.version(), version);
+    let taken = two.keep("a", kept("bert", "{}")).await;
+    assert!(matches!(taken, Err(KeepError::Taken)), "{taken:?}");
+    two.keep("a", kept("anna", "[]")).await.unwrap();
+    let long = "x".repeat(1 << 20);
+    let longer = one.keep("b", kept("anna", &format!("{long}x"))).await;
+    assert!(matches!(longer, Err(KeepError::TooLong(_))), "{longer:?}");
+    // A user has at most half of 8 MiB.
+    for number in 0..3 {
+        let id = format!("long-{number}");
+        one.keep(&id, kept("anna", &long)).await.unwrap();
+    }
+    let full = two.keep("b", kept("anna", &long)).await;
+    assert!(matches!(full, Err(KeepError::NoRoom)), "{full:?}");
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(3).await;
+    assert!(two.end("a").await.unwrap());
+    assert!(!two.end("a").await.unwrap());
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let ids = of(nodes.node(3)).all().into_iter().map(|(id, _)| id);
+    let ids: Vec<String> = ids.collect();
+    assert_eq!(ids, ["long-0", "long-1", "long-2"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,11 +8,12 @@ use cluster::record::{Announcement, RecordVersion, RecordVersions};
 use cluster::{CONTROL, Log as _, NodeId};
 
 use super::nodes::{Nodes, SLOTS, until};
-use super::{docs, go_on};
+use super::{docs, go_on, kept};
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::control::state::ControlState;
 use crate::control::stored_agreement;
+use crate::requested::RequestedReplications;
 use crate::versions::{VersionKeeper, check};
 
 const V1: RecordVersion = RecordVersion::V1;
@@ -186,6 +187,63 @@ fn entries_of_versions_have_one_form() {
     );
     // Catalogues of nodes that refuse these entries have equal versions.
     assert_eq!(state.version, 2);
+}
+
+#[test]
+fn kept_replications_have_one_form() {
+    let mut state = ControlState::default();
+    let kept = r#"{"user":"anna","request":"{\"source\":\"a\"}"}"#;
+    let of_admin = r#"{"user":null,"is_admin":true,"roles":["_admin"],"request":"{}"}"#;
+    let keep = |id: &str, kept: &str| {
+        format!(r#"{{"do":"keep_replication","id":"{id}","replication":{kept}}}"#)
+    };
+    let end = r#"{"do":"end_replication","id":"1+continuous"}"#.to_owned();
+    let first = format!("c1+continuous={kept}");
+    let second = format!("c2={of_admin}");
+    let entries = [
+        (
+            keep("1+continuous", kept),
+            EntryOutcome::Done,
+            Some(&*first),
+        ),
+        (keep("1+continuous", kept), EntryOutcome::Exists, None),
+        (keep("2", of_admin), EntryOutcome::Done, Some(&*second)),
+        // Another user's.
+        (keep("2", kept), EntryOutcome::Exists, None),
+        (end.clone(), EntryOutcome::Done, Some("c1+continuous")),
+        (end, EntryOutcome::Missing, None),
+    ];
+    let mut stored = BTreeMap::new();
+    for (counter, (text, outcome, row)) in (1..).zip(entries) {
+        let entry: Entry = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&entry).unwrap(), text);
+        assert_eq!(entry.needs().number(), 4);
+        let applied = state.apply(7, counter, text.as_bytes());
+        assert_eq!(applied.outcome, outcome, "{text}");
+        let is_of_it = |row: &&(Vec<u8>, Option<Vec<u8>>)| row.0[0] == b'c';
+        let rows: Vec<String> = applied.rows.iter().filter(is_of_it).map(shown).collect();
+        assert_eq!(rows, row.into_iter().collect::<Vec<_>>(), "{text}");
+        for (key, value) in applied.rows {
+            match value {
+                Some(value) => drop(stored.insert(key, value)),
+                None => drop(stored.remove(&key)),
+            }
+        }
+    }
+    let rows: Vec<_> = stored.into_iter().collect();
+    assert!(rows.iter().all(|(key, _)| ControlState::owns(key)));
+    assert_eq!(state.replications.all().count(), 1);
+    assert_eq!(ControlState::from_rows(&rows), Some(state));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replications_are_kept_once_all_nodes_know_how() {
+    let nodes = three().await;
+    let requested = RequestedReplications::new(nodes.node(2).gateway.clone());
+    let refused = requested.keep("1", kept("anna", "{}")).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("needs record version 4"), "{refused}");
+    assert_eq!(requested.get("1"), None);
 }
 
 /// Starts three nodes of a program of version 2, which are members and have announced nothing.

@@ -13,6 +13,7 @@ pub type Owner = Option<String>;
 /// Finds whose jobs are. Whether a document's owner is an admin is looked up once.
 pub struct Owners<'a> {
     environment: &'a dyn Environment,
+    /// Of documents, and of kept requests.
     of_documents: HashMap<Option<String>, Owner>,
     of_requests: HashMap<Option<String>, Owner>,
 }
@@ -31,16 +32,16 @@ impl<'a> Owners<'a> {
     /// The owner: the admins, the user who requested it, or the owner of its document.
     pub fn of(&mut self, replication: &Replication) -> &Owner {
         let user = |name: &Option<String>| Some(name.clone().unwrap_or_default());
-        if replication.doc.is_none() {
-            let of = &replication.user;
-            if of.is_admin() {
+        let owner = || replication.owner().map(str::to_owned);
+        if replication.has_roles() {
+            if replication.user.is_admin() {
                 return ADMIN;
             }
-            let known = self.of_requests.entry(of.name.clone());
+            let known = self.of_requests.entry(owner());
             return known.or_insert_with_key(user);
         }
         let environment = self.environment;
-        let known = self.of_documents.entry(replication.owner.clone());
+        let known = self.of_documents.entry(owner());
         known.or_insert_with_key(|name| {
             let is_admin = name.as_ref().is_some_and(|name| environment.is_admin(name));
             if is_admin { None } else { user(name) }

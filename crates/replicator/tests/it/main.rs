@@ -3,4 +3,5 @@
 
 mod embedded;
 mod filters;
+mod kept;
 mod support;

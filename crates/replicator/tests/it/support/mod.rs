@@ -1,6 +1,7 @@
 //! A server without HTTP: databases in a temporary folder, and a replicator over them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +21,32 @@ pub struct Node {
     _folder: tempfile::TempDir,
 }
 
-struct Surroundings {
-    databases: Arc<Databases>,
-    settings: Settings,
+pub struct Surroundings {
+    pub databases: Arc<Databases>,
+    pub settings: Settings,
+}
+
+impl Surroundings {
+    /// Opens the databases of a folder.
+    pub fn new(folder: &Path) -> Surroundings {
+        let store = StoreOptions {
+            block_cache_bytes: 8 << 20,
+            ..StoreOptions::default()
+        };
+        let open = Options {
+            store,
+            ..Options::default()
+        };
+        Surroundings {
+            databases: Databases::open(folder, open).unwrap(),
+            settings: Settings {
+                startup_jitter: Duration::ZERO,
+                checkpoint_interval: Duration::from_millis(50),
+                filter_check_min: Duration::ZERO,
+                ..Settings::default()
+            },
+        }
+    }
 }
 
 impl Environment for Surroundings {
@@ -89,7 +113,7 @@ impl Environment for Surroundings {
     }
 }
 
-fn options() -> CreateOptions {
+pub fn options() -> CreateOptions {
     CreateOptions {
         q: Some(2),
         ..CreateOptions::default()
@@ -99,25 +123,8 @@ fn options() -> CreateOptions {
 impl Node {
     pub fn new() -> Node {
         let folder = tempfile::tempdir().unwrap();
-        let store = StoreOptions {
-            block_cache_bytes: 8 << 20,
-            ..StoreOptions::default()
-        };
-        let open = Options {
-            store,
-            ..Options::default()
-        };
-        let databases = Databases::open(folder.path(), open).unwrap();
-        let settings = Settings {
-            startup_jitter: Duration::ZERO,
-            checkpoint_interval: Duration::from_millis(50),
-            filter_check_min: Duration::ZERO,
-            ..Settings::default()
-        };
-        let environment = Surroundings {
-            databases: databases.clone(),
-            settings,
-        };
+        let environment = Surroundings::new(folder.path());
+        let databases = environment.databases.clone();
         let replicator = Replicator::new(databases.clone(), Arc::new(environment));
         replicator.start();
         Node {

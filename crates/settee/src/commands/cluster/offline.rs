@@ -186,8 +186,9 @@ fn losses(data: &Path, left: &LeftData) -> String {
          that it has reached `log_end`. If several nodes are left, compare their positions by --dry-run, and\n\
          take the one with the highest; a later generation is higher. Never start the others again: they would\n\
          be a cluster with other data.\n\
-         LOST: join tokens, and the meaning of all update sequences: feeds, replications and clients start from\n\
-         the beginning. Documents that a replication's target has are not sent again.\n\
+         LOST: join tokens, continuous replications of _replicate, and the meaning of all update sequences:\n\
+         feeds, replications and clients start from the beginning. Documents that a replication's target has\n\
+         are not sent again.\n\
          KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.{deleted}",
         data.display(),
         former.member.name,
