@@ -50,8 +50,8 @@ SOAK_search = mango_queries mango_text search_clouseau search_faults search_mode
 SOAK_http = api_behaviour authentication authentication_security authorisation body_memory client_compatibility client_disconnects client_suites connection_limits cors_and_setup couchdb_suites \
   design_functions design_overload dev_mode function_preview function_results function_security hostile_reads http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
-SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries command_mistakes documentation doctor example_files foreign_packages manual_examples \
-  metrics migration packages profiles prose_lint top traces web_interface
+SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries command_mistakes csv_loading documentation doctor example_files exports first_start foreign_packages \
+  manual_examples metrics migration packages pouchdb_app profiles prose_lint quickstarts top traces web_interface
 ARGS ?=
 
 .PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check

@@ -25,6 +25,7 @@ OF_ALL = re.compile(r"Cargo\.(toml|lock)|rust-toolchain\.toml|\.cargo/.*|\.confi
 READ_ELSEWHERE = {
     r"default\.ini": ["config"],
     r"web/dist/.*": ["web"],
+    r"web/public/shop\.json": ["load"],
     r"tests/vectors/.*": ["document", "index", "mango"],
     r"docs/src/operations/doctor\.md": ["doctor"],
     r"crates/bench/tests/it/fake/.*": ["load"],

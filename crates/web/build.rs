@@ -39,6 +39,7 @@ fn add(path: &Path, out: &Path, table: &mut String) -> io::Result<()> {
         Some("js") => "text/javascript; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
         _ => {
             return Err(io::Error::other(format!(
                 "{name}: a kind of file that is not known"

@@ -12,12 +12,15 @@ import {
   useResource,
 } from './api';
 import { forgetDrafts } from './drafts';
-import { type Language, language, speak } from './i18n';
+import { findings, watchHealth } from './health';
+import { count, type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
+import { isPaletteOpen, PALETTE_KEYS, Palette } from './palette/keys';
 import { forget, isGuarded, link, place, setGuard } from './router';
 import { shell as say } from './texts';
 import {
+  Badge,
   Button,
   Confirmations,
   complain,
@@ -59,6 +62,7 @@ tabs.onmessage = () => {
 function showLogin(): void {
   setGuard(undefined);
   forget();
+  sessionStorage.clear();
   history.replaceState(null, '', '#/login');
   location.reload();
 }
@@ -149,6 +153,7 @@ export function Shell(): JSX.Element {
         </main>
         <Toasts />
       </div>
+      <Palette />
       <Relogin />
       <Confirmations />
     </div>
@@ -168,6 +173,7 @@ function Side({
 }): JSX.Element {
   const t = say();
   const welcome = useWelcome();
+  useEffect(() => (isAdmin.value ? watchHealth() : undefined), [isAdmin.value]);
   const { name } = session.value ?? { name: null };
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
@@ -191,6 +197,18 @@ function Side({
         <img src="./icon.svg" alt="" width={24} height={24} />
         Settee
       </a>
+      <Button
+        icon="search"
+        class="go-to"
+        aria-keyshortcuts="Control+K"
+        onClick={() => {
+          close();
+          isPaletteOpen.value = true;
+        }}
+      >
+        <span class="grow">{t.goTo}</span>
+        <small class="soft">{PALETTE_KEYS}</small>
+      </Button>
       {ENTRIES.filter((entry) => entry.may?.() ?? true).map((entry) => (
         <a
           key={entry.area}
@@ -200,6 +218,12 @@ function Side({
         >
           <Icon name={entry.icon} />
           {t[entry.area]}
+          {entry.area === 'performance' && isAdmin.value && findings.value ? (
+            <Badge kind="warn">
+              <span aria-hidden="true">{count(findings.value)}</span>
+              <span class="hidden">{t.findings(count(findings.value))}</span>
+            </Badge>
+          ) : null}
         </a>
       ))}
       <div class="foot">

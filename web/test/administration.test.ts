@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { from, Num, Obj, print } from '../src/json';
 import { fits, type Setting } from '../src/pages/configuration/data';
-import { modelOf, originOf, valuesOf, wanted } from '../src/pages/configuration/origins';
+import {
+  forPouchDb,
+  modelOf,
+  originOf,
+  valuesOf,
+  wanted,
+} from '../src/pages/configuration/origins';
 import {
   addressOf,
   blank,
@@ -43,6 +49,14 @@ test('CORS survives its form, and gets headers when it is first switched on', ()
   assert.deepEqual([on.enable_cors, on.origins, on.credentials], ['true', '*', null]);
   assert.match(on.headers ?? '', /content-type/);
   assert.ok(modelOf({}, { enable_cors: 'true' }, {}).isOn);
+});
+
+test('a PouchDB app gets its origin and credentials, and every page loses them', () => {
+  const before = { isOn: false, origins: ['*', 'https://a'], credentials: false, lines: {} };
+  const model = forPouchDb(before);
+  assert.deepEqual(model.origins, ['https://a', 'http://localhost:5173']);
+  assert.ok(model.isOn && model.credentials);
+  assert.deepEqual(forPouchDb(model), model);
 });
 
 test('an origin is scheme, host and port', () => {

@@ -104,7 +104,8 @@ test('texts are in the files that these tests read', () => {
 });
 
 test('lines have at most 100 columns, but for texts that cannot be broken', () => {
-  const tooLong = Object.entries(sources).flatMap(([file, source]) =>
+  const written = Object.entries(sources).filter(([, source]) => !/^\/\/ .*generated/.test(source));
+  const tooLong = written.flatMap(([file, source]) =>
     source
       .split('\n')
       .flatMap((line, n) =>

@@ -5,8 +5,10 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { brotliCompressSync, constants } from 'node:zlib';
 
-const ALL_MAX = 256_000;
+const ALL_MAX = 260_000;
 const FIRST_MAX = 90_000;
+// Data to try things with, which is no code.
+const DATA_MAX = 6000;
 
 const dist = new URL('../dist/', import.meta.url);
 const names = (await readdir(dist, { recursive: true, withFileTypes: true }))
@@ -42,11 +44,13 @@ const first = new Set(['index.html']);
 for (const name of first) for (const next of needs(name)) first.add(next);
 
 const sum = (some) => [...some].reduce((total, name) => total + sizes.get(name), 0);
-const [all, atFirst] = [sum(files.keys()), sum(first)];
+const isData = (name) => name.endsWith('.json');
+const code = [...files.keys()].filter((name) => !isData(name));
+const [all, atFirst, data] = [sum(code), sum(first), sum([...files.keys()].filter(isData))];
 if (process.argv.includes('--all'))
   for (const [name, size] of [...sizes].sort((a, b) => b[1] - a[1]))
     console.log(String(size).padStart(8), first.has(name) ? '*' : ' ', name);
 console.log(
-  `in all ${all} of ${ALL_MAX} bytes, at first load (*) ${atFirst} of ${FIRST_MAX}, by brotli`,
+  `in all ${all} of ${ALL_MAX} bytes, at first load (*) ${atFirst} of ${FIRST_MAX}, data ${data} of ${DATA_MAX}, by brotli`,
 );
-if (all > ALL_MAX || atFirst > FIRST_MAX) process.exitCode = 1;
+if (all > ALL_MAX || atFirst > FIRST_MAX || data > DATA_MAX) process.exitCode = 1;

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use command_line::Grid;
+
 use crate::compare::Comparison;
 use crate::couchdb::CouchDbFigure;
-use crate::grid::Grid;
 use crate::lines::{Figure, Line, Measurement, Ratio, Spread};
 use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
 use crate::report::{Report, Server};

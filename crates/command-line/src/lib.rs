@@ -1,10 +1,11 @@
 //! The code that the programs `settee` and `settee-bench` share: the options of `settee bench`, credentials of URLs, descriptions
-//! of servers and files that a command cannot use, how failures end a program. `settee` declares the options for its help, manual
-//! pages and completions; `settee-bench` executes them.
+//! of servers and files that a command cannot use, tables for terminals, how failures end a program. `settee`
+//! declares the options for its help, manual pages and completions; `settee-bench` executes them.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod credentials;
+mod grid;
 mod output;
 mod server;
 
@@ -16,6 +17,7 @@ pub use credentials::{
     CREDENTIALS, MIGRATION_SOURCE, MIGRATION_TARGET, PEER_CREDENTIALS, nodes_of, take_credentials,
     with_credentials,
 };
+pub use grid::{Grid, terminal_width};
 pub use output::check_output;
 pub use server::{
     LoginPlace, RefusedRequest, connection_failure, connection_loss, not_couchdb, not_settee,

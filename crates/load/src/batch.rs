@@ -2,14 +2,15 @@
 
 use tokio::sync::mpsc;
 
+use crate::collector::Collector;
 use crate::document::{Document, Item};
-use crate::format::Collector;
 
 /// From the reading thread to the writer.
 #[derive(Debug)]
 pub(crate) enum Message {
     Batch(Batch),
     Refused { label: String, reason: String },
+    Note(String),
 }
 
 /// Documents of one `_bulk_docs` request.
@@ -102,6 +103,10 @@ impl Collector for Batcher {
             Item::NotADocument => {}
         }
         self.wanted
+    }
+
+    fn note(&mut self, text: String) {
+        self.send(Message::Note(text));
     }
 }
 

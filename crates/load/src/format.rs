@@ -2,13 +2,9 @@
 
 use std::io::BufRead;
 
+use crate::collector::Collector;
 use crate::document::{self, IdSource, Item, Malformed};
 use crate::scanner::{InputError, Position, Scanner};
-
-/// Takes a value; returns false to stop.
-pub(crate) trait Collector {
-    fn collect(&mut self, item: Item) -> bool;
-}
 
 /// How ids are found, and which objects may be a dump.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +54,7 @@ pub(crate) fn documents<R: BufRead>(
             b'{' => reader.object(first)?,
             byte => {
                 return Err(reader.scanner.syntax(format!(
-                    "expected a JSON object or array, found '{}'",
+                    "expected a JSON object or array (for CSV: --format csv), found '{}'",
                     byte.escape_ascii()
                 )));
             }

@@ -1,5 +1,8 @@
 //! Loading documents from files, folders and URLs into a database by `_bulk_docs`.
 //!
+//! CSV becomes documents with a member for each cell (`rows`). The types of columns are those of
+//! the first rows (`column`), the delimiter is detected from the first lines (`dialect`).
+//!
 //! One thread reads, splits and batches the input; a few requests are under way at a time. Memory
 //! holds at most a few batches, whatever the size of the input.
 
@@ -7,11 +10,17 @@
 #![warn(missing_docs)]
 
 mod batch;
+mod collector;
+mod column;
+mod dialect;
 mod document;
 mod format;
+mod preview;
 mod progress;
 mod report;
+mod rows;
 mod scanner;
+mod shape;
 mod source;
 mod writer;
 
@@ -21,8 +30,11 @@ use indicatif::ProgressBar;
 use reqwest::{Client, ClientBuilder, Url};
 use tokio::sync::mpsc;
 
+pub use column::{Column, ColumnType, Layout};
+pub use dialect::{CsvOptions, EmptyCell};
+pub use preview::Preview;
 pub use report::{LoadCause, LoadError, LoadReport, Refusal, Side};
-pub use scanner::{InputError, Position};
+pub use scanner::{InputError, Position, Scanner};
 
 use batch::{Batcher, Message};
 use source::Input;
@@ -35,9 +47,13 @@ const READ_TIME_MAX: Duration = Duration::from_secs(300);
 /// Source and target of a load.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// A file, a folder, an http(s) URL of a file or of a CouchDB database, or `-` for standard
-    /// input.
+    /// A file, a folder, an http(s) URL of a file or of a CouchDB database, `-` for standard
+    /// input, or `sample:shop` for a small shop to try things with.
     pub source: String,
+    /// The format; by default CSV for names that end in `.csv` or `.tsv`, and JSON for others.
+    pub format: Option<InputFormat>,
+    /// How CSV is read.
+    pub csv: CsvOptions,
     /// The server, with credentials.
     pub url: String,
     /// The database.
@@ -56,10 +72,21 @@ pub struct LoadOptions {
     pub create: bool,
 }
 
+/// The format of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputFormat {
+    /// Any of the forms of JSON that [`load`] detects.
+    Json,
+    /// A row for each document.
+    Csv,
+}
+
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             source: "-".to_owned(),
+            format: None,
+            csv: CsvOptions::default(),
             url: String::new(),
             db: String::new(),
             batch_docs: 1_000,
@@ -78,8 +105,8 @@ impl Default for LoadOptions {
 /// The format is detected from the content: a JSON array of objects; JSON objects one after the
 /// other (JSON Lines); one object; the body of `_all_docs?include_docs=true`,
 /// `_changes?include_docs=true` or `_bulk_docs` (`{"docs": […]}`); couchbackup's lines of arrays;
-/// any of these compressed with gzip. Documents with a `_rev` keep it: they are written with
-/// `new_edits=false`, as by a replication.
+/// any of these compressed with gzip. Names and [`LoadOptions::format`] say what is CSV. Documents
+/// with a `_rev` keep it: they are written with `new_edits=false`, as by a replication.
 ///
 /// # Errors
 /// [`LoadError`] when the input is not JSON or ends early, or when the server stops answering or
@@ -99,16 +126,31 @@ pub async fn load(options: LoadOptions) -> Result<LoadReport, LoadError> {
     }
 }
 
+/// Reads the first documents of the source, and returns them with the columns of a CSV input.
+/// Nothing is written.
+///
+/// # Errors
+/// [`LoadCause`] when the source cannot be read.
+pub async fn preview(options: LoadOptions) -> Result<Preview, LoadCause> {
+    let input = source::open(&source_client()?, &options.source).await?;
+    // Reading blocks.
+    let read = tokio::task::spawn_blocking(move || {
+        let mut preview = Preview::default();
+        let read = input.read(&options, &ProgressBar::hidden(), &mut preview);
+        read.map(|()| preview)
+    });
+    let preview = read
+        .await
+        .map_err(|_| LoadCause::Options("the reading thread has failed".to_owned()))?;
+    preview.map_err(LoadCause::Input)
+}
+
 async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(), LoadCause> {
     check(options)?;
     let client = http_client(Client::builder())?;
     let database = database_url(options)?;
-    // A server for the writes may take long, but a source sends something now and then.
-    let of_source = Client::builder()
-        .connect_timeout(CONNECT_TIME_MAX)
-        .read_timeout(READ_TIME_MAX);
     // First: a source that does not exist creates no database.
-    let input = source::open(&http_client(of_source)?, &options.source).await?;
+    let input = source::open(&source_client()?, &options.source).await?;
     report.database_created = writer::prepare(&client, &database, options.create).await?;
     let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
@@ -134,6 +176,15 @@ fn check(options: &LoadOptions) -> Result<(), LoadCause> {
         options if options.parallel == 0 => refuse("at least one request must be under way"),
         _ => Ok(()),
     }
+}
+
+/// Returns a client for sources, whose reads have a time-out. Writes have none.
+fn source_client() -> Result<Client, LoadCause> {
+    http_client(
+        Client::builder()
+            .connect_timeout(CONNECT_TIME_MAX)
+            .read_timeout(READ_TIME_MAX),
+    )
 }
 
 fn http_client(builder: ClientBuilder) -> Result<Client, LoadCause> {

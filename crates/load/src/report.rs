@@ -22,6 +22,8 @@ pub struct LoadReport {
     /// Documents that were not written, grouped by reason, in the order in which the reasons first
     /// came.
     pub refused: Vec<Refusal>,
+    /// Cells of a CSV input that are not of their column's type.
+    pub notes: Vec<String>,
     /// Bytes of JSON in the documents that were read.
     pub bytes: u64,
     /// Whether this load created the database.
@@ -105,6 +107,9 @@ impl std::fmt::Display for LoadReport {
                 refusal.reason,
                 refusal.first_ids.join(", ")
             )?;
+        }
+        for note in &self.notes {
+            write!(out, "\n  {note}")?;
         }
         Ok(())
     }

@@ -43,8 +43,8 @@ pub enum InputError {
     },
 }
 
-/// Reads values from a stream.
-pub(crate) struct Scanner<R> {
+/// Reads the values of a stream of JSON, one at a time.
+pub struct Scanner<R> {
     input: R,
     name: String,
     position: Position,
@@ -52,7 +52,10 @@ pub(crate) struct Scanner<R> {
 
 impl<R: BufRead> Scanner<R> {
     /// `name` is for error messages. A byte order mark is skipped.
-    pub(crate) fn new(input: R, name: String) -> Result<Self, InputError> {
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub fn new(input: R, name: String) -> Result<Self, InputError> {
         let mut scanner = Self {
             input,
             name,
@@ -71,7 +74,10 @@ impl<R: BufRead> Scanner<R> {
 
     /// Skips white space and returns the next byte without consuming it; `None` at the end of the
     /// input.
-    pub(crate) fn peek(&mut self) -> Result<Option<u8>, InputError> {
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub fn peek(&mut self) -> Result<Option<u8>, InputError> {
         loop {
             let chunk = self.chunk()?;
             if chunk.is_empty() {
@@ -93,7 +99,10 @@ impl<R: BufRead> Scanner<R> {
     }
 
     /// Skips white space and this byte, which must come next.
-    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), InputError> {
+    ///
+    /// # Errors
+    /// Another byte comes next, or the input cannot be read.
+    pub fn expect(&mut self, byte: u8) -> Result<(), InputError> {
         match self.peek()? {
             Some(next) if next == byte => self.consume(1),
             Some(next) => Err(self.syntax(format!(
@@ -107,7 +116,10 @@ impl<R: BufRead> Scanner<R> {
 
     /// After an element or member: true when another one follows its comma, false at the closing
     /// byte.
-    pub(crate) fn another(&mut self, closing: u8) -> Result<bool, InputError> {
+    ///
+    /// # Errors
+    /// Another byte comes next, or the input cannot be read.
+    pub fn another(&mut self, closing: u8) -> Result<bool, InputError> {
         match self.peek()? {
             Some(b',') => self.consume(1).map(|()| true),
             Some(byte) if byte == closing => self.consume(1).map(|()| false),
@@ -122,7 +134,10 @@ impl<R: BufRead> Scanner<R> {
 
     /// Appends the next value's bytes and returns where it begins. The caller checks that they are
     /// JSON.
-    pub(crate) fn value(&mut self, out: &mut Vec<u8>) -> Result<Position, InputError> {
+    ///
+    /// # Errors
+    /// No value comes next, it does not end, or the input cannot be read.
+    pub fn value(&mut self, out: &mut Vec<u8>) -> Result<Position, InputError> {
         let start = self.peek()?;
         let position = self.position;
         match start {

@@ -12,11 +12,13 @@ use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use crate::LoadOptions;
-use crate::format::{self, Collector, Rules};
+use crate::collector::Collector;
+use crate::dialect;
+use crate::format::{self, Rules};
 use crate::report::{LoadCause, Side};
+use crate::rows::{self, RowRules};
 use crate::scanner::{InputError, Scanner};
-use crate::without_credentials;
+use crate::{InputFormat, LoadOptions, without_credentials};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -56,6 +58,9 @@ pub(crate) enum Input {
     },
 }
 
+/// A database to try things with, as the web interface loads it too: the body of a `_bulk_docs`.
+const SHOP: &[u8] = include_bytes!("../../../web/public/shop.json");
+
 /// Opens a source. URLs are fetched by tasks of the current runtime.
 pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCause> {
     if source == "-" {
@@ -63,6 +68,14 @@ pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCau
             name: "standard input".to_owned(),
             reader: Box::new(io::stdin()),
             bytes: None,
+            pages: false,
+        });
+    }
+    if source == "sample:shop" {
+        return Ok(Input::Stream {
+            name: source.to_owned(),
+            reader: Box::new(SHOP),
+            bytes: Some(SHOP.len() as u64),
             pages: false,
         });
     }
@@ -160,7 +173,7 @@ impl Input {
                 } else {
                     rules
                 };
-                read_stream(name, reader, rules, bar, collector)
+                read_stream(name, bar.wrap_read(reader), rules, options, collector)
             }
             Self::Folder { files, .. } => files.into_iter().try_for_each(|(path, id)| {
                 let name = path.display().to_string();
@@ -172,7 +185,7 @@ impl Input {
                     file_id: Some(&id),
                     ..rules
                 };
-                read_stream(name, Box::new(file), rules, bar, collector)
+                read_stream(name, bar.wrap_read(file), rules, options, collector)
             }),
         }
     }
@@ -180,12 +193,12 @@ impl Input {
 
 fn read_stream(
     name: String,
-    reader: Box<dyn Read + Send>,
+    reader: impl Read,
     rules: Rules<'_>,
-    bar: &ProgressBar,
+    options: &LoadOptions,
     collector: &mut dyn Collector,
 ) -> Result<(), InputError> {
-    let mut raw = BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(reader));
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, reader);
     let compressed = raw
         .fill_buf()
         .map(|start| start.starts_with(GZIP_MAGIC))
@@ -195,9 +208,33 @@ fn read_stream(
         })?;
     if compressed {
         let plain = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw));
-        format::documents(Scanner::new(plain, name)?, rules, collector)
+        read_plain(name, plain, rules, options, collector)
     } else {
-        format::documents(Scanner::new(raw, name)?, rules, collector)
+        read_plain(name, raw, rules, options, collector)
+    }
+}
+
+fn read_plain(
+    name: String,
+    input: impl BufRead,
+    rules: Rules<'_>,
+    options: &LoadOptions,
+    collector: &mut dyn Collector,
+) -> Result<(), InputError> {
+    let by_name = match dialect::is_csv(&name) {
+        true => InputFormat::Csv,
+        false => InputFormat::Json,
+    };
+    match options.format.unwrap_or(by_name) {
+        InputFormat::Csv if !rules.pages => {
+            let rules = RowRules {
+                name: &name,
+                options: &options.csv,
+                id_field: rules.id_field,
+            };
+            rows::documents(input, rules, collector)
+        }
+        _ => format::documents(Scanner::new(input, name)?, rules, collector),
     }
 }
 

@@ -104,6 +104,7 @@ impl Writer {
                     report.read += 1;
                     report.refuse(NOT_SENT, &reason, &label);
                 }
+                Message::Note(text) => report.notes.push(text),
                 Message::Batch(batch) => {
                     report.read += batch.documents.len() as u64;
                     report.bytes += batch.bytes as u64;

@@ -13,7 +13,7 @@ use std::io::Write as _;
 use fake::Fake;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use load::{LoadCause, LoadError, LoadOptions, LoadReport, load};
+use load::{InputFormat, LoadCause, LoadError, LoadOptions, LoadReport, load, preview};
 use serde_json::json;
 
 async fn loaded_with(
@@ -128,6 +128,44 @@ async fn ids_come_from_a_member_or_from_the_names() {
 }
 
 #[tokio::test]
+async fn rows_of_csv_become_documents() {
+    let options = LoadOptions {
+        format: Some(InputFormat::Csv),
+        id_field: Some("zip".to_owned()),
+        ..LoadOptions::default()
+    };
+    let rows = "zip;n\n01234;1\n;2\n98765;x;y\n";
+    for content in [rows.as_bytes().to_vec(), gzip(rows)] {
+        let (fake, result) = loaded(content, options.clone()).await;
+        let report = result.unwrap();
+        assert_eq!(
+            (report.read, report.written, report.refused_count()),
+            (3, 1, 2)
+        );
+        let found = fake.documents("db");
+        assert_eq!(found["01234"]["n"], json!("1"), "x makes the column text");
+    }
+}
+
+#[tokio::test]
+async fn a_preview_reads_ten_documents_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("input.csv");
+    let rows: String = (0..100).map(|n| format!("{n},a\n")).collect();
+    fs::write(&file, format!("n,name\n{rows}")).unwrap();
+    let options = LoadOptions {
+        source: file.to_str().unwrap().to_owned(),
+        ..LoadOptions::default()
+    };
+    let preview = preview(options).await.unwrap();
+    assert_eq!(preview.documents.len(), 10);
+    let layout = preview.layout.unwrap();
+    let types = layout.columns.iter().map(|column| column.column_type);
+    let types: Vec<String> = types.map(|column_type| column_type.to_string()).collect();
+    assert_eq!(types, ["integer", "text"]);
+}
+
+#[tokio::test]
 async fn refused_documents_are_grouped_and_the_others_written() {
     let content = r#"[{"_id":"a"},{"_id":"conflict-1"},{"_id":"poison"},{"_id":"b"},{"_id":"conflict-2"},
         {"_id":"s","_attachments":{"x":{"stub":true}}}, 12]"#;
@@ -199,7 +237,7 @@ async fn invalid_input_names_its_place() {
         ),
         (
             b"id,name\n1,x\n",
-            "expected a JSON object or array, found 'i' at line 1, byte offset 0",
+            "expected a JSON object or array (for CSV: --format csv), found 'i' at line 1, byte offset 0",
         ),
     ] {
         let (_, result) = loaded(content, LoadOptions::default()).await;

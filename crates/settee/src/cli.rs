@@ -1,6 +1,7 @@
 //! The command line.
 
 mod backup;
+mod data;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,9 @@ pub use backup::{
     BackupCommand, BackupOptions, ListOptions, PruneOptions, RestoreOptions, VerifyOptions,
 };
 pub use command_line::{CREDENTIALS, PEER_CREDENTIALS, with_credentials};
+pub use data::{
+    EmptyCell, ExportFormat, ExportOptions, LoadFormat, LoadOptions, QueryFormat, QueryOptions,
+};
 
 /// A document database with CouchDB's HTTP API.
 #[derive(Parser)]
@@ -22,7 +26,10 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   settee serve --data ./data --admin admin:secret       a server on http://127.0.0.1:5984
   settee serve --dev                                    for development: no login, this machine only
-  settee load cities.json http://admin:secret@127.0.0.1:5984/cities
+  settee load cities.csv http://admin:secret@127.0.0.1:5984/cities --id-field code
+  settee load sample:shop http://admin:secret@127.0.0.1:5984/shop
+  settee query http://admin:secret@127.0.0.1:5984/shop '{\"price\":{\"$gt\":4}}'
+  settee export http://admin:secret@127.0.0.1:5984/shop -o shop.csv
   settee bench --url http://admin:secret@127.0.0.1:5984
   settee bench record --to http://127.0.0.1:5984 -o monday.jsonl
   settee bench replay monday.jsonl --url http://admin:secret@127.0.0.1:5986 --speed 2
@@ -37,7 +44,7 @@ const EXAMPLES: &str = "Examples:
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
   settee check-functions http://admin:secret@couch:5984
 
-Others on the machine can read a command line. For backup, load, bench, top, profile, doctor, check-functions, healthcheck, cluster token and cluster join, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, export, query, bench, top, profile, doctor, check-functions, healthcheck, cluster token and cluster join, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
@@ -50,8 +57,12 @@ pub enum Command {
     Serve(ServeOptions),
     /// Measure a CouchDB-compatible server, or two against each other
     Bench(Box<command_line::BenchOptions>),
-    /// Load JSON documents, files or dumps into a database
-    Load(LoadOptions),
+    /// Load JSON documents, CSV, files or dumps into a database
+    Load(Box<LoadOptions>),
+    /// Write documents, a view or a query as JSON, JSON Lines or CSV
+    Export(Box<ExportOptions>),
+    /// Run a Mango query, and print the documents as a table or as JSON
+    Query(QueryOptions),
     /// Back up a running server: to a directory on its machine, or to an object store
     Backup(BackupOptions),
     /// Make a data directory from a backup
@@ -410,29 +421,6 @@ pub struct ServeOptions {
     /// Open a store whose log is damaged in the middle, losing what follows the damage
     #[arg(long)]
     pub accept_damaged_log: bool,
-}
-
-#[derive(Args)]
-pub struct LoadOptions {
-    /// A file, a directory, a URL (also of a CouchDB database), or - for standard input
-    pub source: String,
-    /// The database, http://NAME:PASSWORD@HOST:PORT/DB
-    pub database: String,
-    /// Member whose value becomes the id of documents without `_id`
-    #[arg(long, value_name = "MEMBER")]
-    pub id_field: Option<String>,
-    /// The source is one object whose members are documents with their names as ids
-    #[arg(long)]
-    pub id_from_key: bool,
-    /// Documents per request
-    #[arg(long, default_value_t = 1000)]
-    pub batch: usize,
-    /// Concurrent requests
-    #[arg(long, default_value_t = 4)]
-    pub parallel: usize,
-    /// Do not create the database when it is absent
-    #[arg(long)]
-    pub no_create: bool,
 }
 
 #[derive(Args)]

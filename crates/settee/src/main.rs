@@ -20,12 +20,17 @@ use command_line::Failure;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The colour of an error's prefix, on a terminal.
+const FAILED: anstyle::Style = anstyle::AnsiColor::Red.on_default().bold();
+
 fn main() -> ExitCode {
     command_line::create_for_owner_only();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
         cli::Command::Bench(_) => commands::bench::run(),
-        cli::Command::Load(options) => commands::load::run(options),
+        cli::Command::Load(options) => commands::load::run(&options),
+        cli::Command::Export(options) => commands::export::run(&options),
+        cli::Command::Query(options) => commands::query::run(&options),
         cli::Command::Backup(options) => commands::backup::run(&options),
         cli::Command::Restore(options) => commands::backup::restore::run(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("settee: {}", e.message);
+            anstream::eprintln!("{FAILED}settee:{FAILED:#} {}", e.message);
             ExitCode::from(e.status)
         }
     }

@@ -1,6 +1,20 @@
 import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
-import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
-import { javascriptLanguage } from '@codemirror/lang-javascript';
+import {
+  copyLineDown,
+  copyLineUp,
+  deleteLine,
+  history,
+  historyKeymap,
+  indentLess,
+  indentMore,
+  moveLineDown,
+  moveLineUp,
+  selectLine,
+  standardKeymap,
+  toggleLineComment,
+  toggleTabFocusMode,
+} from '@codemirror/commands';
+
 import { jsonLanguage } from '@codemirror/lang-json';
 import {
   bracketMatching,
@@ -12,20 +26,33 @@ import {
   syntaxHighlighting,
 } from '@codemirror/language';
 import { MergeView } from '@codemirror/merge';
-import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
+import {
+  closeSearchPanel,
+  findNext,
+  findPrevious,
+  gotoLine,
+  highlightSelectionMatches,
+  openSearchPanel,
+  search,
+} from '@codemirror/search';
 import { EditorState, type Extension } from '@codemirror/state';
 import {
   drawSelection,
   EditorView,
   highlightActiveLine,
+  type KeyBinding,
   keymap,
   lineNumbers,
 } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { type Complete, completion } from './completion';
+import { javascriptLanguage } from './javascript';
 import { checked, lineOfMistake, type Mistake, tell } from './mistakes';
+import { say } from './texts';
 
+export type { Complete };
 export { lineOfMistake, type Mistake };
 
 export type Mode = 'json' | 'javascript' | 'text';
@@ -44,7 +71,30 @@ export interface EditorProps {
   /** Mistakes that somebody else found: the server. */
   mistakes?: Mistake[];
   focus?: boolean;
+  /** Proposes what can be written. */
+  complete?: Complete;
 }
+
+/** CodeMirror's keys for lines. Those for several carets, which no editor here has, are left out. */
+const lineKeymap: KeyBinding[] = [
+  { key: 'Alt-ArrowUp', run: moveLineUp, shift: copyLineUp },
+  { key: 'Alt-ArrowDown', run: moveLineDown, shift: copyLineDown },
+  { key: 'Alt-l', mac: 'Ctrl-l', run: selectLine },
+  { key: 'Mod-[', run: indentLess },
+  { key: 'Mod-]', run: indentMore },
+  { key: 'Shift-Mod-k', run: deleteLine },
+  { key: 'Mod-/', run: toggleLineComment },
+  { key: 'Ctrl-m', mac: 'Shift-Alt-m', run: toggleTabFocusMode },
+];
+
+const IN_SEARCH = 'editor search-panel';
+const findKeymap: KeyBinding[] = [
+  { key: 'Mod-f', run: openSearchPanel, scope: IN_SEARCH },
+  { key: 'F3', run: findNext, shift: findPrevious, scope: IN_SEARCH, preventDefault: true },
+  { key: 'Mod-g', run: findNext, shift: findPrevious, scope: IN_SEARCH, preventDefault: true },
+  { key: 'Escape', run: closeSearchPanel, scope: IN_SEARCH },
+  { key: 'Mod-Alt-g', run: gotoLine },
+];
 
 /** Larger texts have no syntax: colours would take longer than reading. */
 const COLOURED_MAX = 2_000_000;
@@ -165,14 +215,16 @@ function extensions(
       { key: 'Mod-s', run: () => press('onSave'), preventDefault: true },
       { key: 'Mod-Enter', run: () => press('onRun') },
       ...closeBracketsKeymap,
-      ...defaultKeymap,
-      ...searchKeymap,
+      ...lineKeymap,
+      ...standardKeymap,
+      ...findKeymap,
       ...historyKeymap,
       ...foldKeymap,
     ]),
     EditorView.contentAttributes.of({ 'aria-label': label, autocapitalize: 'off', tabindex: '0' }),
     EditorState.readOnly.of(isReadOnly ?? false),
-    checked(value.length > COLOURED_MAX ? 'text' : mode),
+    // One that cannot be changed may be a module, which the grammar does not know.
+    checked(isReadOnly || value.length > COLOURED_MAX ? 'text' : mode),
     value.length > COLOURED_MAX ? [] : [languageOf(mode), EditorView.lineWrapping],
   ];
 }
@@ -208,9 +260,12 @@ export default function Editor(props: EditorProps): JSX.Element {
       latest.current[name]?.();
       return latest.current[name] !== undefined;
     };
+    const completes = props.complete
+      ? completion((text, at) => latest.current.complete?.(text, at), say().proposals)
+      : [];
     const state = EditorState.create({
       doc: props.value,
-      extensions: [...extensions(props, press), changed],
+      extensions: [...extensions(props, press), changed, completes],
     });
     const made = new EditorView({ state, parent: root as unknown as Element, root });
     view.current = made;

@@ -1,4 +1,3 @@
-import { javascriptLanguage } from '@codemirror/lang-javascript';
 import { syntaxTree } from '@codemirror/language';
 import {
   type EditorState,
@@ -18,6 +17,7 @@ import {
 } from '@codemirror/view';
 import { JsonError, parse } from '../json';
 import { inLine, mistakeWords } from '../ui/mistakes';
+import { javascriptLanguage } from './javascript';
 import { say } from './texts';
 
 /** A mistake in the text: its line counts from 1. */

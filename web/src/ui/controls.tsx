@@ -334,25 +334,3 @@ export function Badge({
 export function Progress({ value, label }: { value: number; label: string }): JSX.Element {
   return <progress value={Math.min(1, Math.max(0, value))} max={1} aria-label={label} />;
 }
-
-/** A text with a button that copies it. */
-export function Copyable({ text }: { text: string }): JSX.Element {
-  const [isCopied, setCopied] = useState(false);
-  const t = words();
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  return (
-    <span class="copyable">
-      <code>{text}</code>
-      <Button
-        kind="plain"
-        icon={isCopied ? 'check' : 'copy'}
-        label={isCopied ? t.copied : t.copy}
-        onClick={copy}
-      />
-    </span>
-  );
-}

@@ -3,7 +3,6 @@ export {
   Button,
   Check,
   Choice,
-  Copyable,
   Empty,
   Field,
   Form,
@@ -13,7 +12,9 @@ export {
   Tabs,
   TextField,
 } from './controls';
+export { Copyable, CopyButton } from './copy';
 export { Confirmations, confirm, Dialog } from './dialog';
+export { download } from './download';
 export { Compare, Editor } from './editor';
 export { Problem } from './errors';
 export { explain } from './explain';

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use command_line::Grid;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::grid::Grid;
 use crate::slice::new_histogram;
 
 /// Differences that are named; further ones are only counted.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anstyle::{AnsiColor, Style};
 use command_line::counted;
 use serde::Deserialize;
 use serde_json::Value;
@@ -113,13 +114,24 @@ fn print(told: &Value, options: &DoctorOptions) {
 }
 
 fn print_finding(finding: &Finding) {
-    let severity = finding.severity.to_uppercase();
-    say!("\n{severity}: {}: {}", finding.id, plain(&finding.subject));
+    let (severity, style) = (finding.severity.to_uppercase(), style_of(&finding.severity));
+    let subject = plain(&finding.subject);
+    anstream::println!("\n{style}{severity}{style:#}: {}: {subject}", finding.id);
     say!("  {}", plain(&finding.says));
     say!("  why: {}", plain(&finding.why));
     for command in &finding.act {
         say!("  do:  {}", plain(command));
     }
+}
+
+/// The colour of a severity, on a terminal.
+fn style_of(severity: &str) -> Style {
+    let color = match severity {
+        "error" => AnsiColor::Red,
+        "warning" => AnsiColor::Yellow,
+        _ => AnsiColor::Cyan,
+    };
+    color.on_default().bold()
 }
 
 /// A text without characters that control a terminal, or change the direction of text: names may

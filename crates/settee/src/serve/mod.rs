@@ -13,6 +13,7 @@ mod options;
 mod repeats;
 mod rotated;
 mod traces;
+mod welcome;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -31,13 +32,12 @@ use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, reload_periodically, unusable};
 use self::traces::Traces;
+use self::welcome::{GENERATED_ADMIN, PASSWORD_FILE, Welcome};
 use crate::Failure;
 use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
 use crate::data::{CreatedDirectories, STORE};
 use crate::{private, record_version};
 
-/// Name of the admin that `--generate-admin` makes.
-const GENERATED_ADMIN: &str = "admin";
 /// Name of the admin that [`while_serving`] makes, and does not keep.
 const MOMENTARY_ADMIN: &str = "settee-migrate";
 
@@ -78,12 +78,10 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let result = runtime.block_on(async {
         let listeners = ports.listen(&config, descriptors.connections)?;
         begin(&config, &app, &listeners).await?;
-        if let Some(password) = &generated {
-            show_admin(password, &data);
-        }
         dev::announce(&options);
         made.keep();
-        listen(app, listeners).await
+        let welcome = Welcome::new(&config, &data, generated.as_deref(), options.dev);
+        listen(app, listeners, &welcome).await
     });
     runtime.block_on(kept.end());
     if let Some(member) = member {
@@ -445,7 +443,7 @@ fn ensure_admin(
     let password = auth::random_password();
     auth.set_admin(GENERATED_ADMIN, &password, true)
         .map_err(Failure::new)?;
-    let path = data.join("admin-password");
+    let path = data.join(PASSWORD_FILE);
     let written = std::fs::OpenOptions::new()
         .create(true)
         .write(true)
@@ -549,21 +547,7 @@ async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), 
     reload_on_hangup(config, tls).map_err(Failure::new)
 }
 
-fn show_admin(password: &str, data: &Path) {
-    let place = data.join("admin-password");
-    // Output goes to systemd's journal then, which more people read than the file.
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        println!(
-            "Admin: {GENERATED_ADMIN}, with the password in {}",
-            place.display()
-        );
-        return;
-    }
-    println!("Admin: {GENERATED_ADMIN}, password: {password}");
-    println!("(also in {})", place.display());
-}
-
-async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
+async fn listen(app: Arc<App>, listeners: Listeners, welcome: &Welcome) -> Result<Ports, Failure> {
     let stop = stop_signal().map_err(Failure::new)?;
     let local = listeners.http.local_addr().map_err(Failure::new)?;
     let mut ports = Ports {
@@ -571,6 +555,7 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
         https: None,
         metrics: None,
     };
+    welcome.print(local);
     if let Some(metrics) = &listeners.metrics {
         let local = metrics.local_addr().map_err(Failure::new)?;
         ports.metrics = Some(local.port());

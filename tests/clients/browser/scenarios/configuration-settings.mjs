@@ -66,4 +66,15 @@ export async function run({ page, server, check, open }) {
   await page.getByRole('status').getByRole('button', { name: 'Undo' }).last().click();
   for (let n = 0; n < 50 && (await allows('https://app.example.org')) !== null; n++) await page.waitForTimeout(100);
   check('CORS can be undone', (await allows('https://app.example.org')) === null);
+
+  const app = 'http://localhost:5173';
+  await open('cors');
+  await page.getByRole('button', { name: `Allow a PouchDB app at ${app}` }).click();
+  for (let n = 0; n < 50 && (await allows(app)) !== app; n++) await page.waitForTimeout(100);
+  const answer = await fetch(`${server.url}/`, { headers: { origin: app } });
+  check('one click allows a PouchDB app, with credentials', answer.headers.get('access-control-allow-credentials') === 'true', [...answer.headers]);
+  await page.getByRole('button', { name: `Allow a PouchDB app at ${app}` }).waitFor({ state: 'detached' });
+  check('the button goes then', true);
+  for (const key of ['origins', 'credentials', 'headers']) await server.request('DELETE', `/_node/_local/_config/cors/${key}`);
+  await server.request('DELETE', '/_node/_local/_config/chttpd/enable_cors');
 }

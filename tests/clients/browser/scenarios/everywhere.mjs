@@ -1,15 +1,12 @@
 // Every page, light and dark, wide and narrow: no serious finding of axe, nothing wider than the page, no German text missing.
 // Errors of the console, reports of the policy and requests to other hosts are the runner's.
-import { createRequire } from 'node:module';
-import { readFileSync } from 'node:fs';
+import { findings } from '../axe.mjs';
 
 export const name = 'everywhere';
 export const short = true;
 export const themes = true;
 export const widths = [1280, 360];
 export const seconds = 240;
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const [SETTLE_MS, SETTLE_MAX_MS, ANSWERED_MAX_MS] = [100, 400, 10_000];
 const DB = 'everywhere-shop';
@@ -21,7 +18,10 @@ const ADDRESSES = [
   `#/database/${DB}/conflicted`,
   `#/database/${DB}/_design/sales`,
   `#/database/${DB}/_design/sales/_view/by_price`,
+  `#/database/${DB}/_design/sales/_view/by_price?group=true&as=chart`,
   `#/database/${DB}/_find`,
+  `#/database/${DB}/_find?q=${encodeURIComponent('{"selector": {"price": {"$gt": 1}}}')}&run=1&as=chart`,
+  `#/database/${DB}/_schema`,
   `#/database/${DB}/_index`,
   `#/database/${DB}/_search`,
   `#/database/${DB}/new_search`,
@@ -131,13 +131,6 @@ function unchanged(page) {
       }),
     [SETTLE_MS, SETTLE_MAX_MS],
   );
-}
-
-/** What axe finds that is serious or critical. */
-async function findings(page) {
-  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  return violations.filter((each) => ['serious', 'critical'].includes(each.impact)).map((each) => `${each.id} (${each.impact}): ${each.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.any[0]?.message ?? ''}`).join(' | ')}`);
 }
 
 /** Elements that make the page or its content scroll sideways. */

@@ -7,7 +7,7 @@ export const allow = [/status of 40[0134]/];
 
 const DB = 'no-rights';
 const READER = 'no-rights-reader';
-const PARTS = ['_all_docs', '_design', '_find', '_index', '_search', '_changes', 'permissions', '_settings', 'new'];
+const PARTS = ['_all_docs', '_design', '_find', '_index', '_schema', '_search', '_changes', 'permissions', '_settings', 'new'];
 
 export async function run(tools) {
   const { server, page, context, login } = tools;

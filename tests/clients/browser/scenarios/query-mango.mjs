@@ -28,7 +28,7 @@ export async function run({ server, check, page, open }) {
     check('the rejected candidate has its reason', await page.getByRole('row', { name: /wide/ }).getByText('The selector does not use all of its fields.').isVisible());
     const suggestion = page.getByRole('region', { name: 'Suggested index' });
     check('an index is suggested: equal before ranges', (await suggestion.textContent()).includes('type, total'), await suggestion.textContent());
-    await suggestion.getByRole('button', { name: 'Create and measure' }).click();
+    await suggestion.getByRole('button', { name: 'Create this index and measure' }).click();
     await suggestion.getByText(/times fewer documents/).waitFor();
     const examined = await suggestion.getByRole('row', { name: /Documents examined/ }).textContent();
     check('its gain is measured', /Documents examined2,00\d15/.test(examined), examined);

@@ -1,8 +1,29 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { useResource } from '../../api';
-import { Button, Check, Choice, Form, Loading, Problem, say, TextField, words } from '../../ui';
-import { LINES, load, type Model, originOf, type Values, wanted, write } from './origins';
+import {
+  Button,
+  Check,
+  Choice,
+  complain,
+  Form,
+  Loading,
+  Problem,
+  say,
+  TextField,
+  words,
+} from '../../ui';
+import {
+  forPouchDb,
+  LINES,
+  load,
+  type Model,
+  originOf,
+  POUCHDB_APP,
+  type Values,
+  wanted,
+  write,
+} from './origins';
 import { t } from './texts';
 
 export function Cors(): JSX.Element {
@@ -30,8 +51,8 @@ function CorsForm({
   const w = t();
   const [model, setModel] = useState(first);
   const change = (part: Partial<Model>) => setModel({ ...model, ...part });
-  const submit = async () => {
-    const to = wanted(model, values);
+  const save = async (saved: Model) => {
+    const to = wanted(saved, values);
     await write(values, to);
     say(w.corsSaved, () => write(to, values).then(done));
     done();
@@ -40,8 +61,15 @@ function CorsForm({
   return (
     <div class="configuration-cors">
       <p class="soft">{w.corsHint}</p>
+      {!hasPouchDb(first) && (
+        <div>
+          <Button icon="add" onClick={() => save(forPouchDb(first)).catch(complain)}>
+            {w.pouchDb(POUCHDB_APP)}
+          </Button>
+        </div>
+      )}
       <Form
-        onSubmit={submit}
+        onSubmit={() => save(model)}
         submit={words().save}
         disabled={JSON.stringify(model) === JSON.stringify(first)}
       >
@@ -94,6 +122,11 @@ function CorsForm({
       </Form>
     </div>
   );
+}
+
+/** Whether a PouchDB app in development may use the server already. */
+function hasPouchDb({ isOn, origins, credentials }: Model): boolean {
+  return isOn && credentials && (origins.includes(POUCHDB_APP) || origins.includes('*'));
 }
 
 function Origins({

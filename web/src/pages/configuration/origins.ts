@@ -46,6 +46,15 @@ export function modelOf(http: Section, old: Section, cors: Section): Model {
   };
 }
 
+/** The origin of Vite's development server. */
+export const POUCHDB_APP = 'http://localhost:5173';
+
+/** The form for a PouchDB app in development: its origin, and the credentials that it always sends. */
+export function forPouchDb(model: Model): Model {
+  const others = model.origins.filter((origin) => origin !== '*' && origin !== POUCHDB_APP);
+  return { ...model, isOn: true, origins: [...others, POUCHDB_APP], credentials: true };
+}
+
 /** The settings for a form. */
 export function wanted(model: Model, before: Values): Values {
   const lines = Object.fromEntries(LINES.map((key) => [key, model.lines[key]?.trim() || null]));

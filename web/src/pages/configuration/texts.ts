@@ -45,6 +45,7 @@ const en = {
   corsHint:
     'CORS allows web pages of other origins to use this server. Programs outside of browsers do not need it. A page with PouchDB needs its origin here, and sessions and passwords allowed.',
   corsOn: 'Allow pages of other origins to use this server',
+  pouchDb: (origin: string) => `Allow a PouchDB app at ${origin}`,
   origins: 'Origins',
   anyOrigin: 'All origins (*)',
   someOrigins: 'Only these',
@@ -111,6 +112,7 @@ const de: typeof en = {
   corsHint:
     'CORS erlaubt Webseiten anderer Herkunft, diesen Server zu verwenden. Programme außerhalb von Browsern brauchen es nicht. Eine Seite mit PouchDB braucht hier ihre Herkunft, und Sitzungen und Passwörter müssen erlaubt sein.',
   corsOn: 'Seiten anderer Herkunft dürfen diesen Server verwenden',
+  pouchDb: (origin) => `PouchDB-App auf ${origin} erlauben`,
   origins: 'Erlaubte Herkunft',
   anyOrigin: 'Jede Herkunft (*)',
   someOrigins: 'Nur diese',

@@ -4,6 +4,7 @@ export type Part =
   | 'documents'
   | 'views'
   | 'query'
+  | 'schema'
   | 'search'
   | 'changes'
   | 'permissions'
@@ -61,6 +62,8 @@ export function where(place: Place): Where {
     case '_find':
     case '_index':
       return as('query');
+    case '_schema':
+      return as('schema');
     case 'changes':
     case '_changes':
       return as('changes');

@@ -18,6 +18,7 @@ import {
 } from '../../ui';
 import { askToDelete, Create } from './create';
 import { type Info, type Infos, useInfos } from './infos';
+import { Sample } from './sample';
 import { t } from './texts';
 
 type Order = 'name' | 'documents' | 'size';
@@ -97,6 +98,7 @@ export function Databases({ place }: { place: Place }): JSX.Element {
           ) : (
             <List names={sorted} infos={infos} sort={sort} isDown={isDown} reload={names.reload} />
           )}
+          {isAdmin.value && all.every((name) => name.startsWith('_')) && <Sample />}
         </>
       )}
     </>

@@ -4,6 +4,11 @@ export const t = texts(
   {
     title: 'Databases',
     find: 'Search databases',
+    sample: 'New here?',
+    sampleText:
+      'The sample shop has products, customers and orders, views, a text index, and three conflicts to resolve. You can delete it like any database.',
+    loadSample: 'Load the sample shop',
+    sampleLoaded: 'Loaded the sample shop.',
     all: (n: string) => (n === '1' ? '1 database' : `${n} databases`),
     some: (n: string, all: string) => `${n} of ${counted(all, 'database', 'databases')}`,
     create: 'New database',
@@ -43,6 +48,11 @@ export const t = texts(
   {
     title: 'Datenbanken',
     find: 'Datenbanken suchen',
+    sample: 'Neu hier?',
+    sampleText:
+      'Der Beispielladen hat Produkte, Kunden und Bestellungen, Views, einen Textindex und drei Konflikte zum Auflösen. Er lässt sich löschen wie jede Datenbank.',
+    loadSample: 'Beispielladen laden',
+    sampleLoaded: 'Beispielladen geladen.',
     all: (n: string) => (n === '1' ? '1 Datenbank' : `${n} Datenbanken`),
     some: (n: string, all: string) => `${n} von ${counted(all, 'Datenbank', 'Datenbanken')}`,
     create: 'Neue Datenbank',

@@ -1,7 +1,11 @@
 import type { JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { ask, server, useResource } from '../../api';
+import { examined as noteFindings } from '../../health';
 import { count, duration } from '../../i18n';
-import { Badge, Button, Copyable, complain, Empty, Loading, Problem, words } from '../../ui';
+import { Badge, Button, Copyable, CopyButton, Empty, Loading, Problem } from '../../ui';
+import { ActButton } from './acts/button';
+import { actOf } from './acts/command';
 import { say } from './texts';
 
 interface Finding {
@@ -48,6 +52,9 @@ export default function Doctor(): JSX.Element {
   const { data, error, isLoading, reload } = useResource('doctor', (signal) =>
     ask<Examined>('GET', '/_settee/doctor', { signal }),
   );
+  useEffect(() => {
+    if (data) noteFindings(data.findings);
+  }, [data]);
   const again = async () => {
     reload();
     // The button waits as long as the next answer takes, more or less: examinations take up to some
@@ -69,6 +76,7 @@ export default function Doctor(): JSX.Element {
         <Found
           key={`${finding.id} ${finding.subject ?? ''} ${finding.says}`}
           finding={finding}
+          done={reload}
           notTold={data.checks.find((check) => check.id === finding.id)?.not_told}
         />
       ))}
@@ -96,9 +104,11 @@ function examined(data: Examined): string {
 
 function Found({
   finding,
+  done,
   notTold,
 }: {
   finding: Finding;
+  done: () => void;
   notTold: number | undefined;
 }): JSX.Element {
   const t = say();
@@ -113,25 +123,22 @@ function Found({
         {t.why}: <span lang="en">{finding.why}</span>
       </p>
       {finding.do?.map((each) => (
-        <Do key={each} text={each} />
+        <Do key={each} text={each} done={done} />
       ))}
       {notTold ? <small class="soft">{t.notTold(count(notTold))}</small> : null}
     </article>
   );
 }
 
-/** A command can be copied; what follows `#` is for people. */
-function Do({ text }: { text: string }): JSX.Element {
+/** A command can be copied, and run where the page knows how; what follows `#` is for people. */
+function Do({ text, done }: { text: string; done: () => void }): JSX.Element {
+  const act = actOf(text);
   if (text.startsWith('#')) return <p lang="en">{text.replace(/^#\s*/, '')}</p>;
   return (
     <div class="command">
       <pre>{text}</pre>
-      <Button
-        kind="plain"
-        icon="copy"
-        label={words().copy}
-        onClick={() => navigator.clipboard.writeText(text).catch(complain)}
-      />
+      <CopyButton text={() => text} />
+      {act && <ActButton act={act} command={text} done={done} />}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isAborted, send, url } from '../../api';
 import { count, duration, moment, percent } from '../../i18n';
-import { Button, Choice, Empty, Problem, Progress, TextField } from '../../ui';
+import { Button, Choice, download, Empty, Problem, Progress, TextField } from '../../ui';
 import { Bottom } from './bottom';
 import { grow, type Profile, shares, svg } from './flame';
 import { Graph } from './graph';
@@ -208,7 +208,7 @@ function Downloads({
       <Button
         icon="download"
         onClick={() =>
-          save(
+          download(
             `${name}.svg`,
             svg(profile.root, profile.name, before && shares(before.root)),
             'image/svg+xml',
@@ -217,7 +217,10 @@ function Downloads({
       >
         SVG
       </Button>
-      <Button icon="download" onClick={() => save(`${name}.folded`, profile.folded, 'text/plain')}>
+      <Button
+        icon="download"
+        onClick={() => download(`${name}.folded`, profile.folded, 'text/plain')}
+      >
         folded
       </Button>
       {profile.query.seconds !== undefined && (
@@ -232,15 +235,6 @@ function Downloads({
       )}
     </div>
   );
-}
-
-function save(name: string, text: string, type: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type }));
-  const link = document.createElement('a');
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 function FileButton({

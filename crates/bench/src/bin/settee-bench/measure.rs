@@ -87,7 +87,7 @@ fn bench_options(
         scale: options.scale,
         seconds: options.seconds,
         json: options.json,
-        width: bench::terminal_width(),
+        width: command_line::terminal_width(),
         connections: options.connections,
         repeats: options.repeats,
         rate: options.rate,

@@ -40,7 +40,7 @@ pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
         server: with_credentials(&options.url),
         speed: options.speed,
         json: options.json,
-        width: bench::terminal_width(),
+        width: command_line::terminal_width(),
     };
     let report = runtime::start()?
         .block_on(bench::replay(replaying, &mut std::io::stdout()))

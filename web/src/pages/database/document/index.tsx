@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { ApiError, returns } from '../../../api';
 import { count } from '../../../i18n';
 import { Obj } from '../../../json';
+import { visited } from '../../../palette/recent';
 import { go, place as here, link, type Place, setGuard } from '../../../router';
 import {
   Badge,
@@ -66,6 +67,9 @@ export default function Document({ db, id, place }: Props): JSX.Element {
     revisions: t.revisions,
     conflicts: numbered(t.conflicts, draft.conflicts.value.length),
   };
+  useEffect(() => {
+    if (id !== undefined && state === 'there') visited(db, id);
+  }, [db, id, state]);
   const isThere = state === 'there' || state === 'deleted';
   return (
     <div class="document fill">
@@ -169,6 +173,9 @@ function Head({
   const { db, id, clone } = draft;
   const t = say();
   const state = draft.state.value;
+  useEffect(() => {
+    if (id !== undefined && state === 'there') visited(db, id);
+  }, [db, id, state]);
   const isThere = state === 'there';
   const isDirty = draft.isDirty.value;
   const conflicts = draft.conflicts.value.length;

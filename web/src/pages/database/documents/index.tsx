@@ -6,6 +6,7 @@ import { Button, Check, complain, Empty, Icon, Loading, Problem, words } from '.
 import type { PartProps } from '..';
 import { Bulk } from './bulk';
 import { chosenFields, Fields, fieldsOf, usual } from './fields';
+import { Importing } from './importing';
 import { DocsJson } from './json';
 import { Jump } from './jump';
 import { Options } from './options';
@@ -172,6 +173,7 @@ function Head({
       </Button>
       {rows && <Jump rows={rows} to={jump} />}
       <Button kind="plain" icon="reload" label={words().reload} onClick={changed} />
+      <Importing db={db} changed={changed} />
       <a class="button primary push" href={link(['database', db, 'new'])}>
         <Icon name="add" />
         {t().create}

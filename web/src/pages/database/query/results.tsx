@@ -2,6 +2,8 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
 import { type Json, member, Obj, print, text } from '../../../json';
+import { lazy } from '../../../lazy';
+import { type Place, refine } from '../../../router';
 import { Button, type Column, complain, Editor, Empty, Table } from '../../../ui';
 import { Switch, toDocument } from '../views/shared';
 import { brief } from '../views/source';
@@ -9,22 +11,27 @@ import type { Found } from './ask';
 import { say } from './texts';
 
 const COLUMNS_MAX = 8;
+const AS = ['table', 'json', 'chart'] as const;
 
-/** What a query found, as a table or as JSON. */
+const Chart = lazy(() => import('../chart'));
+
+/** What a query found, as a table, as JSON or as a chart. */
 export function Results({
   db,
   found,
   more,
+  place,
 }: {
   db: string;
   found: Found;
+  place: Place;
   more: (bookmark: string) => Promise<Found>;
 }): JSX.Element {
   const t = say();
   const [last, setLast] = useState(found);
   const [first, setFirst] = useState(found);
   const [added, setAdded] = useState<Json[]>([]);
-  const [as, setAs] = useState<'table' | 'json'>('table');
+  const as = AS.find((each) => each === place.query.get('as')) ?? 'table';
   if (first !== found) {
     setFirst(found);
     setLast(found);
@@ -49,10 +56,11 @@ export function Results({
         <Switch
           label={t.results}
           value={as}
-          onChange={setAs}
+          onChange={(to) => refine({ as: to === 'table' ? undefined : to })}
           of={[
             ['table', t.table],
             ['json', t.json],
+            ['chart', t.chart],
           ]}
         />
         <span class="soft" role="status">
@@ -76,30 +84,33 @@ export function Results({
         </Empty>
       ) : as === 'json' ? (
         <Editor label={t.results} mode="json" isReadOnly value={print(rows, 2)} />
-      ) : isGroups ? (
-        <Table
-          label={t.results}
-          columns={groupColumns(rows)}
-          count={rows.length}
-          row={(n) => rows[n]}
-        />
-      ) : rows.every((row) => text(member(row, '_id')) !== '') ? (
-        <Table
-          label={t.results}
-          columns={columns(db, rows)}
-          count={rows.length}
-          row={(n) => rows[n]}
-          href={(row) => toDocument(db, text(member(row, '_id')))}
-        />
+      ) : as === 'chart' ? (
+        <Chart rows={rows} kind={isGroups ? 'groups' : 'docs'} name={db} place={place} />
       ) : (
-        <Table
-          label={t.results}
-          columns={columns(db, rows)}
-          count={rows.length}
-          row={(n) => rows[n]}
-        />
+        <Rows db={db} rows={rows} isGroups={isGroups} />
       )}
     </>
+  );
+}
+
+function Rows({
+  db,
+  rows,
+  isGroups,
+}: {
+  db: string;
+  rows: Json[];
+  isGroups: boolean;
+}): JSX.Element {
+  const hasIds = !isGroups && rows.every((row) => text(member(row, '_id')) !== '');
+  return (
+    <Table
+      label={say().results}
+      columns={isGroups ? groupColumns(rows) : columns(db, rows)}
+      count={rows.length}
+      row={(n) => rows[n]}
+      {...(hasIds && { href: (row: Json) => toDocument(db, text(member(row, '_id'))) })}
+    />
   );
 }
 

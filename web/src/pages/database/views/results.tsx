@@ -3,13 +3,16 @@ import { useState } from 'preact/hooks';
 import { ask, path, read, useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Json, member, number, text } from '../../../json';
+import { lazy } from '../../../lazy';
 import { type Place, refine } from '../../../router';
 import { Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
 import { Chooser } from './chooser';
 import { type Chosen, chosenOf, limitOf, requestOf } from './options';
-import { CopyCurl, toDocument } from './shared';
+import { CopyCurl, Switch, toDocument } from './shared';
 import { brief, curl } from './source';
 import { say } from './texts';
+
+const Chart = lazy(() => import('../chart'));
 
 /** The rows of a saved view, for options that the address holds. */
 export function Results({
@@ -37,10 +40,11 @@ export function Results({
   const all = member(found.data, 'rows');
   const rows = Array.isArray(all) ? all : [];
   const failed = member(found.data, 'errors');
+  const isChart = place.query.get('as') === 'chart';
   return (
     <>
       <Chooser
-        key={place.query.toString()}
+        key={JSON.stringify(chosen)}
         chosen={chosen}
         isReduced={isReduced}
         isPartitioned={info.data?.props?.partitioned === true}
@@ -50,6 +54,7 @@ export function Results({
         data={found.data}
         chosen={chosen}
         rows={rows.length}
+        isChart={isChart}
         curlText={() => curl(request.method, request.to, request.query, request.body)}
       />
       {found.error !== undefined && <Problem error={found.error} retry={found.reload} />}
@@ -57,14 +62,17 @@ export function Results({
       {found.isLoading ? (
         <Loading />
       ) : (
-        found.data !== undefined && (
+        found.data !== undefined &&
+        (isChart && rows.length > 0 ? (
+          <Chart rows={rows} kind="view" name={`${db}-${view}`} place={place} />
+        ) : (
           <Rows
             db={db}
             rows={rows}
             isIds={rows.some((row) => member(row, 'id') !== undefined)}
             hasDocs={request.query.include_docs === 'true'}
           />
-        )
+        ))
       )}
     </>
   );
@@ -74,11 +82,13 @@ function Paging({
   data,
   chosen,
   rows,
+  isChart,
   curlText,
 }: {
   data: Json | undefined;
   chosen: Chosen;
   rows: number;
+  isChart: boolean;
   curlText: () => string;
 }): JSX.Element {
   const t = say();
@@ -112,6 +122,15 @@ function Paging({
               )}
       </span>
       <span class="grow" />
+      <Switch
+        label={t.results}
+        value={isChart ? 'chart' : 'table'}
+        of={[
+          ['table', t.table],
+          ['chart', t.chart],
+        ]}
+        onChange={(to) => refine({ as: to === 'chart' ? to : undefined })}
+      />
       <CopyCurl text={curlText} />
     </div>
   );

@@ -1,25 +1,15 @@
 import type { JSX } from 'preact';
-import { useLayoutEffect, useState } from 'preact/hooks';
-import type { Mistake, Mode } from '../../../editor';
+import { useLayoutEffect } from 'preact/hooks';
+import type { Complete, Mistake, Mode } from '../../../editor';
 import { setGuard } from '../../../router';
-import { Button, Editor, words } from '../../../ui';
+import { Button, CopyButton, Editor, words } from '../../../ui';
 import './parts.css';
 import { say } from './texts';
 
 export { docLink as toDocument } from '../address';
 
 export function CopyCurl({ text }: { text: () => string }): JSX.Element {
-  const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text());
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  return (
-    <Button icon={isCopied ? 'check' : 'copy'} onClick={copy}>
-      {isCopied ? words().copied : say().curl}
-    </Button>
-  );
+  return <CopyButton text={text}>{say().curl}</CopyButton>;
 }
 
 /** An editor with its name above it. */
@@ -38,6 +28,7 @@ export function Code({
   isReadOnly?: boolean;
   mistakes?: Mistake[];
   focus?: boolean;
+  complete?: Complete;
 }): JSX.Element {
   return (
     <div class={`views-code${isSmall ? ' small' : ''}`}>

@@ -79,6 +79,8 @@ export const say = texts(
     preview: 'Preview',
     previewDocs: '100 documents',
     results: 'Rows',
+    table: 'Table',
+    chart: 'Chart',
     previewOf: (rows: string, docs: string) =>
       `${counted(rows, 'row', 'rows')} of ${counted(docs, 'document', 'documents')}`,
     previewFirst:
@@ -235,6 +237,8 @@ export const say = texts(
     preview: 'Vorschau',
     previewDocs: '100 Dokumente',
     results: 'Zeilen',
+    table: 'Tabelle',
+    chart: 'Diagramm',
     previewOf: (rows: string, docs: string) =>
       `${counted(rows, 'Zeile', 'Zeilen')} aus ${counted(docs, 'Dokument', 'Dokumenten')}`,
     previewFirst:

@@ -21,7 +21,7 @@ pub fn terminal_width() -> Option<usize> {
 }
 
 /// Rows of cells below a header.
-pub(crate) struct Grid {
+pub struct Grid {
     /// The header first. All rows are of the same length.
     rows: Vec<Vec<String>>,
     /// Columns of text, which is left aligned; numbers are right aligned.
@@ -30,7 +30,7 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// Makes an empty one, in which the columns at `texts` have texts.
-    pub(crate) fn new(header: &[&str], texts: &[usize]) -> Grid {
+    pub fn new(header: &[&str], texts: &[usize]) -> Grid {
         let header = header.iter().map(|name| (*name).to_owned());
         Grid {
             rows: vec![header.collect()],
@@ -39,12 +39,12 @@ impl Grid {
     }
 
     /// Appends a row.
-    pub(crate) fn add_row(&mut self, row: impl IntoIterator<Item = String>) {
+    pub fn add_row(&mut self, row: impl IntoIterator<Item = String>) {
         self.rows.push(row.into_iter().collect());
     }
 
     /// Returns the lines, of at most `width_max` characters if there is a maximum and two columns fit.
-    pub(crate) fn text(&self, width_max: Option<usize>) -> String {
+    pub fn text(&self, width_max: Option<usize>) -> String {
         let groups = groups(&self.widths(), width_max.unwrap_or(usize::MAX));
         let tables = groups.iter().map(|columns| self.table(columns).trim_fmt());
         tables.collect::<Vec<_>>().join("\n\n")

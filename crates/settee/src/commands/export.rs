@@ -1,0 +1,181 @@
+//! `settee export`.
+
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use command_line::{check_output, counted, server_url};
+use export::{ExportError, ExportReport, Format, Selection};
+use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+use crate::cli::{ExportFormat, ExportOptions, with_credentials};
+use crate::commands::runtime;
+
+pub fn run(options: &ExportOptions) -> Result<(), Failure> {
+    let run = export::ExportOptions {
+        database: database_url(&options.database)?,
+        selection: selection(options)?,
+        format: format_of(options),
+        fields: options.fields.clone(),
+        flatten: options.flatten,
+        delimiter: options.delimiter,
+        limit: options.limit,
+    };
+    let runtime = runtime()?;
+    let written = match options
+        .output
+        .as_deref()
+        .filter(|path| *path != Path::new("-"))
+    {
+        Some(path) => {
+            check_output(path)?;
+            export::export_to_file(&run, runtime.handle(), path)
+        }
+        None => to_stdout(&run, &runtime),
+    };
+    let Some(report) = unless_closed(written)? else {
+        return Ok(());
+    };
+    print_notes(&report);
+    let rows = match run.selection {
+        Selection::View { .. } => "rows",
+        _ => "documents",
+    };
+    eprintln!("exported {}", counted(report.rows, rows));
+    match report.incomplete {
+        0 => Ok(()),
+        incomplete => Err(Failure {
+            message: format!(
+                "{} written during the export: their new members have no column. Export again, or name the columns (--fields)",
+                counted(incomplete, "documents")
+            ),
+            status: 3,
+        }),
+    }
+}
+
+/// The URL of a database, with the credentials of the environment.
+pub(super) fn database_url(text: &str) -> Result<String, Failure> {
+    let url = server_url(text)?;
+    if url.path().trim_matches('/').is_empty() {
+        return Err(Failure::usage(
+            "the database is given as http://NAME:PASSWORD@HOST:PORT/DB",
+        ));
+    }
+    Ok(with_credentials(text))
+}
+
+/// Writes to standard output.
+pub(super) fn to_stdout(
+    options: &export::ExportOptions,
+    runtime: &Runtime,
+) -> Result<ExportReport, ExportError> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    export::export(options, runtime.handle(), &mut out)
+}
+
+/// The report, or `None` if the reader of standard output has closed it.
+pub(super) fn unless_closed(
+    written: Result<ExportReport, ExportError>,
+) -> Result<Option<ExportReport>, Failure> {
+    match written {
+        Ok(report) => Ok(Some(report)),
+        Err(error) if error.is_closed_output() => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+pub(super) fn failure(error: &ExportError) -> Failure {
+    match error {
+        ExportError::Options(problem) => Failure::usage(problem),
+        error => Failure::new(error),
+    }
+}
+
+/// Prints notes about the result, which is on standard output.
+pub(super) fn print_notes(report: &ExportReport) {
+    for warning in &report.warnings {
+        eprintln!("settee: {}", super::doctor::plain(warning));
+    }
+    if report.without_attachments > 0 {
+        eprintln!(
+            "settee: the attachments of {} were left out (--attachments)",
+            counted(report.without_attachments, "documents")
+        );
+    }
+}
+
+/// Reads a selector, or a whole body of `_find`, which has a member `selector`.
+pub(super) fn body_of(text: &str) -> Result<Map<String, Value>, Failure> {
+    let value: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+        Failure::usage(format!(
+            "the query is not a JSON object, like {{\"price\":{{\"$gt\":4}}}}: {error}"
+        ))
+    })?;
+    if value.contains_key("selector") {
+        return Ok(value);
+    }
+    let selector = ("selector".to_owned(), Value::Object(value));
+    Ok(Map::from_iter([selector]))
+}
+
+fn selection(options: &ExportOptions) -> Result<Selection, Failure> {
+    if let Some(query) = &options.query {
+        return Ok(Selection::Query(body_of(query)?));
+    }
+    let Some(view) = &options.view else {
+        return Ok(Selection::Documents {
+            design: options.design,
+            attachments: options.attachments,
+        });
+    };
+    let view = view.strip_prefix("_design/").unwrap_or(view);
+    let (design, view) = view
+        .rsplit_once('/')
+        .ok_or_else(|| Failure::usage("a view is given as DESIGN/VIEW"))?;
+    let parameters = options.parameter.iter().map(|parameter| {
+        let parts = parameter.split_once('=');
+        let parts = parts.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        parts.ok_or_else(|| Failure::usage("a parameter is given as NAME=VALUE"))
+    });
+    Ok(Selection::View {
+        design: design.to_owned(),
+        view: view.to_owned(),
+        parameters: parameters.collect::<Result<_, _>>()?,
+    })
+}
+
+/// The given format, or that of the file's name.
+fn format_of(options: &ExportOptions) -> Format {
+    match options.format {
+        Some(ExportFormat::Json) => return Format::Json,
+        Some(ExportFormat::Jsonl) => return Format::JsonLines,
+        Some(ExportFormat::Csv) => return Format::Csv,
+        Some(ExportFormat::Spreadsheet) => return Format::Spreadsheet,
+        None => {}
+    }
+    let name = options.output.as_deref().unwrap_or(Path::new(""));
+    let name = name.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    match Path::new(name).extension().and_then(|end| end.to_str()) {
+        Some("json") => Format::Json,
+        Some("csv") => Format::Csv,
+        _ => Format::JsonLines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_becomes_a_body() {
+        let body = |text| Value::Object(body_of(text).ok().unwrap());
+        let short = body(r#"{"a":1}"#);
+        assert_eq!(short, serde_json::json!({"selector": {"a": 1}}));
+        let long = body(r#"{"selector":{"a":1},"limit":3}"#);
+        assert_eq!(long["limit"], 3);
+        assert!(body_of("[1]").is_err());
+    }
+}

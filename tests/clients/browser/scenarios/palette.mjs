@@ -1,0 +1,105 @@
+// Ctrl+K leads to any database, id, setting, page and recent document, by a few letters, by the keyboard alone and by the pointer.
+import { checkAxe } from '../axe.mjs';
+
+export const name = 'palette';
+export const short = true;
+export const themes = true;
+export const widths = [390, 768, 1280];
+
+const DB = 'palette-shop';
+const ODD = 'palette/odd+name';
+
+export async function run(tools) {
+  const { server, page } = tools;
+  for (const db of [DB, encodeURIComponent(ODD)]) await server.request('PUT', `/${db}?q=1`);
+  await server.request('POST', `/${DB}/_bulk_docs`, { docs: Array.from({ length: 30 }, (_, n) => ({ _id: `palette-order-${n}`, n })) });
+  await server.request('PUT', `/${encodeURIComponent(ODD)}/x%2Fy`, {});
+  try {
+    await opens(tools);
+    await leads(tools);
+    await german(tools);
+  } finally {
+    await page.evaluate(() => localStorage.removeItem('settee-language'));
+    for (const db of [DB, encodeURIComponent(ODD)]) await server.request('DELETE', `/${db}`);
+  }
+}
+
+const boxOf = (page, name = 'Database, id, setting or page') => page.getByRole('combobox', { name });
+const optionsOf = (page) => page.getByRole('dialog').getByRole('option');
+
+async function ask(page, text) {
+  await page.keyboard.press('Control+k');
+  await boxOf(page).waitFor();
+  await page.keyboard.type(text);
+}
+
+async function opens({ page, open, check, width }) {
+  await open('#/');
+  await page.keyboard.press('Control+k');
+  await boxOf(page).waitFor();
+  check('Ctrl+K opens it, and it has the focus', await boxOf(page).evaluate((element) => element === document.activeElement));
+  check('pages are there before anything is typed', await optionsOf(page).filter({ hasText: 'Configuration' }).isVisible());
+  const box = await page.getByRole('dialog').boundingBox();
+  check('it fits into the window', box.x >= 0 && box.x + box.width <= width, box);
+  await checkAxe(page, check, 'the palette');
+  await page.keyboard.press('Escape');
+  await boxOf(page).waitFor({ state: 'detached' });
+  check('Escape closes it', true);
+  if (width < 760) await page.getByRole('button', { name: 'Open the navigation' }).click();
+  await page.getByRole('button', { name: /^Go to…/ }).click();
+  check('so does a button open it', await boxOf(page).waitFor().then(() => true, () => false));
+  await optionsOf(page).filter({ hasText: 'Users' }).first().click();
+  check('and a click leads somewhere', await page.getByRole('heading', { name: 'Users', level: 1 }).waitFor().then(() => true, () => false), page.url());
+}
+
+async function leads({ page, open, check }) {
+  const arrives = (hash) => page.waitForFunction((to) => location.hash === to, hash, { timeout: 5000 }).then(() => true, () => false);
+  await ask(page, 'palshop');
+  await optionsOf(page).filter({ hasText: DB }).first().waitFor();
+  await page.keyboard.press('Enter');
+  check('letters of a name lead to its database', await arrives(`#/database/${DB}/_all_docs`), page.url());
+  await ask(page, 'palette-order-17');
+  await optionsOf(page).filter({ hasText: `${DB}/palette-order-17` }).waitFor();
+  await page.keyboard.press('Enter');
+  check('within a database, an id leads to its document', await arrives(`#/database/${DB}/_doc/palette-order-17`), page.url());
+  await page.getByRole('heading', { name: 'palette-order-17', level: 1 }).waitFor();
+  await open('#/');
+  await ask(page, `${ODD}/x`);
+  await optionsOf(page).filter({ hasText: `${ODD}/x/y` }).waitFor();
+  await page.keyboard.press('Enter');
+  check('from elsewhere, database/id does, however odd', await arrives(`#/database/${encodeURIComponent(ODD)}/_doc/x%2Fy`), page.url());
+  await open('#/');
+  await page.keyboard.press('Control+k');
+  const recent = optionsOf(page).filter({ hasText: 'Recent document' });
+  await recent.first().waitFor();
+  check('recent documents come first', (await optionsOf(page).first().innerText()).includes(`${ODD}/x/y`) || (await optionsOf(page).first().innerText()).includes('palette-order-17'), await optionsOf(page).allInnerTexts());
+  await page.keyboard.type('largest document body');
+  await optionsOf(page).filter({ hasText: 'couchdb/max_document_size' }).waitFor();
+  await page.keyboard.press('Enter');
+  check('a setting is found by its help', await page.getByRole('region', { name: 'couchdb' }).getByText('max_document_size').first().waitFor().then(() => true, () => false), page.url());
+  await ask(page, 'pages');
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('cluster');
+  const before = await boxOf(page).getAttribute('aria-activedescendant');
+  await page.keyboard.press('ArrowDown');
+  const after = await boxOf(page).getAttribute('aria-activedescendant');
+  check('arrow keys choose, and screen readers are told', before !== after && (await page.locator(`[id="${after}"]`).getAttribute('aria-selected')) === 'true', [before, after]);
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('qqqqzzzz');
+  check('nothing is said to be found', await page.getByRole('dialog').getByText('Nothing found.').waitFor().then(() => true, () => false));
+  await checkAxe(page, check, 'the palette without anything found');
+  await page.keyboard.press('Enter');
+  check('and Enter goes nowhere then', await boxOf(page).isVisible());
+  await page.keyboard.press('Escape');
+}
+
+async function german({ page, open, check }) {
+  await page.evaluate(() => localStorage.setItem('settee-language', 'de'));
+  await page.goto('about:blank');
+  await open('#/');
+  await page.keyboard.press('Control+k');
+  check('German has it too', await boxOf(page, 'Datenbank, ID, Einstellung oder Seite').waitFor().then(() => true, () => false));
+  await page.keyboard.press('Escape');
+  await page.evaluate(() => localStorage.removeItem('settee-language'));
+  await page.goto('about:blank');
+}
