@@ -1,7 +1,7 @@
 # make serve    a running server on http://127.0.0.1:5984, data in ./data
 # make install  the programs `settee` and `settee-bench` in ~/.local/bin, or in DIR/bin with PREFIX=DIR
-# make cluster  three nodes on http://127.0.0.1:15984, :25984 and :35984 with a Kafka broker, data in ./cluster-data
-#               (ARGS="--nodes 5 --brokers 3 --data DIR --admin NAME:PASSWORD")
+# make cluster  three nodes on http://127.0.0.1:15984, :25984 and :35984, data in ./cluster-data
+#               (ARGS="--nodes 5 --ports 6001,6003,6005,6007,6009 --data DIR --admin NAME:PASSWORD"; --brokers 3 for a log in Kafka)
 # make check    what a change can break, in a few minutes: lints, tests of the changed crates and of what depends on them, the quick suites
 #               (SINCE=COMMIT; by default the last commit that passed `make test` here)
 # make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
@@ -92,7 +92,7 @@ serve: build
 install: build
 	@$(env) bash scripts/install.sh "$$CARGO_TARGET_DIR/dist" "$(PREFIX)"
 
-# Fetches Kafka and what it needs, once per machine (scripts/brokers.py).
+# With --brokers it fetches Kafka and what that needs, once per machine (scripts/brokers.py).
 cluster:
 	@bash scripts/setup.sh cluster
 	@$(binary)
@@ -170,6 +170,7 @@ soak:
 
 soak-simulation: setup-test
 	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p cluster --no-capture -E 'test(simulation::)'
+	@$(env) SETTEE_SEEDS=100000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p raft-log --no-capture -E 'test(nothing_acknowledged_is_lost)'
 
 # On a real disk, which /tmp is not everywhere.
 soak-units: setup-test

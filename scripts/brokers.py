@@ -195,7 +195,8 @@ class Brokers:
 
     def __init__(self, count, directory, first_port=None, doors=None):
         self.directory = pathlib.Path(directory).resolve()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if count:
+            self.directory.mkdir(parents=True, exist_ok=True)
         ports = list(range(first_port, first_port + 2 * count)) if first_port else free_ports(2 * count)
         self.controllers = ports[count:]
         doors = doors or [None] * count
@@ -214,8 +215,9 @@ class Brokers:
         return ",".join(f"127.0.0.1:{broker.door}" for broker in self.brokers.values())
 
     def start(self):
-        ensure_packages()
-        ensure_kafka()
+        if self.brokers:
+            ensure_packages()
+            ensure_kafka()
         for broker in self.brokers.values():
             broker.start()
         for broker in self.brokers.values():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A cluster on this machine, to try one: nodes at ports 15984, 25984, 35984 of 127.0.0.1, and the Kafka brokers that they need.
+"""A cluster on this machine, to try one: nodes at ports 15984, 25984, 35984 of 127.0.0.1, which keep its log.
 
-usage: cluster.py [--nodes N] [--brokers N] [--data DIR] [--admin NAME:PASSWORD] [--binary PATH]
+usage: cluster.py [--nodes N] [--ports PORT,…] [--brokers N] [--data DIR] [--admin NAME:PASSWORD] [--binary PATH]
 
-Runs until SIGINT or SIGTERM, or until its parent dies; a node or broker that dies is started again. With a data directory of an
-earlier run it goes on where that one was; more nodes than it had then join. What brokers need is fetched (scripts/brokers.py).
+--ports: the nodes' ports for clients, one a node; each has the next one for other nodes. --brokers: so many Kafka brokers keep the
+log instead; what they need is fetched (scripts/brokers.py). Runs until SIGINT or SIGTERM, or until its parent dies; a node or broker
+that dies is started again. With a data directory of an earlier run it goes on where that one was; more nodes than it had then join.
 """
 
 import argparse
@@ -32,6 +33,10 @@ WHOLE_TIMEOUT_S = 120
 STATUS_TIMEOUT_S = 5
 NODES_MAX = 5
 FIRST_BROKER_PORT = 19092
+# The nodes that keep the log: in clusters of fewer than five nodes, and in larger ones.
+LOG_NODES, LOG_NODES_OF_LARGE = 3, 5
+# The record version from which on the cluster has a table of these nodes.
+TABLE_VERSION = 4
 
 
 class Node(kafka.Process):
@@ -56,7 +61,8 @@ class Node(kafka.Process):
 
 
 class Cluster:
-    """So many nodes and brokers with their data below `directory`, which outlives them. Numbers begin at 1.
+    """So many nodes and brokers with their data below `directory`, which outlives them. Without brokers, the nodes keep the log.
+    Numbers begin at 1.
 
     `ports(number)` gives a node's port for HTTP and for other nodes. `admin` is NAME:PASSWORD; without it the first start makes
     one. `options` are more arguments of `settee serve`.
@@ -81,7 +87,8 @@ class Cluster:
 
     @property
     def log_address(self):
-        return "kafka://" + self.brokers.addresses
+        """The setting `[cluster] log`; None for the default."""
+        return "kafka://" + self.brokers.addresses if self.brokers.brokers else None
 
     def start(self):
         self.brokers.start()
@@ -130,7 +137,9 @@ class Cluster:
 
     def start_process(self, node, log=None):
         node.process = None
-        arguments = ["--data", node.folder, "--bind", "127.0.0.1", "--port", node.http_port, "--set", f"cluster/log={log or self.log_address}"]
+        arguments = ["--data", node.folder, "--bind", "127.0.0.1", "--port", node.http_port]
+        if log := log or self.log_address:
+            arguments += ["--set", f"cluster/log={log}"]
         if node.number == 1:
             arguments += ["--admin", self.admin] if self.admin else ["--generate-admin"]
         with open(node.log_path, "ab") as log:
@@ -205,6 +214,8 @@ class Cluster:
             for slot in status["slots"]:
                 if len(slot["members"]) < len(nodes) or not slot["takes_writes"]:
                     return f"node {number}: slot {slot['slot']} has {len(slot['members'])} replicas; {slot['reason']}"
+            if why := why_log_not_whole(status, live):
+                return f"node {number}: {why}"
         return ""
 
     def wait_until_whole(self, nodes=None, timeout_s=WHOLE_TIMEOUT_S):
@@ -252,9 +263,34 @@ class Cluster:
         self.brokers.stop()
 
 
+def why_log_not_whole(status, live):
+    """What is missing until as many nodes keep the log as are to keep it; "" when nothing is."""
+    log = status.get("log", {})
+    if log.get("kept_by") != "nodes" or status["record_version"]["in_force"] < TABLE_VERSION:
+        return ""
+    wanted = LOG_NODES_OF_LARGE if len(status["nodes"]) >= LOG_NODES_OF_LARGE else LOG_NODES
+    if len(log["nodes"]) < min(wanted, live):
+        return f"{', '.join(log['nodes'])} keep the log"
+    if log["unsettled"] or log["leaderless"] or log["halted"]:
+        return f"the log of some slots is not settled: {log}"
+    return ""
+
+
 def fixed_ports(number):
     """Those for other nodes are none that Linux gives to connections, which could take one while its node is down."""
     return 5984 + 10000 * number, 15985 + number
+
+
+def given_ports(text):
+    """The function of a node's ports that `--ports` stands for."""
+    ports = [int(port) for port in text.split(",")]
+
+    def ports_of(number):
+        if number > len(ports):
+            sys.exit(f"cluster: --ports has {len(ports)} ports for more nodes")
+        return ports[number - 1], ports[number - 1] + 1
+
+    return ports_of
 
 
 def default_binary():
@@ -265,18 +301,22 @@ def default_binary():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=3, choices=range(1, NODES_MAX + 1))
-    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--ports", type=given_ports, default=fixed_ports, metavar="PORT,…")
+    parser.add_argument("--brokers", type=int, default=0)
     parser.add_argument("--data", default="cluster-data")
     parser.add_argument("--admin", help="NAME:PASSWORD; one with a random password is made when it is not given")
     parser.add_argument("--binary", default=default_binary())
     options = parser.parse_args()
+    if not options.brokers and (pathlib.Path(options.data) / "kafka").is_dir():
+        sys.exit(f"cluster: {options.data} has a cluster whose log is in Kafka: start it with --brokers, or another one with --data")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     ctypes.CDLL(None).prctl(kafka.PR_SET_PDEATHSIG, signal.SIGTERM)
     cluster = Cluster(
-        options.nodes, options.brokers, options.data, options.binary, admin=options.admin, ports=fixed_ports, broker_port=FIRST_BROKER_PORT
+        options.nodes, options.brokers, options.data, options.binary, admin=options.admin, ports=options.ports, broker_port=FIRST_BROKER_PORT
     )
     try:
-        print(f"cluster: starting {options.brokers} broker(s) and {options.nodes} node(s); this takes about half a minute", flush=True)
+        brokers = f"{options.brokers} broker(s) and " if options.brokers else ""
+        print(f"cluster: starting {brokers}{options.nodes} node(s)", flush=True)
         cluster.start()
         name, password = cluster.admin.split(":", 1)
         print(f"cluster: {' '.join(cluster.urls)}", flush=True)

@@ -22,10 +22,10 @@ def free_ports(count):
     found = []
     # Not the shared generator: a test that seeds it would get the same ports in every process.
     for port in random.SystemRandom().sample(range(FIRST, END), TRIES):
-        if _reserve(port):
-            found.append(port)
         if len(found) == count:
             return found
+        if _reserve(port):
+            found.append(port)
     raise RuntimeError(f"no {count} free ports")
 
 

@@ -3,7 +3,7 @@
 # quietly, when nothing is missing.
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
-#   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
+#   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (with --brokers, Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
 #                             of other languages: Erlang, and Python's couchpy; Elixir, for its package; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, TypeScript, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
 #                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;

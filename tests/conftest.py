@@ -26,6 +26,8 @@ SHARED_MEMORY = pathlib.Path("/dev/shm")
 SHARED_MEMORY_BYTES_MIN = 4 << 30
 # Tests that take less of a processor than this part of their time mostly wait.
 WAITING_SHARE_MAX = 0.4
+# Fixtures of a module that are a cluster, whose parameter is its log.
+CLUSTERS = ("cluster", "cluster_days", "adopted")
 # Data that earlier runs left behind on purpose (failed tests, `--keep`): the newest are kept.
 KEPT_RUNS_MAX = 3
 
@@ -186,8 +188,8 @@ def pytest_collection_modifyitems(config, items):
     computing = [key for key in longest_first if cpu[key] >= seconds[key] * WAITING_SHARE_MAX]
     order = [key for pair in itertools.zip_longest(waiting, computing) for key in pair if key is not None]
     places = {key: place for place, key in enumerate(order)}
-    # Stable: tests of a group keep their order.
-    items.sort(key=lambda item: places[group_of(item) or item.nodeid])
+    # Stable: tests of a group keep their order, and those of one log stay together.
+    items.sort(key=lambda item: (places[group_of(item) or item.nodeid], *log_of(item)))
 
 
 def is_selected(item, config):
@@ -201,6 +203,13 @@ def is_selected(item, config):
 def group_of(item):
     """Tests with a fixture of a module run in one process, one after the other."""
     return suite_of(item) if "suite" in getattr(item, "fixturenames", ()) else None
+
+
+def log_of(item):
+    """The log of the cluster that a test shares with others, and its place in the file. pytest would begin with any of its parameters."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    log = next((params[name] for name in CLUSTERS if name in params), "")
+    return log, item.location[1] if log else 0
 
 
 def suite_of(item):

@@ -1,6 +1,9 @@
-"""A cluster whose nodes can be cut off from the brokers and from each other."""
+"""A cluster whose nodes can be cut off from each other, and from the brokers if its log is in Kafka."""
 
+import shutil
 import time
+
+import pytest
 
 import brokers as kafka
 import cluster as clusters
@@ -8,11 +11,20 @@ from harness.api import Api
 from harness.links import Links
 from ports import free_port, free_ports
 
+# Who keeps the log.
+OWN, KAFKA = "nodes", "kafka"
+# For fixtures of tests that hold for both: those on Kafka run at full length only.
+ENGINES = [OWN, pytest.param(KAFKA, marks=pytest.mark.slow)]
 ADMIN = "admin:cluster"
 EQUAL_TIMEOUT_S = 30
 READ_TIMEOUT_S = 15
 # What the status of a slot says of its contents, besides its chain.
 DIGESTS = ("digest", "digests")
+
+
+def with_log(*engines):
+    """The mark of a test whose cluster, a fixture of the module, has these logs."""
+    return pytest.mark.parametrize("cluster", engines, indirect=True, scope="module")
 
 
 class PatientApi(Api):
@@ -26,10 +38,13 @@ class PatientApi(Api):
 
 
 class FaultyCluster(clusters.Cluster):
-    """On free ports, with few slots and a known admin. With `has_links` everything passes through doors that can be closed."""
+    """On free ports, with few slots and a known admin. With `has_links` everything passes through doors that can be closed. `log`
+    is where the log is to be when nodes are started; a log in Kafka has a broker, unless there are to be more."""
 
-    def __init__(self, ctx, name, nodes=3, brokers=1, has_links=False, slots=4):
-        self.has_links, self.links = has_links, None
+    def __init__(self, ctx, name, nodes=3, log=OWN, brokers=None, has_links=False, slots=4):
+        self.has_links, self.links, self.log = has_links, None, log
+        if brokers is None:
+            brokers = 1 if log == KAFKA else 0
         super().__init__(
             nodes, brokers, ctx.folder(name), ctx.binary, admin=ADMIN, slots=slots, options=["--set", "log/level=info", *ctx.cheap_hashes]
         )
@@ -45,6 +60,9 @@ class FaultyCluster(clusters.Cluster):
 
     @property
     def log_address(self):
+        if self.log == OWN:
+            # Where there are brokers, it is to leave them.
+            return OWN if self.brokers.brokers else None
         return "kafka://" + (self.brokers.door_addresses if self.links else self.brokers.addresses)
 
     def options_of(self, node):
@@ -79,12 +97,17 @@ class FaultyCluster(clusters.Cluster):
             self.links.own(f"node{node.number}", node.process.pid)
 
     def cut_from_brokers(self, number, resets=False):
+        """Without brokers, nothing."""
         self.links.cut(f"node{number}", [f"broker{broker}" for broker in self.brokers.brokers], resets)
 
     def cut_from_peers(self, number, resets=False, peers=None):
         """From all others, or from these alone."""
         others = peers or [other for other in self.nodes if other != number]
         self.links.cut(f"node{number}", [f"node{other}" for other in others], resets)
+
+    def lose_log(self, number):
+        """A node that does not run loses its part of the log, as if it had a disk of its own."""
+        shutil.rmtree(self.nodes[number].folder / "cluster" / "log", ignore_errors=True)
 
     def heal(self):
         """Everybody runs and reaches everybody."""

@@ -1,19 +1,23 @@
-"""Three nodes and a broker: whatever was written at one node is there at once at all others, and nodes come and go."""
+"""Three nodes: whatever was written at one node is there at once at all others, and nodes come and go."""
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
 import itertools
 import os
+import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from harness.api import Disconnected, json_query, quote
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness import markdown
+from harness.api import Api, Disconnected, json_query, quote
+from harness.faulty_cluster import ADMIN, ENGINES, OWN, FaultyCluster
 from harness.server import wait_until
 from ports import free_port, free_ports
 
@@ -34,9 +38,9 @@ DESIGN = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "cluster")
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"cluster-{request.param}", log=request.param)
     try:
         cluster.brokers.start()
         waits = refused_starts(suite, cluster)
@@ -105,15 +109,20 @@ def at_once(*acts):
 
 def refused_starts(ctx, cluster):
     """Before there is a cluster: what is wrong with how a node is started is said. Answers one that waits for its brokers."""
-    data = ctx.folder("refused") / "alone"
-    refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", f"cluster/log={cluster.log_address}"], "cluster init")
+    data = ctx.folder(f"refused-{cluster.log}") / "alone"
+    log = f"cluster/log={cluster.log_address or OWN}"
+    refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", log], "cluster init")
     cluster.command("init", "--data", data, "--cluster", "refused", "--address", cluster.nodes[1].address, "--slots", 1)
     refused(ctx, "a node that is one already", [cluster.binary, "cluster", "init", "--data", data, "--address", "127.0.0.1:1"], "already")
     again = cluster.try_command("init", "--if-absent", "--data", data, "--address", "127.0.0.1:1")
     ctx.report.check("unless it is to be made if absent", again.returncode == 0 and "already" in again.stdout, again)
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
-    refused(ctx, "a node without a log", start, "log")
-    refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
+    for word in ("kafka://", "nodes"):
+        refused(ctx, "a log that is neither the nodes' nor Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], word)
+    with socket.create_server(("127.0.0.1", 0)) as node:
+        unless = ("--unless", f"127.0.0.1:{node.getsockname()[1]}")
+        again = [cluster.binary, "cluster", "init", "--data", data.with_name("again"), *unless]
+        refused(ctx, "a cluster that exists, at its first node, which lost its data", again, "exists already")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
     cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{free_port()}")
@@ -652,7 +661,7 @@ def test_restarts(suite, nodes):
 
 def test_tokens(suite, nodes):
     cluster = nodes.cluster
-    folder = suite.folder("tokens")
+    folder = suite.folder(f"tokens-{cluster.log}")
     join = [cluster.binary, "cluster", "join", "--address", "127.0.0.1:1", "--name"]
     short = cluster.command("token", cluster.url_of(1), "--seconds", 1).strip()
     expired = time.monotonic() + 2.1
@@ -750,3 +759,38 @@ def test_leaving(suite, nodes):
     suite.report.check("started again it is not let in", len(cluster.status(1)["nodes"]) == 3, cluster.status(1)["nodes"])
     fourth.end(signal.SIGKILL)
     replicas_are_alike(suite, nodes)
+
+
+def test_the_commands_of_the_readme(ctx):
+    """Three commands on three machines make a cluster; here, three addresses of this one."""
+    text = (ctx.checkout / "README.md").read_text(encoding="utf-8")
+    (block,) = [block for block in markdown.blocks(text) if "settee cluster join" in block.text]
+    environment = os.environ | {"PATH": f"{pathlib.Path(ctx.binary).parent}:{os.environ['PATH']}"}
+    nodes, running = [], []
+    try:
+        for number, line in enumerate(block.text.splitlines(), 1):
+            address = f"127.84.0.{number}"
+            data = ctx.folder("readme") / str(number)
+            command = line.replace("10.0.0.", "127.84.0.").replace("0.0.0.0", address).replace("--data data", f"--data {data}")
+            with open(data.with_suffix(".log"), "wb") as log:
+                running.append(subprocess.Popen(["bash", "-c", command], stdout=log, stderr=log, env=environment, start_new_session=True))
+            nodes.append(Api(f"http://{address}:5984", "admin:PASSWORD", REFUSAL_TIMEOUT_S))
+            ready = wait_until(lambda node=nodes[-1]: answers(node), REFUSAL_TIMEOUT_S, 0.2)
+            ctx.report.check(f"machine {number} runs a node", ready, data.with_suffix(".log").read_text(errors="replace"))
+        whole = wait_until(lambda: all(len(node.get("/_membership").json.get("all_nodes", [])) == 3 for node in nodes), REFUSAL_TIMEOUT_S, 0.2)
+        ctx.report.check("they are one cluster", whole)
+        nodes[0].expect(201, "PUT", "/shop")
+        rev = nodes[1].expect(201, "PUT", "/shop/tea", {"price": 4.5})["rev"]
+        ctx.report.equal("which has one state", nodes[2].expect(200, "GET", "/shop/tea")["_rev"], rev)
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def answers(node):
+    try:
+        return node.get("/_up").status == 200
+    except (Disconnected, OSError):
+        return False

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from harness.api import quote
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, FaultyCluster
 from harness.prometheus import metrics
 from harness.server import Server, track, wait_until
 
@@ -188,9 +188,9 @@ def number(api, name):
 class Adopted:
     """A cluster whose first node was a single server."""
 
-    def __init__(self, ctx):
+    def __init__(self, ctx, log):
         self.ctx, self.report = ctx, ctx.report
-        self.cluster = FaultyCluster(ctx, "adopted", slots=SLOTS)
+        self.cluster = FaultyCluster(ctx, f"adopted-{log}", log=log, slots=SLOTS)
         self.first = self.cluster.nodes[1]
         self.server = Server(ctx.binary, self.first.folder, admin=ADMIN, port=self.first.http_port)
 
@@ -199,9 +199,9 @@ class Adopted:
         return settee(self.ctx, "cluster", "init", "--adopt", "--data", self.first.folder, *node, *more)
 
 
-@pytest.fixture(scope="module")
-def adopted(suite):
-    adopted = Adopted(suite)
+@pytest.fixture(scope="module", params=ENGINES)
+def adopted(suite, request):
+    adopted = Adopted(suite, request.param)
     adopted.first.folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         adopted.cluster.brokers.start()

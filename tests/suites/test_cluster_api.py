@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.api_requests import ROWS, Asked
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, FaultyCluster
 from harness.vectors import AREAS, RoundRobin, load_replay, prepared, read_exceptions, run_area, vectors_folder
 
 pytestmark = pytest.mark.on_disk
@@ -36,9 +36,9 @@ def areas_and_routes():
             yield pytest.param(area, route, marks=() if is_short else pytest.mark.slow)
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "api")
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"api-{request.param}", log=request.param)
     try:
         cluster.start()
         yield cluster

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness.api import Api, Disconnected
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, KAFKA, FaultyCluster, with_log
 from harness.prometheus import metrics
 from harness.server import wait_until
 
@@ -37,9 +37,9 @@ EDIT_MS_MAX = 20
 RESIDENT_MB_MAX = 150
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "attachments", has_links=True)
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"attachments-{request.param}", log=request.param, has_links=True)
     try:
         cluster.start()
         cluster.api(1).expect(201, "PUT", f"/{DB}?q=4")
@@ -239,6 +239,7 @@ def test_a_cut_node_uploads_nothing_or_all(suite, cluster):
     attached.check("a cut node")
 
 
+@with_log(KAFKA)
 def test_a_node_is_killed_between_the_copy_and_the_record(suite, cluster):
     """The log stands still when the content has been copied; its author is killed. The document is everywhere with its content, or nowhere."""
     attached, report = Attached(suite, cluster), suite.report

@@ -10,14 +10,15 @@ import time
 import pytest
 
 from harness.api import Api, Disconnected, quote
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, KAFKA, OWN, FaultyCluster, with_log
 from harness.server import wait_until
 
 pytestmark = pytest.mark.on_disk
 
 # A node may use what it knew this long ago.
 HELD_S = 2
-FAULTS = ("none", "cut from the log", "cut from the nodes", "stopped")
+CUT_FROM_LOG = "cut from the log"
+FAULTS = ("none", CUT_FROM_LOG, "cut from the nodes", "stopped")
 CHANGES = ("password", "deleted", "role")
 USERS_PER_CHANGE, USERS_PER_CHANGE_SOAK = 3, 84
 HEALED_TIMEOUT_S = 60
@@ -33,12 +34,12 @@ RUNS_PER_SOURCE = 60
 # So many that each node has some of them.
 JOBS, JOBS_SOAK = 20, 30
 JOB_FAULTS_BY_NAME = {
-    "cut from the log": lambda cluster, number: cluster.cut_from_brokers(number),
+    CUT_FROM_LOG: lambda cluster, number: cluster.cut_from_brokers(number),
     "cut from the nodes": lambda cluster, number: cluster.cut_from_peers(number),
     "stopped": lambda cluster, number: cluster.pause(number),
     "killed": lambda cluster, number: cluster.kill(number),
 }
-JOB_FAULTS, JOB_ROUNDS_SOAK = list(JOB_FAULTS_BY_NAME), 100
+JOB_ROUNDS_SOAK = 100
 WATCH_TIMEOUT_S = 2
 WATCH_EVERY_S, WATCH_EVERY_S_SOAK = 0.1, 0.05
 # No job is handed over faster than this.
@@ -66,9 +67,9 @@ LOG_INS, LOG_INS_SOAK = 40, 2_000
 LOG_IN_MS_MORE_MAX = 1
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "cut", has_links=True)
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"cut-{request.param}", log=request.param, has_links=True)
     try:
         cluster.start()
         yield cluster
@@ -78,7 +79,17 @@ def cluster(suite):
         cluster.stop()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+# A node that is cut from the others is cut from their log, too.
+@pytest.mark.parametrize(
+    ("cluster", "fault"),
+    [
+        *((OWN, fault) for fault in FAULTS if fault != CUT_FROM_LOG),
+        (KAFKA, CUT_FROM_LOG),
+        *(pytest.param(KAFKA, fault, marks=pytest.mark.slow) for fault in FAULTS if fault != CUT_FROM_LOG),
+    ],
+    indirect=["cluster"],
+    scope="module",
+)
 def test_old_users_are_refused(suite, cluster, fault):
     """Passwords, users and roles that were changed at one node do not count at any other from two seconds after the response."""
     count = suite.size(USERS_PER_CHANGE, USERS_PER_CHANGE_SOAK)
@@ -89,6 +100,7 @@ def up(cluster, number):
     return cluster.api(number, credentials="").get("/_up")
 
 
+@with_log(KAFKA)
 def test_without_the_log(suite, cluster):
     """Other nodes answer for one that cannot reach the log, and load balancers are told."""
     report = suite.report
@@ -134,6 +146,7 @@ def test_without_the_log(suite, cluster):
 
 
 def test_without_the_others(suite, cluster):
+    """On its own log, that is more than half of the nodes that keep it."""
     cluster.cut_from_peers(3)
     try:
         alone = wait_until(lambda: Api(cluster.nodes[3].url, "").get("/_up").status == 503, NOTICED_TIMEOUT_S)
@@ -184,7 +197,12 @@ def test_all_acknowledged_documents_are_copied(suite, cluster):
     suite.report.equal("and each succeeded", set(outcomes), {200})
 
 
-@pytest.mark.parametrize("cut", ["log", "nodes"])
+@pytest.mark.parametrize(
+    ("cluster", "cut"),
+    [(OWN, "nodes"), (KAFKA, "log"), pytest.param(KAFKA, "nodes", marks=pytest.mark.slow)],
+    indirect=["cluster"],
+    scope="module",
+)
 def test_a_cut_node_copies_all_or_fails(suite, cluster, cut):
     runs = Runs(cluster, f"source-{cut}")
     cluster.api(2).expect(200, "GET", f"/source-{cut}")
@@ -220,8 +238,9 @@ def test_jobs_run_once(suite, cluster):
     took = []
     try:
         report.check("all run", wait_until(lambda: len(watch.running()) == count, HEALED_TIMEOUT_S), watch.seen)
-        for number in range(suite.size(len(JOB_FAULTS), JOB_ROUNDS_SOAK)):
-            fault, faulty = JOB_FAULTS[number % len(JOB_FAULTS)], number % 2 + 2
+        faults = [fault for fault in JOB_FAULTS_BY_NAME if cluster.log == KAFKA or fault != CUT_FROM_LOG]
+        for number in range(suite.size(len(faults), JOB_ROUNDS_SOAK)):
+            fault, faulty = faults[number % len(faults)], number % 2 + 2
             began = time.monotonic()
             JOB_FAULTS_BY_NAME[fault](cluster, faulty)
             elsewhere = wait_until(lambda faulty=faulty: len(watch.running() - watch.of(faulty)) == count, HEALED_TIMEOUT_S, 0.1)

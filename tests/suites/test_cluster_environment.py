@@ -1,6 +1,6 @@
 """Faults in the environment of a cluster: full disks, invalid records, wrong clocks, expired
-certificates, brokers and topics of another cluster, a node of another version. Each fault has an
-error that names what to do. No acknowledged write is lost.
+certificates, brokers and topics of another cluster, a node of another version, a lost log. Each
+fault has an error that names what to do. No acknowledged write is lost.
 
 The suite `cluster` tests copied data directories and used tokens. `cluster_faults` tests crashes
 and partitions.
@@ -20,7 +20,7 @@ import pytest
 from harness import kafka_records
 from harness.api import Api, Disconnected
 from harness.clock import DAY_S, HOUR_S, Clock
-from harness.faulty_cluster import ADMIN, FaultyCluster, clusters, kafka
+from harness.faulty_cluster import ADMIN, KAFKA, OWN, FaultyCluster, clusters, kafka
 from harness.old_node import greet
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
@@ -53,9 +53,9 @@ READY = clusters.READY
 SLOTS_TOPIC, CONTROL_TOPIC = "settee.main.0.slots", "settee.main.0.control"
 
 
-@pytest.fixture(scope="module")
-def cluster_days(suite):
-    days = Days(suite)
+@pytest.fixture(scope="module", params=[OWN, KAFKA])
+def cluster_days(suite, request):
+    days = Days(suite, request.param)
     try:
         days.begin()
         yield days
@@ -69,18 +69,26 @@ def days(cluster_days):
     cluster_days.clean_up()
 
 
+def with_log(*logs):
+    return pytest.mark.parametrize("cluster_days", logs, indirect=True, scope="module")
+
+
+on_both = with_log(OWN, pytest.param(KAFKA, marks=pytest.mark.slow))
+on_kafka = with_log(KAFKA)
+
+
 class Days:
     """A cluster of three nodes, two of them with a small disk, and what was acknowledged by it."""
 
-    def __init__(self, ctx):
+    def __init__(self, ctx, log):
         self.ctx, self.report = ctx, ctx.report
-        self.cluster = FaultyCluster(ctx, "cluster", slots=SLOTS)
-        self.other_brokers = kafka.Brokers(1, ctx.folder("other") / "kafka")
-        self.clock = Clock(ctx.folder("clock"))
-        self.disks = {number: SmallDisk(ctx.folder(f"disk-{number}")) for number in (2, 3)}
+        self.cluster = FaultyCluster(ctx, f"cluster-{log}", log=log, slots=SLOTS)
+        self.other_brokers = kafka.Brokers(len(self.cluster.brokers.brokers), ctx.folder("other") / "kafka")
+        self.clock = Clock(ctx.folder(f"clock-{log}"))
+        self.disks = {number: SmallDisk(ctx.folder(f"disk-{log}-{number}")) for number in (2, 3)}
         self.acknowledged, self.counter = {}, 0
-        # Nodes that are none of the cluster.
-        self.strangers = []
+        # Nodes that are none of the cluster; one whose brokers never come.
+        self.strangers, self.late = [], None
         self.logs = []
 
     def begin(self):
@@ -93,6 +101,19 @@ class Days:
             self.cluster.command("init", "--data", first.folder, "--name", "node1", "--address", first.address, "--slots", SLOTS)
         kept = first.folder / "cluster" / "node.pem"
         self.old_certificate = kept.read_bytes()
+        if self.cluster.log == KAFKA:
+            self.begin_with_brokers(first)
+        else:
+            self.cluster.start_process(first)
+        first.wait_until_ready()
+        self.cluster.start_others()
+        if not self.clock.refused:
+            ended = subprocess.run(["openssl", "x509", "-noout", "-checkend", "0", "-in", kept], capture_output=True, check=False).returncode
+            self.report.equal("a certificate that ended while its node was off is renewed at the start", ended, 0)
+        self.cluster.api(1).expect(201, "PUT", f"/{DB}?q={SLOTS}")
+        self.all_write("three nodes take writes")
+
+    def begin_with_brokers(self, first):
         self.late = self.stranger("late", "late", kafka_address="127.0.0.1:1")
         self.cluster.start_process(first)
         said = wait_until(lambda: "waiting for the brokers" in first.log(), SAID_TIMEOUT_S)
@@ -100,14 +121,6 @@ class Days:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for starting in [pool.submit(brokers.start) for brokers in (self.cluster.brokers, self.other_brokers)]:
                 starting.result()
-        first.wait_until_ready()
-        self.cluster.start_others()
-        self.report.check("and goes on once they are there", True)
-        if not self.clock.refused:
-            ended = subprocess.run(["openssl", "x509", "-noout", "-checkend", "0", "-in", kept], capture_output=True, check=False).returncode
-            self.report.equal("a certificate that ended while its node was off is renewed at the start", ended, 0)
-        self.cluster.api(1).expect(201, "PUT", f"/{DB}?q={SLOTS}")
-        self.all_write("three nodes take writes")
 
     @property
     def broker(self):
@@ -277,6 +290,7 @@ def refused(ctx, node, what, *words):
     return ended
 
 
+@on_both
 def test_other_version(suite, days):
     """A node that speaks another version of the protocol between nodes."""
     certificate = days.cluster.nodes[2].folder / "cluster" / "node.pem"
@@ -290,6 +304,7 @@ def test_other_version(suite, days):
 
 
 @pytest.mark.slow
+@on_kafka
 def test_unfit_topics(suite, days):
     """Topics that somebody else made, with what a cluster cannot use: what the error says to do helps."""
     address = days.broker
@@ -309,6 +324,7 @@ def test_unfit_topics(suite, days):
     suite.report.check("once all is done that was said, the node makes the topic that is missing and takes writes", made, node.log()[-2000:])
 
 
+@on_kafka
 def test_topic_of_another_cluster(suite, days):
     """A second cluster with the name of one that is there, at the same brokers."""
     one = days.stranger("one", "twins")
@@ -334,6 +350,7 @@ def test_topic_of_another_cluster(suite, days):
     suite.report.equal("and has what was written", seen, list(revs.values()))
 
 
+@on_kafka
 def test_wrong_brokers(suite, days):
     """Brokers of somebody else: at a node that is new, and at one that has been there."""
     wrong = days.other_brokers.addresses
@@ -351,10 +368,19 @@ def test_wrong_brokers(suite, days):
     words = ("others than", "other brokers", "wrong brokers", "[cluster] log")
     suite.report.check("and that they may be wrong ones", any(word in third.log() for word in words), third.log()[-2000:])
     days.all_write("the others take writes meanwhile", nodes=(1, 2))
+    third.end(signal.SIGTERM)
+    command = [days.cluster.binary, "serve", "--data", third.folder, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=REFUSAL_TIMEOUT_S, check=False)
+    is_clear = done.returncode == 2 and "whose log is in Kafka" in done.stderr
+    suite.report.check("without a setting it makes no log of its own", is_clear, done)
+    days.cluster.start_process(third, log="nodes")
+    said = wait_until(lambda: "`settee cluster reseed` moves it" in third.log(), REFUSAL_TIMEOUT_S)
+    suite.report.check("a node with another log in its settings goes on with Kafka, and says how the log is moved", said, third.log()[-2000:])
     days.restart(3)
     days.whole("with its own brokers it is as the others")
 
 
+@on_both
 def test_full_disk_at_one(suite, days):
     if skipped_disk(suite, days):
         return
@@ -387,6 +413,7 @@ def test_full_disk_at_one(suite, days):
 
 
 @pytest.mark.slow
+@on_both
 def test_full_disks_at_two(suite, days):
     if skipped_disk(suite, days):
         return
@@ -431,6 +458,7 @@ def skipped_clock(ctx, days):
     return days.clock.refused
 
 
+@on_both
 def test_clocks_an_hour_off(suite, days):
     """One node is an hour ahead, one an hour behind."""
     if skipped_clock(suite, days):
@@ -472,6 +500,7 @@ def certificate_of(node):
     return node.folder / "cluster" / "node.pem"
 
 
+@on_both
 def test_expired_certificate(suite, days):
     """A node goes on with a certificate that ended, as its clock is months behind."""
     if skipped_clock(suite, days):
@@ -490,6 +519,7 @@ def test_expired_certificate(suite, days):
     days.whole("and is one of them again")
 
 
+@on_both
 def test_certificate_of_the_future(suite, days):
     """A node was started with a clock that is months ahead, and made itself a certificate."""
     if skipped_clock(suite, days):
@@ -505,6 +535,7 @@ def test_certificate_of_the_future(suite, days):
         certificate_of(third).write_bytes(good)
 
 
+@on_kafka
 def test_records_that_are_none(suite, days):
     """Another program writes to the topic of the slots: nonsense, a record of another cluster, and one of a newer version."""
     home = json.loads((days.cluster.nodes[1].folder / "cluster" / "member.json").read_text(encoding="utf-8"))
@@ -540,6 +571,7 @@ def test_records_that_are_none(suite, days):
     days.all_is_there("what was acknowledged meanwhile is there")
 
 
+@on_kafka
 def test_record_that_is_none_in_control(suite, days):
     kafka_records.append(days.broker, CONTROL_TOPIC, 0, b"nonsense")
     halted = wait_until(lambda: all("control" in days.reasons(number) for number in (1, 2, 3)), SAID_TIMEOUT_S)
@@ -561,6 +593,7 @@ def reseed(ctx, days):
 
 
 @pytest.mark.slow
+@on_kafka
 def test_record_damaged_at_the_broker(suite, days):
     """A bit flips on the broker's disk, in a record that two nodes have and the third has not."""
     cluster = days.cluster
@@ -603,6 +636,7 @@ def flip_last(folder):
         file.write(bytes([byte ^ 4]))
 
 
+@on_kafka
 def test_topics_gone_while_off(suite, days):
     """Kafka lost its topics while no node ran: they start, say so, and go on once they are told to."""
     cluster = days.cluster
@@ -629,6 +663,102 @@ def test_topics_gone_while_off(suite, days):
     reseed(suite, days)
 
 
+@with_log(OWN)
+def test_a_lost_part_of_the_log(suite, days):
+    """A node's part of the log is gone, as a disk is: the node gets another id in the log, and everything again."""
+    cluster = days.cluster
+    disks = log_disks(cluster)
+    cluster.kill(3)
+    cluster.lose_log(3)
+    days.all_write("a part of the log is gone: the others write", nodes=(1, 2))
+    cluster.restart(3)
+    days.whole("the node is back with an empty one")
+    after = log_disks(cluster)
+    suite.report.check("it is another disk for the others", after[3] != disks[3] and after[1] == disks[1], (disks, after))
+    cluster.kill(1)
+    days.all_write("it counts among those that keep the log: another one is killed", nodes=(2, 3))
+    cluster.heal()
+    days.whole("and comes back")
+
+
+def log_disks(cluster):
+    """The ids of the disks of the log, by node."""
+    return {number: cluster.status(number)["log"]["disk"] for number in cluster.nodes}
+
+
+@with_log(OWN)
+def test_a_lost_log(suite, days):
+    """Most nodes lost their parts of the log: it is gone, and an administrator has it begun anew."""
+    cluster = days.cluster
+    cluster.stop_nodes()
+    for number in (1, 2):
+        cluster.lose_log(number)
+    for node in cluster.nodes.values():
+        cluster.start_process(node)
+    for node in cluster.nodes.values():
+        node.wait_until_ready()
+    days.all_is_there("the log is gone: what was acknowledged is read with r=1", query="?r=1")
+    reseed(suite, days)
+    numbers = {number: cluster.status(number)["log"]["number"] for number in cluster.nodes}
+    suite.report.check("all nodes have another log", len(set(numbers.values())) == 1 and numbers[1] > 0, numbers)
+    cluster.restart(3)
+    kept = sorted(path.name for path in (cluster.nodes[3].folder / "cluster" / "log").iterdir())
+    suite.report.equal("a node that starts removes the one before", kept, [str(numbers[3])])
+    days.whole("and is one of them")
+
+
+@pytest.mark.slow
+def test_the_log_moves(ctx):
+    """From the nodes to Kafka and back, with data, while clients write."""
+    cluster = FaultyCluster(ctx, "moves", brokers=1)
+    report, acknowledged = ctx.report, {}
+
+    def write(name):
+        for number, api in cluster.apis(timeout=60).items():
+            for i in range(20):
+                path = f"/moves/{name}-{number}-{i}"
+                answer = api.put(path, {"n": i})
+                if answer.status == 201:
+                    acknowledged[path] = answer.json["rev"]
+
+    def move(log, name):
+        cluster.log = log
+        for number in cluster.nodes:
+            cluster.restart(number)
+        cluster.wait_until_whole()
+        write(f"before-{name}")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write, f"during-{name}")
+            done = cluster.try_command("reseed", cluster.url_of(2))
+            report.equal(f"{name}: reseed", (done.returncode, done.stderr), (0, ""))
+            moved = wait_until(
+                lambda: all((cluster.status(number) or {}).get("log", {}).get("kept_by") == log for number in cluster.nodes), WHOLE_TIMEOUT_S
+            )
+            report.check(f"{name}: all nodes have it there", moved, [cluster.status(number) for number in cluster.nodes])
+            cluster.wait_until_whole()
+            writing.result()
+        write(f"after-{name}")
+        report.equal(f"{name}: all are equal", cluster.wait_until_equal(), "")
+        wrong = [
+            f"node {number} {path}: {answer!r}"
+            for number, api in cluster.apis().items()
+            for path, rev in acknowledged.items()
+            if (answer := api.get(path)).status != 200 or answer.json["_rev"] != rev
+        ]
+        report.check(f"{name}: all {len(acknowledged)} acknowledged documents are there", not wrong, "\n".join(wrong[:8]))
+
+    try:
+        cluster.start()
+        cluster.api(1).expect(201, "PUT", "/moves?q=4")
+        log = cluster.status(1)["log"]
+        report.equal("at first the nodes keep it", (log["kept_by"], log["number"]), ("nodes", 0))
+        move(KAFKA, "to Kafka")
+        move(OWN, "to the nodes")
+    finally:
+        cluster.stop()
+
+
+@on_kafka
 def test_missing_brokers(suite, days):
     """They do not come within a minute."""
     node = days.late

@@ -1,4 +1,4 @@
-"""Three nodes and three brokers under load, killed, stopped and cut off from each other: nothing acknowledged is lost, documents are
+"""Three nodes, or three nodes and three brokers, under load, killed, stopped and cut off from each other: nothing acknowledged is lost, documents are
 linearizable (by porcupine, tests/clients/linearizability), and all replicas are equal afterwards.
 
 SETTEE_ROUNDS is how many rounds there are, or which: 7-9. A round's faults depend on the seed and the round's number alone. In a
@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, KAFKA, OWN, FaultyCluster
 from harness.histories import PAUSE_S, History, look_again, lost, start_clients, stop_clients
 from harness.packages import go_program
 
@@ -33,8 +33,8 @@ HEALED_TIMEOUT_S = 90
 CHECK_TIMEOUT_S = 900
 # The wanted time without success after one node's death; it is told, not asserted.
 UNAVAILABLE_GOAL_S = 5.0
-# In a soak, each on a cluster of its own.
-LOG_LOSSES = ("cut_tail", "delete_topic") * 5
+# In a soak, each on a cluster of its own: of a log in Kafka, and of one that the nodes keep.
+LOG_LOSSES = ("cut_tail", "delete_topic") * 5 + ("lose_most", "lose_all") * 5
 
 
 class Fault:
@@ -59,20 +59,31 @@ KINDS = (
     "cut_pair",
     "isolate",
 )
+# Where the nodes keep the log.
+KINDS_OF_OWN = (
+    "kill_node",
+    "cut_from_peers",
+    "kill_nodes",
+    "lose_log",
+    "pause_node",
+    "cut_pair",
+    "isolate",
+)
 # Rounds that begin with one of these have no other fault, and tell how long nothing could be written or read.
-MEASURED = ("kill_node", "kill_broker", "kill_brokers")
+MEASURED = ("kill_node", "kill_broker", "kill_brokers", "lose_log")
 CUTS = ("cut_from_peers", "cut_from_brokers", "cut_pair", "isolate")
 
 
-def schedule(seed, number, dead_s):
+def schedule(kinds, seed, number, dead_s):
     """The faults of a round, whose measured deaths last for `dead_s`. The first one's kind goes through all kinds in turn."""
     source = random.Random(f"{seed}-{number}")
-    first = KINDS[(number - 1) % len(KINDS)]
+    first = kinds[(number - 1) % len(kinds)]
     if first in MEASURED:
         return [Fault(CALM_S, CALM_S + dead_s, first, source.randint(1, 3))]
     faults = []
     for at in range(source.choice((1, 2, 2, 3, 4))):
-        kind = first if at == 0 else source.choice(KINDS)
+        # With another node down, a lost part of the log is one too many.
+        kind = first if at == 0 else source.choice([kind for kind in kinds if kind != "lose_log"])
         begin = CALM_S + (0 if at == 0 else source.uniform(0, FAULTS_S))
         end = begin + source.uniform(0.3, FAULT_S_MAX)
         resets = source.random() < 0.5
@@ -85,6 +96,9 @@ def begin_fault(cluster, fault):
     match fault.name:
         case "kill_node":
             cluster.kill(target)
+        case "lose_log":
+            cluster.kill(target)
+            cluster.lose_log(target)
         case "kill_nodes":
             for number in cluster.nodes:
                 cluster.kill(number)
@@ -113,7 +127,7 @@ def begin_fault(cluster, fault):
 def end_fault(cluster, fault):
     target, *_ = fault.arguments
     match fault.name:
-        case "kill_node" | "kill_nodes":
+        case "kill_node" | "kill_nodes" | "lose_log":
             for node in cluster.nodes.values():
                 if not node.is_running():
                     cluster.start_process(node)
@@ -132,14 +146,15 @@ def end_fault(cluster, fault):
             cluster.links.heal()
 
 
-def test_rounds_of_faults(ctx):
+@pytest.mark.parametrize("log", ENGINES)
+def test_rounds_of_faults(ctx, log):
     checker = go_program(ctx, ctx.checkout / "tests" / "clients" / "linearizability")
     totals = Totals()
-    cluster = FaultyCluster(ctx, "cluster", brokers=3, has_links=True)
+    cluster = FaultyCluster(ctx, "cluster", log=log, brokers=3 if log == KAFKA else 0, has_links=True)
     try:
         began = time.monotonic()
         cluster.start()
-        ctx.report.note(f"three brokers and three nodes are up after {time.monotonic() - began:.1f} s")
+        ctx.report.note(f"{len(cluster.brokers.brokers)} brokers and three nodes are up after {time.monotonic() - began:.1f} s")
         for number in rounds(ctx):
             one_round(ctx, cluster, checker, number, totals)
         whole(ctx, cluster, totals)
@@ -188,7 +203,8 @@ class Totals:
 
 
 def one_round(ctx, cluster, checker, number, totals):
-    faults = schedule(ctx.seed, number, ctx.size(*DEAD_S))
+    kinds = KINDS if cluster.log == KAFKA else KINDS_OF_OWN
+    faults = schedule(kinds, ctx.seed, number, ctx.size(*DEAD_S))
     label = f"round {number}"
     folder = ctx.folder(f"round-{number}")
     said = "; ".join(map(str, faults))
@@ -227,7 +243,7 @@ def carry_out(cluster, faults, history, of_node, totals):
         (begin_fault if begins else end_fault)(cluster, fault)
     fault = faults[0]
     if fault.name in MEASURED:
-        dead = fault.arguments[0] if fault.name == "kill_node" else None
+        dead = fault.arguments[0] if fault.name in ("kill_node", "lose_log") else None
         living = [number for node, numbers in of_node.items() if node != dead for number in numbers]
         for what, times in (("written", history.writes), ("read", history.reads)):
             gap = longest_gap(times, living, moments[fault, True], moments[fault, False])
@@ -305,9 +321,10 @@ def everything(path):
 
 
 def log_losses(ctx, checker, totals):
-    """One broker, whose log loses its end, or all of it. An administrator has it begun anew."""
+    """A log loses its end, or all of it. An administrator has it begun anew."""
     for number, kind in enumerate(LOG_LOSSES, 1):
-        cluster = FaultyCluster(ctx, f"loss-{number}", brokers=1, has_links=True)
+        log = OWN if kind.startswith("lose") else KAFKA
+        cluster = FaultyCluster(ctx, f"loss-{number}", log=log, has_links=True)
         try:
             cluster.start()
             one_loss(ctx, cluster, checker, number, kind, totals)
@@ -331,6 +348,12 @@ def one_loss(ctx, cluster, checker, number, kind, totals):
             for slot in range(cluster.slots):
                 cluster.brokers.cut_tail(topics[0], slot, source.randint(100, 20_000))
             cluster.brokers.restart(1)
+        elif cluster.log == OWN:
+            for at in cluster.nodes:
+                cluster.kill(at)
+            for at in source.sample(list(cluster.nodes), 2 if kind == "lose_most" else 3):
+                cluster.lose_log(at)
+            cluster.heal()
         else:
             for topic in topics:
                 cluster.brokers.delete_topic(topic)

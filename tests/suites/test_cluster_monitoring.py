@@ -11,7 +11,7 @@ import pytest
 
 from harness import kafka_records
 from harness.api import Api, Disconnected
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, KAFKA, OWN, FaultyCluster, with_log
 from harness.prometheus import Prometheus, metrics
 from harness.server import wait_until
 
@@ -31,9 +31,9 @@ LAG_S = 2
 TRANSFER_BYTES_MAX = 64 << 20
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "seen", has_links=True, slots=SLOTS)
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"seen-{request.param}", log=request.param, has_links=True, slots=SLOTS)
     try:
         cluster.start()
         cluster.api(1).expect(201, "PUT", "/seen")
@@ -212,6 +212,8 @@ def test_a_healthy_cluster(suite, cluster, seen):
             by = after[number].by(f"settee_cluster_{name}", "node")
             report.check(f"node {number}: {name} of each other node grows", len(by) == 2 and grown(number, name) > 0, by)
     report.equal("nothing was dropped", [grown(number, "messages_dropped_total") for number in NODES], [0, 0, 0])
+    if cluster.log == OWN:
+        own_log(report, seen, grown)
     led = lambda: sum(seen.get(number, "settee_cluster_slots_led") or 0 for number in NODES)
     report.check("each slot has one node that organizes it", wait_until(lambda: led() == ALL_SLOTS, SEEN_TIMEOUT_S), led())
     gathered = seen.get(1, "settee_cluster_forwarded_gathered_total")
@@ -225,6 +227,18 @@ def test_a_healthy_cluster(suite, cluster, seen):
     report.equal("_stats has them, too", (tree["members"]["value"], tree["slots"]["all"]["value"]), (3, ALL_SLOTS))
 
 
+def own_log(report, seen, grown):
+    for name, expected in (("nodes", 3), ("unsettled", 0), ("leaderless", 0), ("halted", 0)):
+        for number in NODES:
+            seen.becomes("the log that the nodes keep", number, f"settee_cluster_log_{name}", expected)
+    led = lambda: sum(seen.get(number, "settee_cluster_log_led") or 0 for number in NODES)
+    report.check("the log of each slot has one leader", wait_until(lambda: led() == ALL_SLOTS, SEEN_TIMEOUT_S), led())
+    for number in NODES:
+        report.check(f"node {number} syncs what is written", grown(number, "log_sync_seconds_count") > 0)
+        seen.becomes("the log that the nodes keep", number, "settee_cluster_log_bytes", lambda size: size > 0)
+
+
+@with_log(KAFKA)
 def test_without_the_log(cluster, seen):
     forwarded = lambda: sum(seen.get(2, f"settee_cluster_forwarded_{what}_total") or 0 for what in ("writes", "requests"))
     before = forwarded()
@@ -262,8 +276,11 @@ def test_without_the_others(cluster, seen):
     write(cluster, 1)
     seen.becomes("one node is cut off", 1, "settee_cluster_messages_waiting", lambda waiting: waiting > 0)
     seen.becomes("one node is cut off", 1, "settee_cluster_messages_waiting_bytes", lambda waiting: waiting > 0)
-    # It reads the log, and does not hear who else has what it read.
-    seen.becomes("cut from the others", 3, "settee_cluster_unstable_records", lambda records: records > 0)
+    if cluster.log == KAFKA:
+        # It reads the log, and does not hear who else has what it read.
+        seen.becomes("cut from the others", 3, "settee_cluster_unstable_records", lambda records: records > 0)
+    else:
+        seen.becomes("cut from the others, which keep the log", 3, "settee_cluster_log_up", 0)
 
     def read():
         clients.append(in_background(lambda: at_cut().get("/seen")))
@@ -283,6 +300,7 @@ def first_asked(cluster, number):
     return min((id < ids[number], id, other) for other, id in ids.items() if other != number)[2]
 
 
+@with_log(KAFKA)
 def test_forwards_that_fail(cluster, seen):
     """A node without the log asks another one, which stands still, before it notices."""
     asked = first_asked(cluster, 2)
@@ -315,6 +333,7 @@ def test_contents_that_are_not_copied(cluster, seen):
     grows("the node reaches the others again", 3, f"{name}received_bytes_total")
 
 
+@with_log(KAFKA)
 def test_a_node_that_is_copied_to(cluster, seen):
     """One that was down for longer than the log keeps records."""
     cluster.kill(3)
@@ -436,6 +455,7 @@ def test_the_dashboard_has_values(suite, cluster, seen):
         writer.join()
 
 
+@with_log(KAFKA)
 def test_slots_that_halt(cluster, seen):
     """Another program writes to the log. Last: only a new generation of all slots goes on."""
     kafka_records.append(cluster.brokers.addresses.split(",")[0], TOPIC, 0, b"nonsense" * 20)

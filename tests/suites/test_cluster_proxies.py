@@ -12,7 +12,7 @@ import pytest
 from harness import leaves
 from harness.api import Api, Disconnected
 from harness.certificates import Authority
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, ENGINES, KAFKA, FaultyCluster
 from harness.packages import node_modules
 from harness.pouch import Pouch
 from harness.proxies import WHOLE, Proxy
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.on_disk
 KINDS = ("haproxy", pytest.param("caddy", marks=pytest.mark.slow))
 EDITS, EDITS_SOAK = 40, 400
 FAULTS = ("log", "nodes", "stopped")
-FAULTS_SHORT = ("log", "nodes")
+# Where the nodes keep the log, a node cannot be cut off from it alone.
+FAULTS_OF_OWN = ("nodes", "stopped")
 PAUSE_S = 0.02
 # Requests in a row that another node has to answer.
 ASKED = 12
@@ -35,9 +36,9 @@ REQUEST_TIMEOUT_S = 30
 NOTICED_S_MAX = 6
 
 
-@pytest.fixture(scope="module")
-def cluster(suite):
-    cluster = FaultyCluster(suite, "proxied", has_links=True)
+@pytest.fixture(scope="module", params=ENGINES)
+def cluster(suite, request):
+    cluster = FaultyCluster(suite, f"proxied-{request.param}", log=request.param, has_links=True)
     try:
         cluster.start()
         yield cluster
@@ -90,11 +91,11 @@ def test_a_node_is_cut_off(suite, cluster, authority, kind):
     cluster.api(1).expect(201, "PUT", f"/{db}")
     ports = [node.http_port for node in cluster.nodes.values()]
     with Proxy(suite, kind, WHOLE, authority.issue(kind), ports) as proxy:
-        device = start_device(suite, authority, kind)
+        device = start_device(suite, authority, kind, suite.folder(f"devices-{cluster.log}"))
         client = lambda: SecuredApi(proxy.url, authority, ADMIN, REQUEST_TIMEOUT_S)
         suite.report.check(f"{kind}: all nodes are asked", wait_until(lambda: len(answering(client())) == 3, MOVED_TIMEOUT_S))
         device.live(f"{proxy.url}/{db}", ADMIN)
-        for number, fault in enumerate(suite.size(FAULTS_SHORT, FAULTS)):
+        for number, fault in enumerate(FAULTS if cluster.log == KAFKA else FAULTS_OF_OWN):
             one_fault(suite, cluster, device, client, Fault(kind, fault, number % 2 + 2, db))
         wrong = [event for event in device.events if event["event"] in ("denied", "error", "complete") or event.get("failed")]
         suite.report.check(f"{kind}: PouchDB's sync never gave up, and no document was denied", not wrong, wrong[:5])
@@ -179,7 +180,7 @@ def is_synced(cluster, device, db):
     return all(there.get(doc_id) == revs for doc_id, revs in here.items())
 
 
-def start_device(suite, authority, kind):
+def start_device(suite, authority, kind, folder):
     scripts = suite.checkout / "tests" / "clients" / "js"
     environment = {**os.environ, "NODE_PATH": str(node_modules(suite, scripts)), "NODE_EXTRA_CA_CERTS": str(authority.cert)}
-    return Pouch(scripts / "sync.cjs", environment, suite.folder("devices") / kind, kind, suite.random.getrandbits(31), retries=True).start()
+    return Pouch(scripts / "sync.cjs", environment, folder / kind, kind, suite.random.getrandbits(31), retries=True).start()

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from harness.api import Disconnected
-from harness.faulty_cluster import FaultyCluster
+from harness.faulty_cluster import KAFKA, FaultyCluster
 from harness.server import wait_until
 from ports import free_ports
 
@@ -41,7 +41,8 @@ class MixedCluster(FaultyCluster):
 
     def __init__(self, ctx):
         self.versions = dict.fromkeys(NODES, FIRST)
-        super().__init__(ctx, "cluster")
+        # Older programs than of version 4 knew no other log.
+        super().__init__(ctx, "cluster", log=KAFKA)
 
     def environment_of(self, node):
         return os.environ | {VARIABLE: str(self.versions[node.number])}

@@ -15,7 +15,7 @@ import pytest
 
 from harness.api import Api, ask
 from harness.certificates import openssl
-from harness.faulty_cluster import ADMIN, FaultyCluster
+from harness.faulty_cluster import ADMIN, KAFKA, FaultyCluster
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
@@ -297,7 +297,7 @@ def test_data(ctx):
 @plants("nodes", "slots", "safe-to-stop", "log", "lag")
 def test_a_cluster(ctx):
     """A node without the log, and one that is down."""
-    cluster = FaultyCluster(ctx, "cluster", has_links=True)
+    cluster = FaultyCluster(ctx, "cluster", log=KAFKA, has_links=True)
 
     def becomes(number, *wanted):
         """The checks `id=severity` find what was planted; `id` alone finds nothing any more. Faults have consequences that others find."""

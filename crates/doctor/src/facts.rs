@@ -277,6 +277,10 @@ pub struct Cluster {
     pub certificate_left_s: i64,
     /// This node does not reach the log.
     pub is_log_lost: bool,
+    /// The nodes keep the log; otherwise Kafka does.
+    pub is_log_own: bool,
+    /// Names of the slots whose log is damaged on this node.
+    pub halted_logs: Vec<String>,
     /// Records that it has seen and not applied, and the seconds since it saw the oldest one.
     pub lag: (u64, u64),
     /// Names of live nodes that it cannot call.

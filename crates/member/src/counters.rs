@@ -2,6 +2,8 @@
 
 use telemetry::Counter;
 
+pub use raft_log::SYNCED as LOG_SYNCED;
+
 /// Writes that were forwarded to another node, which proposes them.
 pub static FORWARDED_WRITES: Counter = Counter::new();
 /// Clients' requests that were forwarded to another node.

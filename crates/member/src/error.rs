@@ -44,7 +44,7 @@ pub enum Error {
     NotMember(PathBuf),
     /// The new cluster has the name of the lost one.
     #[error(
-        "the new cluster needs another name than {0}: the topics of the lost one have that name"
+        "the new cluster needs another name than {0}: topics of the lost one may have that name"
     )]
     SameName(String),
     /// A database is too old.
@@ -77,6 +77,14 @@ pub enum Error {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] kafka_log::OpenError),
+    /// The log in the nodes could not be started.
+    #[error(transparent)]
+    OwnLog(#[from] raft_log::StartError),
+    /// The disk of the log in the nodes could not be opened.
+    #[error(
+        "{0}. If it is damaged, remove the folder `cluster/log` of this --data: the node gets its records from the other nodes again. Never do that on more than one node at a time"
+    )]
+    LogDisk(#[from] raft_log::DiskError),
     /// An error of the store.
     #[error("{0}")]
     Store(#[from] cluster::slot::StoreError),

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use cluster::NodeId;
 use cluster::slot::SlotStatus;
+use cluster::{CONTROL, NodeId, SlotNumber};
 use peers::Traffic;
+use raft_log::{LogFigures, RaftLog};
+use serde::Serialize;
 
+use crate::log_table::LogTables;
 use crate::members::Members;
 use crate::planner::leads;
 use crate::replicas::Replicas;
+
+/// The name of the control slot.
+pub(crate) const CONTROL_NAME: &str = "control";
 
 /// Figures of this node's part in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +31,98 @@ pub struct ClusterFigures {
     pub slots: SlotFigures,
     /// The other members, by name.
     pub peers: Vec<PeerFigures>,
+    /// The log, if the nodes keep it.
+    pub own_log: Option<LogFigures>,
+}
+
+/// The status of the cluster's log, as a node sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogStatus {
+    /// `nodes` or `kafka`.
+    pub kept_by: &'static str,
+    /// Its number: a log that was recreated has a higher one.
+    pub number: u64,
+    /// The status of a log that the nodes keep.
+    #[serde(flatten)]
+    pub own: Option<OwnLogStatus>,
+}
+
+/// The status of a log that the nodes keep.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnLogStatus {
+    /// Names of the nodes that keep it.
+    pub nodes: Vec<String>,
+    /// The id of this node's disk in the log, in hexadecimal digits. A disk that was lost had another.
+    pub disk: String,
+    /// Slots whose log this node leads.
+    pub led: usize,
+    /// Those among them that other nodes keep than those above.
+    pub unsettled: usize,
+    /// Slots whose log is on this node and has no leader that it knows.
+    pub leaderless: usize,
+    /// Slots whose log cannot continue on this node.
+    pub halted: Vec<HaltedLog>,
+    /// Its size on this node's disk, in bytes.
+    pub bytes: u64,
+}
+
+/// The log of a slot that cannot continue on a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct HaltedLog {
+    /// The slot; see [`crate::SlotSummary`].
+    pub slot: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl LogStatus {
+    pub(crate) fn of(logs: &LogTables, members: &Members) -> LogStatus {
+        LogStatus {
+            kept_by: match logs.own() {
+                Some(_) => "nodes",
+                None => "kafka",
+            },
+            number: logs.number(),
+            own: logs.own().map(|own| OwnLogStatus::of(own, logs, members)),
+        }
+    }
+}
+
+impl OwnLogStatus {
+    fn of(own: &RaftLog, logs: &LogTables, members: &Members) -> OwnLogStatus {
+        let figures = own.figures();
+        let names = members.all();
+        let name = |node: NodeId| {
+            let known = names.iter().find(|(of, _)| *of == node);
+            known.map_or_else(|| format!("{node:x}"), |(_, member)| member.name.clone())
+        };
+        let halted = figures.halted.into_iter().map(|(slot, reason)| HaltedLog {
+            slot: slot_name(slot),
+            reason,
+        });
+        OwnLogStatus {
+            nodes: logs
+                .latest()
+                .nodes
+                .iter()
+                .map(|seat| name(seat.node))
+                .collect(),
+            disk: format!("{:x}", own.options().me.raft),
+            led: figures.led,
+            unsettled: figures.unsettled,
+            leaderless: figures.leaderless,
+            halted: halted.collect(),
+            bytes: figures.bytes,
+        }
+    }
+}
+
+/// Returns the name of a slot for people: its number, or `control`.
+pub(crate) fn slot_name(slot: SlotNumber) -> String {
+    match slot {
+        CONTROL => CONTROL_NAME.into(),
+        slot => slot.to_string(),
+    }
 }
 
 /// Figures of the slots of a node.
@@ -66,7 +164,12 @@ pub struct PeerFigures {
 }
 
 impl ClusterFigures {
-    pub(crate) fn of(members: &Members, replicas: &Replicas, is_fit: bool) -> ClusterFigures {
+    pub(crate) fn of(
+        members: &Members,
+        replicas: &Replicas,
+        is_fit: bool,
+        own_log: Option<LogFigures>,
+    ) -> ClusterFigures {
         let mut live = members.live_others();
         live.push(members.me);
         let mut slots = SlotFigures::default();
@@ -82,6 +185,7 @@ impl ClusterFigures {
             live: live.len(),
             slots,
             peers: of_others(members),
+            own_log,
         }
     }
 }

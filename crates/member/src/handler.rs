@@ -18,9 +18,10 @@ use crate::content::{ContentError, ContentExchange};
 use crate::copy::CopySender;
 use crate::jobs::Jobs;
 use crate::join::Issuer;
+use crate::log_table::LogTables;
 use crate::members::{
-    APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, Members,
-    PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
+    APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, LOG_REPORT,
+    Members, PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
 };
 use crate::network_bench::{self, BENCH};
 use crate::propose::{Cause, NoOutcome};
@@ -53,6 +54,7 @@ pub struct NodeHandler {
     pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
     pub(crate) sender: CopySender,
     pub(crate) contents: Arc<ContentExchange>,
+    pub(crate) logs: Arc<LogTables>,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
@@ -72,6 +74,14 @@ impl Handler for NodeHandler {
         let replica = self.replicas.get(SlotNumber::from_be_bytes(*slot));
         if let (Some(replica), Some(message)) = (replica, Message::decode(message)) {
             replica.deliver(from, message);
+        }
+    }
+
+    async fn bulk_message(&self, from: NodeId, message: Bytes) {
+        if !self.is_double(from)
+            && let Some(log) = self.logs.own()
+        {
+            log.inlet().deliver(from, message);
         }
     }
 
@@ -115,6 +125,7 @@ impl Handler for NodeHandler {
             })),
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
+            LOG_REPORT => json(&self.logs.report()),
             _ => self.content(from, (path, query), call.body).await,
         }
     }

@@ -17,7 +17,8 @@ use crate::address_check::{self, Answering};
 use crate::control::Catalogue;
 use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::gateway::Gateway;
-use crate::membership::{Cluster, Membership, random};
+use crate::log_table::LogTables;
+use crate::membership::{Cluster, LogKeeper, Membership, random};
 
 /// The record of a token in the control slot.
 #[derive(Serialize, Deserialize)]
@@ -49,6 +50,9 @@ struct Welcome {
     authority: String,
     /// Cluster-wide settings: section, key, value.
     settings: Vec<Setting>,
+    /// The keeper of the log; absent in answers of programs that support Kafka only.
+    #[serde(default)]
+    log: Option<LogKeeper>,
 }
 
 /// Section, key and value.
@@ -59,6 +63,7 @@ pub struct Issuer {
     cluster: Cluster,
     identity: Arc<Identity>,
     catalogue: Arc<Catalogue>,
+    logs: Arc<LogTables>,
     gateway: OnceLock<Arc<Gateway>>,
 }
 
@@ -67,11 +72,13 @@ impl Issuer {
         cluster: Cluster,
         identity: Arc<Identity>,
         catalogue: Arc<Catalogue>,
+        logs: Arc<LogTables>,
     ) -> Issuer {
         Issuer {
             cluster,
             identity,
             catalogue,
+            logs,
             gateway: OnceLock::new(),
         }
     }
@@ -182,6 +189,7 @@ impl Issuer {
             others,
             authority,
             settings,
+            log: Some(self.logs.keeper()),
         })
     }
 
@@ -275,6 +283,7 @@ pub async fn join(
         store: new_mark()?,
         is_started: false,
         brings_data: false,
+        log: welcome.log,
     };
     home.keep(data, Authority::from_pem(&welcome.authority)?)?;
     Ok((home, welcome.settings))
@@ -310,6 +319,7 @@ pub(crate) fn first_member(
         store: new_mark()?,
         is_started: false,
         brings_data: false,
+        log: Some(LogKeeper::Undecided),
     };
     Ok((home, authority))
 }

@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use cluster::record::{RecordVersion, RecordVersions, Stamp};
-use cluster::{CONTROL, NodeId, SlotNumber};
+use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use database::{Database, Databases, StoredDatabase};
-use kafka_log::KafkaLog;
 use parking_lot::Mutex;
 use peers::{Identity, Peers, Server};
 use serde::Serialize;
@@ -20,31 +19,31 @@ use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting, stored_agreement};
 use crate::copy::CopySender;
 use crate::database_lifecycle::finish_drops;
-use crate::figures::ClusterFigures;
+use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus, slot_name};
 use crate::forward::{self, ForwardedClientRequest};
 use crate::gateway::{ClusterSequencer, Gateway};
 use crate::handler::{Clients, NodeHandler};
 use crate::jobs::{self, Jobs};
 use crate::join::Issuer;
+use crate::log_duty::LogDuty;
+use crate::log_table::LogTables;
 use crate::members::Members;
 use crate::membership::{self, Membership};
 use crate::network_bench::{self, NodeNetwork};
-use crate::newest_log::newest_log;
+use crate::open_log::{LogHome, LogKind, LogPlace, OpenLog};
 use crate::replicas::Replicas;
 use crate::requested::RequestedReplications;
 use crate::slot_starter::SlotStarter;
 use crate::versions::{self, VersionKeeper};
-use crate::{log_watch, planner, reseed};
+use crate::{log_trim, log_watch, planner, reseed};
 
-/// The name of the control slot.
-const CONTROL_NAME: &str = "control";
 /// Maximum number of databases named in an error.
 const NAMED_MAX: usize = 5;
 
 /// The options of a member.
 pub struct MemberOptions {
-    /// Kafka brokers, as `host:port,…`.
-    pub brokers: String,
+    /// Where the cluster's log is to be.
+    pub log: LogPlace,
     /// Settings for librdkafka.
     pub properties: BTreeMap<String, String>,
     /// The address for other nodes; `None` for the one that it joined with.
@@ -54,12 +53,18 @@ pub struct MemberOptions {
     /// The directory of the store.
     pub store: PathBuf,
     /// Restarts the server: the log was replaced.
-    pub restart: Box<dyn Fn() + Send + Sync>,
+    pub restart: Arc<dyn Fn() + Send + Sync>,
     /// Ends the server, with the reason: this program cannot be a member any more.
     pub give_up: Box<dyn Fn(String) + Send + Sync>,
     /// The latest record version that this program reads: [`RecordVersion::LATEST`], except in
     /// tests of upgrades.
     pub record_version: RecordVersion,
+}
+
+impl MemberOptions {
+    fn log_home(&self, home: &Membership, data: &Path) -> LogHome {
+        LogHome::new(home, data, &self.log, &self.properties, &self.restart)
+    }
 }
 
 /// This node as a member of its cluster.
@@ -75,8 +80,8 @@ pub struct Member {
     versions: Arc<VersionKeeper>,
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
-    kafka: kafka_log::Options,
-    data: PathBuf,
+    logs: Arc<LogTables>,
+    log_duty: Arc<LogDuty>,
     tasks: Vec<JoinHandle<()>>,
     /// Held by a measurement of the network.
     benches: tokio::sync::Mutex<()>,
@@ -155,15 +160,17 @@ impl Member {
         refuse_own(databases, home.is_started || home.brings_data).await?;
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
-        let kafka = newest_log(&home, databases, first_log(&home, &options)).await?;
-        home.note_log(data)?;
-        let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
+        let log_home = options.log_home(&home, data);
+        let open = OpenLog::open(&home, &log_home, databases).await?;
+        home.note_log(data, open.keeper.clone())?;
         let of_program = RecordVersions::new(options.record_version);
         let stamp = home.cluster.stamp(CONTROL, &of_program)?;
-        let ground = Ground::lay(&home, &identity, databases, &options.on_setting, stamp).await?;
-        let server = ground.listen(&home, &identity, databases).await?;
+        let ground = Ground::lay(&home, &identity, databases, &open, &options, stamp).await?;
+        let server = ground
+            .listen(&home, &identity, databases, &open.kind)
+            .await?;
         versions::check_older(&ground.members, &agreement).await?;
-        let parts = ground.slot_starter(&home, &of_program, databases, log.clone());
+        let parts = ground.slot_starter(&home, &of_program, databases, open.log.clone());
         parts.start_slots(&ground.replicas, options.on_setting)?;
         let gateway = ground.gateway(databases)?;
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
@@ -171,12 +178,10 @@ impl Member {
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
-        tasks.push(ground.watch_reach(log));
+        tasks.push(ground.watch_reach(open.log));
         tasks.extend(jobs::start(&ground.jobs, &ground.members, &gateway));
-        tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
-        if membership::take_reseed(data) {
-            tasks.push(tokio::spawn(reseed::start_later(ground.replicas.clone())));
-        }
+        let log_duty = ground.log_duty(log_home, &gateway);
+        tasks.extend(ground.watch_log(&log_duty, open.kind));
         let Ground {
             members,
             replicas,
@@ -184,6 +189,7 @@ impl Member {
             issuer,
             clients,
             jobs,
+            logs,
             ..
         } = ground;
         Ok(Arc::new(Member {
@@ -198,8 +204,8 @@ impl Member {
             versions,
             issuer,
             clients,
-            kafka,
-            data: data.to_owned(),
+            logs,
+            log_duty,
             tasks,
             benches: tokio::sync::Mutex::default(),
             _server: server,
@@ -353,6 +359,7 @@ impl Member {
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn remove(&self, node: NodeId) -> Result<bool, Error> {
+        self.log_duty.release(node).await?;
         let done = self.gateway.enter(Entry::Leave { node }).await?;
         Ok(done == EntryOutcome::Done)
     }
@@ -410,10 +417,7 @@ impl Member {
                 let status = replica.status();
                 let ok = status.proposes && status.error.is_none();
                 SlotSummary {
-                    slot: match slot {
-                        CONTROL => CONTROL_NAME.into(),
-                        slot => slot.to_string(),
-                    },
+                    slot: slot_name(slot),
                     next_offset: status.position.next_offset,
                     stable: status.stable,
                     log_end: status.log_end,
@@ -429,7 +433,13 @@ impl Member {
 
     /// Returns figures of this node's part in the cluster.
     pub fn figures(&self) -> ClusterFigures {
-        ClusterFigures::of(&self.members, &self.replicas, self.unfit().is_none())
+        let own = self.logs.own().map(|own| own.figures());
+        ClusterFigures::of(&self.members, &self.replicas, self.unfit().is_none(), own)
+    }
+
+    /// Returns the status of the log.
+    pub fn log(&self) -> LogStatus {
+        LogStatus::of(&self.logs, &self.members)
     }
 
     /// Measures the connections to all other nodes, one after the other; each of the three parts of a
@@ -458,28 +468,21 @@ impl Member {
         replicas.unwrap_or_default().into_iter().map(name).collect()
     }
 
-    /// Starts a new generation in all slots or in one, after the log was lost or cut. If its topics
-    /// are gone, they are recreated first, and all nodes restart with them.
+    /// Starts a new generation in all slots or in one, after the log was lost or cut. If it does not
+    /// exist any more, or is to be at another place, it is recreated first, and all nodes restart with it.
     ///
     /// # Errors
-    /// Errors of the brokers; [`Error::NotNow`] for one slot while the topics are gone.
+    /// [`Error::NotNow`], also for one slot while there is no log; errors of brokers, and of writing.
     pub async fn reseed(&self, slot: Option<SlotNumber>) -> Result<(), Error> {
-        let numbers = kafka_log::log_numbers(&self.kafka).await?;
-        if numbers.contains(&self.kafka.log) {
+        if self.log_duty.is_in_place().await? {
             tokio::spawn(reseed::start(self.replicas.clone(), slot));
             return Ok(());
         }
         if slot.is_some() {
-            let why = "the topics of the cluster are gone: reseed all slots, which creates others";
+            let why = "the log of the cluster is gone, or is to move: reseed all slots, which creates another one";
             return Err(Error::NotNow(why.into()));
         }
-        membership::ask_for_reseed(&self.data)?;
-        let next = kafka_log::Options {
-            log: self.kafka.log + 1,
-            ..self.kafka.clone()
-        };
-        kafka_log::create_topics(&next, kafka_log::TopicOptions::default()).await?;
-        Ok(())
+        self.log_duty.recreate().await
     }
 
     /// Returns the number of a slot by its name in [`SlotSummary::slot`]; `None` for a slot that the
@@ -516,6 +519,7 @@ struct Ground {
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
     jobs: Arc<Jobs>,
     contents: Arc<ContentExchange>,
+    logs: Arc<LogTables>,
 }
 
 impl Ground {
@@ -523,13 +527,16 @@ impl Ground {
         home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
-        on_setting: &OnSetting,
+        open: &OpenLog,
+        options: &MemberOptions,
         stamp: Stamp,
     ) -> Result<Ground, Error> {
-        let catalogue = Catalogue::open(databases, on_setting).await?;
+        let catalogue = Catalogue::open(databases, &options.on_setting).await?;
+        let logs = Arc::new(LogTables::new(open, &options.log, &catalogue));
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let of_cluster = home.cluster.clone();
-        let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
+        let (signs, shown) = (identity.clone(), catalogue.clone());
+        let issuer = Issuer::new(of_cluster, signs, shown, logs.clone());
         let jobs = Jobs::new(home.node, catalogue.clone());
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
         let of_store = (databases, &catalogue);
@@ -538,6 +545,7 @@ impl Ground {
         Ok(Ground {
             jobs,
             contents,
+            logs,
             members,
             replicas,
             catalogue,
@@ -552,8 +560,16 @@ impl Ground {
         home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
+        kind: &LogKind,
     ) -> Result<Server, Error> {
-        let peers = Peers::new(identity.clone())?;
+        let options = peers::Options {
+            has_bulk: matches!(kind, LogKind::Nodes { .. }),
+            ..peers::Options::default()
+        };
+        let peers = Peers::with(identity.clone(), options)?;
+        if let LogKind::Nodes { transport, .. } = kind {
+            transport.reach_by(peers.clone());
+        }
         self.members.reach_by(peers.clone());
         self.members.connect(&home.others);
         let answering = Arc::new(NodeHandler {
@@ -563,6 +579,7 @@ impl Ground {
             issuer: self.issuer.clone(),
             sender: CopySender::new(databases, &self.catalogue, home.cluster.slots),
             contents: self.contents.clone(),
+            logs: self.logs.clone(),
             clients: self.clients.clone(),
             doubles: Mutex::default(),
         });
@@ -574,7 +591,7 @@ impl Ground {
         home: &'a Membership,
         versions: &'a RecordVersions,
         databases: &'a Arc<Databases>,
-        log: Arc<KafkaLog>,
+        log: Arc<dyn Log>,
     ) -> SlotStarter<'a> {
         SlotStarter {
             node: home.node,
@@ -601,10 +618,34 @@ impl Ground {
         Ok(gateway)
     }
 
-    fn watch_reach(&self, log: Arc<KafkaLog>) -> JoinHandle<()> {
+    fn watch_reach(&self, log: Arc<dyn Log>) -> JoinHandle<()> {
         let reach = self.replicas.reach.clone();
         reach.set_log(log);
         tokio::spawn(log_watch::watch(reach, self.members.clone()))
+    }
+
+    fn log_duty(&self, home: LogHome, gateway: &Arc<Gateway>) -> Arc<LogDuty> {
+        Arc::new(LogDuty {
+            home,
+            tables: self.logs.clone(),
+            members: self.members.clone(),
+            gateway: gateway.clone(),
+        })
+    }
+
+    /// Keeps the table of the nodes that keep the log, trims it, and notices another log.
+    /// Starts the generation that was requested with it.
+    fn watch_log(&self, duty: &Arc<LogDuty>, kind: LogKind) -> Vec<JoinHandle<()>> {
+        let (members, replicas) = (self.members.clone(), self.replicas.clone());
+        let of_kind = match kind {
+            LogKind::Kafka(kafka) => tokio::spawn(watch_kafka(kafka, duty.home.restart.clone())),
+            LogKind::Nodes { log, .. } => tokio::spawn(log_trim::run(log, members, replicas)),
+        };
+        let mut tasks = vec![tokio::spawn(duty.clone().run()), of_kind];
+        if membership::take_reseed(&duty.home.data) {
+            tasks.push(tokio::spawn(reseed::start_later(self.replicas.clone())));
+        }
+        tasks
     }
 
     fn duties(&self, home: &Membership, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
@@ -618,17 +659,6 @@ impl Ground {
             tokio::spawn(renewing),
             tokio::spawn(self.contents.clone().reclaim_at_times()),
         ]
-    }
-}
-
-/// Returns the first log of a cluster, at the configured brokers.
-fn first_log(home: &Membership, options: &MemberOptions) -> kafka_log::Options {
-    kafka_log::Options {
-        brokers: options.brokers.clone(),
-        cluster: home.cluster.name.clone(),
-        slots: home.cluster.slots,
-        log: home.cluster.log,
-        properties: options.properties.clone(),
     }
 }
 
@@ -656,8 +686,8 @@ pub(crate) async fn refuse_own(
     }
 }
 
-/// Restarts the server when there is a newer log.
-async fn watch_log(kafka: kafka_log::Options, restart: Box<dyn Fn() + Send + Sync>) {
+/// Restarts the server when there is a newer log in Kafka.
+async fn watch_kafka(kafka: kafka_log::Options, restart: Arc<dyn Fn() + Send + Sync>) {
     loop {
         tokio::time::sleep(reseed::LOG_WATCHED_EVERY).await;
         let numbers = kafka_log::log_numbers(&kafka).await.unwrap_or_default();

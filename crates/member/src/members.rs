@@ -1,5 +1,6 @@
 //! The other nodes: their addresses, whether they are live, and requests to them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
 use crate::copy::Source;
+use crate::log_table::LogReport;
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
 use crate::query::value;
@@ -62,6 +64,12 @@ const PROGRESS_TIME_MAX: Duration = Duration::from_secs(3);
 pub const VERSIONS: &str = "/versions";
 /// Time limit of that question.
 const VERSIONS_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The path of the question for a node's log: its response is a [`LogReport`], as JSON. Programs that
+/// know Kafka only refuse it.
+pub const LOG_REPORT: &str = "/log-report";
+/// Time limit of that question.
+const LOG_REPORT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The path of copies of slots.
 pub const COPY: &str = "/copy";
@@ -278,6 +286,21 @@ impl Members {
     pub(crate) async fn versions_of(&self, node: NodeId) -> Option<NodeVersions> {
         let deadline = Instant::now() + VERSIONS_TIME_MAX;
         let answer = self.ask(node, VERSIONS.to_owned(), Bytes::new(), deadline);
+        serde_json::from_slice(&answer.await.ok()?).ok()
+    }
+
+    /// Returns the reports of all live nodes that answer about their logs.
+    pub(crate) async fn log_reports(&self) -> BTreeMap<NodeId, LogReport> {
+        let others = self.live_others().into_iter();
+        let asked = others.map(|node| async move { (node, self.log_report(node).await) });
+        let answers = futures_util::future::join_all(asked).await.into_iter();
+        let found = answers.filter_map(|(node, report)| Some((node, report?)));
+        found.collect()
+    }
+
+    async fn log_report(&self, node: NodeId) -> Option<LogReport> {
+        let deadline = Instant::now() + LOG_REPORT_TIME_MAX;
+        let answer = self.ask(node, LOG_REPORT.to_owned(), Bytes::new(), deadline);
         serde_json::from_slice(&answer.await.ok()?).ok()
     }
 

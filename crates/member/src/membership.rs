@@ -14,7 +14,7 @@ use peers::{Authority, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::control::entry::MemberInfo;
+use crate::control::entry::{LogSeat, MemberInfo};
 
 const FILE: &str = "member.json";
 /// A file in the store's directory that names the node it belongs to.
@@ -58,6 +58,39 @@ pub struct Membership {
     /// It was a single server, and has not opened its log yet: its store has databases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub brings_data: bool,
+    /// The keeper of the cluster's log; absent in files of earlier programs. See [`Membership::keeper`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogKeeper>,
+}
+
+/// The keeper of a cluster's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kept_by", rename_all = "snake_case")]
+pub enum LogKeeper {
+    /// The cluster has no log yet: its first node has not been started.
+    Undecided,
+    /// Kafka.
+    Kafka {
+        /// The number of the log, or of an earlier one.
+        number: u64,
+        /// The brokers of the last start.
+        #[serde(default)]
+        brokers: Option<String>,
+    },
+    /// The nodes.
+    Nodes(OwnLog),
+}
+
+/// A log that the nodes keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnLog {
+    /// Its number.
+    pub number: u64,
+    /// This node creates its groups at the next start: they do not exist yet, on any node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub creates: bool,
+    /// The nodes that kept it when this one learned of it. Later the control slot has the table.
+    pub nodes: Vec<LogSeat>,
 }
 
 impl Cluster {
@@ -202,13 +235,28 @@ impl Membership {
         Ok(())
     }
 
-    /// Records that it has opened its log: the log's records follow the data that it brought.
+    /// Returns the keeper of the cluster's log. Earlier programs supported Kafka only, and did not note it.
+    pub fn keeper(&self) -> LogKeeper {
+        let is_old = self.is_started || self.node != self.cluster.first;
+        match &self.log {
+            Some(keeper) => keeper.clone(),
+            None if is_old => LogKeeper::Kafka {
+                number: self.cluster.log,
+                brokers: None,
+            },
+            None => LogKeeper::Undecided,
+        }
+    }
+
+    /// Records that it has opened this log: the log's records follow the data that it brought.
     ///
     /// # Errors
     /// Errors of writing.
-    pub fn note_log(&mut self, data: &Path) -> Result<(), Error> {
-        if self.brings_data {
+    pub fn note_log(&mut self, data: &Path, log: LogKeeper) -> Result<(), Error> {
+        let log = Some(log);
+        if self.brings_data || self.log != log {
             self.brings_data = false;
+            self.log = log;
             self.write(&folder(data))?;
         }
         Ok(())
@@ -234,6 +282,17 @@ impl Membership {
         let text = fs::read(&path).map_err(|e| failed(e.to_string()))?;
         serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))
     }
+}
+
+/// Has the next start of a node open another log.
+///
+/// # Errors
+/// Errors of reading and writing.
+pub(crate) fn move_log(data: &Path, log: LogKeeper) -> Result<(), Error> {
+    let folder = folder(data);
+    let mut home = Membership::read_in(&folder)?;
+    home.log = Some(log);
+    home.write(&folder)
 }
 
 /// Returns the mark of a store; `None` for a store that no node has voted with.
@@ -263,4 +322,48 @@ pub(crate) fn remove_mark(store: &Path) -> Result<(), Error> {
     }
     let synced = fs::File::open(store).and_then(|store| store.sync_all());
     synced.map_err(|e| Error::Membership(format!("{}: {e}", store.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As earlier programs wrote it.
+    fn old(node: NodeId, is_started: bool) -> Membership {
+        let text = format!(
+            r#"{{"cluster": {{"name": "shop", "id": "00", "record_key": "00", "slots": 4, "log": 0, "first": 1}},
+                "node": {node}, "name": "", "member": {{"name": "a@b", "address": "b:1"}}, "others": [],
+                "store": "00", "is_started": {is_started}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn clusters_of_earlier_programs_stay_on_kafka() {
+        let kafka = LogKeeper::Kafka {
+            number: 0,
+            brokers: None,
+        };
+        assert_eq!(old(1, true).keeper(), kafka);
+        assert_eq!(old(2, false).keeper(), kafka);
+        assert_eq!(old(1, false).keeper(), LogKeeper::Undecided);
+    }
+
+    #[test]
+    fn who_keeps_the_log_is_read_back() {
+        let mut home = old(1, true);
+        let own = OwnLog {
+            number: 7,
+            creates: true,
+            nodes: vec![LogSeat {
+                node: 1,
+                disk: u64::MAX,
+            }],
+        };
+        home.log = Some(LogKeeper::Nodes(own));
+        let text = serde_json::to_string(&home).unwrap();
+        let read: Membership = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, home);
+        assert_eq!(Some(read.keeper()), home.log);
+    }
 }

@@ -14,12 +14,19 @@ use crate::slot::failed;
 /// Time limit to wait for unreachable brokers at the start.
 const BROKERS_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// A log in Kafka that a node opens.
+pub(crate) struct NewestLog {
+    pub kafka: kafka_log::Options,
+    /// The brokers have its topics.
+    pub exists: bool,
+}
+
 /// Returns the log to open: the newest of the cluster, with the brokers of `kafka`. The first node creates the first one.
 pub(crate) async fn newest_log(
     home: &Membership,
     databases: &Databases,
     mut kafka: kafka_log::Options,
-) -> Result<kafka_log::Options, Error> {
+) -> Result<NewestLog, Error> {
     let slots = databases.store().slots().map_err(failed)?;
     let is_new = slots.is_empty() || home.brings_data;
     let numbers = patiently(async || kafka_log::log_numbers(&kafka).await).await?;
@@ -52,11 +59,13 @@ pub(crate) async fn newest_log(
                 brokers = kafka.brokers,
                 "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads continue where possible. If the topics are gone, `settee cluster reseed` creates others and continues from the nodes' state"
             );
-            return Ok(kafka);
+            let exists = false;
+            return Ok(NewestLog { kafka, exists });
         }
     }
     patiently(async || kafka_log::check_topics(&kafka).await).await?;
-    Ok(kafka)
+    let exists = true;
+    Ok(NewestLog { kafka, exists })
 }
 
 /// Describes a log that is that of another cluster of this name.

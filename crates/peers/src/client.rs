@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::call::{PendingCall, Read, UntilDropped};
+use crate::channel::Channel;
 use crate::hello::REFUSED;
 use crate::link::{Lane, State, keep, refusal_text, request};
 use crate::queue::Queue;
@@ -21,8 +22,8 @@ use crate::{
     Body, Call, CallError, Identity, IdentityError, NodeId, Options, Refusal, Reply, node_name,
 };
 
-/// The other nodes as this one reaches them. Each has two connections, one for messages and one for
-/// calls.
+/// The other nodes as this one reaches them. Each has a connection for messages, one for calls, and one
+/// for bulk messages if [`Options::has_bulk`] is set.
 pub struct Peers {
     pub(crate) shared: Arc<SharedState>,
     peers: RwLock<HashMap<NodeId, Peer>>,
@@ -31,9 +32,31 @@ pub struct Peers {
 /// A node. Its connections end when this is dropped.
 struct Peer {
     addresses: Vec<String>,
-    queue: Arc<Queue>,
+    queues: Queues,
     calls: watch::Receiver<State>,
     _lanes: JoinSet<()>,
+}
+
+/// Messages that wait to be sent to a node.
+#[derive(Clone)]
+struct Queues {
+    messages: Arc<Queue>,
+    /// `None` without such a connection.
+    bulk: Option<Arc<Queue>>,
+}
+
+impl Queues {
+    fn new(options: &Options) -> Queues {
+        let bulk = || Queue::new(Channel::Bulk, options);
+        Queues {
+            messages: Queue::new(Channel::Messages, options),
+            bulk: options.has_bulk.then(bulk),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        std::iter::once(&self.messages).chain(&self.bulk)
+    }
 }
 
 impl Peer {
@@ -41,16 +64,17 @@ impl Peer {
         shared: &Arc<SharedState>,
         node: NodeId,
         addresses: Vec<String>,
-        queue: Arc<Queue>,
+        queues: Queues,
     ) -> Peer {
         let (state, calls) = watch::channel(State::Trying);
         let mut lanes = JoinSet::new();
-        for lane in [Lane::Messages(queue.clone()), Lane::Calls(state)] {
+        let messages = queues.all().cloned().map(Lane::Messages);
+        for lane in messages.chain([Lane::Calls(state)]) {
             lanes.spawn(keep(shared.clone(), node, addresses.clone(), lane));
         }
         Peer {
             addresses,
-            queue,
+            queues,
             calls,
             _lanes: lanes,
         }
@@ -91,9 +115,9 @@ impl Peers {
         if before.is_some_and(|peer| peer.addresses == addresses) {
             return;
         }
-        let queue = before.map(|peer| peer.queue.clone());
-        let queue = queue.unwrap_or_else(|| Queue::new(&self.shared.options));
-        let peer = Peer::new(&self.shared, node, addresses, queue);
+        let queues = before.map(|peer| peer.queues.clone());
+        let queues = queues.unwrap_or_else(|| Queues::new(&self.shared.options));
+        let peer = Peer::new(&self.shared, node, addresses, queues);
         peers.insert(node, peer);
     }
 
@@ -112,23 +136,43 @@ impl Peers {
     /// is no such node. Messages over one connection arrive in order, and none arrives twice.
     pub fn send(&self, node: NodeId, message: Bytes) {
         if let Some(peer) = self.peers.read().get(&node) {
-            peer.queue.push(message);
+            peer.queues.messages.push(message);
         }
+    }
+
+    /// Sends a bulk message of at most [`crate::MESSAGE_BYTES_MAX`] bytes, without an answer. Never
+    /// waits. Returns whether it was accepted: it is not when too many wait for the node, when the node
+    /// is silent, or when there is no such node. Those that were accepted arrive in order, and none
+    /// twice; the last ones before a connection breaks may be lost.
+    pub fn send_bulk(&self, node: NodeId, message: Bytes) -> bool {
+        let silence_max = self.shared.options.silence_max;
+        if self
+            .last_heard(node)
+            .is_none_or(|at| at.elapsed() > silence_max)
+        {
+            // They would wait for a node that may need none of them when it is back.
+            return false;
+        }
+        let peers = self.peers.read();
+        let queue = peers.get(&node).and_then(|peer| peer.queues.bulk.as_ref());
+        queue.is_some_and(|queue| queue.push(message))
     }
 
     /// Returns the number of messages to a node that were dropped because too many waited.
     pub fn dropped(&self, node: NodeId) -> u64 {
         let peers = self.peers.read();
-        peers.get(&node).map_or(0, |peer| peer.queue.dropped())
+        peers
+            .get(&node)
+            .map_or(0, |peer| peer.queues.messages.dropped())
     }
 
-    /// Returns the figures of the messages to and from a node.
+    /// Returns the figures of all messages to and from a node.
     pub fn traffic(&self, node: NodeId) -> Traffic {
         let sent = self
             .peers
             .read()
             .get(&node)
-            .map(|peer| peer.queue.traffic());
+            .map(|peer| Traffic::sum(peer.queues.all().map(|queue| queue.traffic())));
         let known = self.shared.known(node);
         Traffic {
             received: known.received.load(Relaxed),

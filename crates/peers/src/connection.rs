@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::channel::Channel;
 use crate::client::without_connection;
 use crate::hello::{Hello, REFUSED};
 use crate::line::Line;
@@ -52,13 +53,15 @@ impl<H: Handler> Connection<H> {
                 "this needs a certificate of the cluster",
             )),
             ("/hello", Some(node)) => self.hello(node, &request),
-            (_, Some(node)) => match (path, self.greeted.get()) {
+            (_, Some(node)) => match (Channel::of_path(path), self.greeted.get()) {
                 (_, None) => Err(Refusal::new(
                     StatusCode::PRECONDITION_REQUIRED,
                     "a connection begins with /hello",
                 )),
                 _ if !self.serving.handler.admits(node) => Err(no_member(node)),
-                ("/messages", Some((hello, _))) => self.messages(node, hello, request).await,
+                (Some(channel), Some((hello, _))) => {
+                    self.messages(node, channel, hello, request).await
+                }
                 _ => self.call(node, request).await,
             },
         };
@@ -105,6 +108,7 @@ impl<H: Handler> Connection<H> {
     async fn messages(
         &self,
         node: NodeId,
+        channel: Channel,
         hello: &Hello,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Refusal> {
@@ -112,8 +116,9 @@ impl<H: Handler> Connection<H> {
         let reader = Reader {
             handler: self.serving.handler.clone(),
             node,
+            channel,
             connection: hello.connection,
-            turn: known.turn(hello.instance),
+            turn: known.turn(hello.instance, channel),
             known,
             body: Body::of(request.into_body()),
             decoder: Decoder::default(),
@@ -187,6 +192,7 @@ fn no_member(node: NodeId) -> Refusal {
 struct Reader<H> {
     handler: Arc<H>,
     node: NodeId,
+    channel: Channel,
     connection: u64,
     turn: Arc<Turn>,
     known: Arc<NodeEntry>,
@@ -210,7 +216,10 @@ impl<H: Handler> Reader<H> {
                         let bytes = message.len() as u64;
                         self.known.received.fetch_add(1, Relaxed);
                         self.known.received_bytes.fetch_add(bytes, Relaxed);
-                        self.handler.message(self.node, message).await;
+                        match self.channel {
+                            Channel::Messages => self.handler.message(self.node, message).await,
+                            Channel::Bulk => self.handler.bulk_message(self.node, message).await,
+                        }
                     }
                     Ok(None) => break,
                     Err(e) => return Err(BodyError::Source(e.into())),
@@ -261,6 +270,7 @@ mod tests {
             let reader = Reader {
                 handler: handler.clone(),
                 node: 1,
+                channel: Channel::Messages,
                 connection,
                 turn: turn.clone(),
                 known: known.clone(),

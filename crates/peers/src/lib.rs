@@ -2,8 +2,8 @@
 //!
 //! Every node has an [`Identity`]: a certificate with its number, signed by the cluster's own
 //! [`Authority`]. A [`Server`] accepts connections of other nodes, [`Peers`] keeps connections to
-//! them: [`Peers::send`] sends a message without an answer, which may be lost, [`Peers::call`] a
-//! request with one. A new node has no certificate yet: it [`join`]s with a [`Token`].
+//! them: [`Peers::send`] and [`Peers::send_bulk`] send a message without an answer, which may be lost,
+//! [`Peers::call`] a request with one. A new node has no certificate yet: it [`join`]s with a [`Token`].
 //!
 //! A *peer* is another node of the cluster. This crate does not know the contents: no slots,
 //! records, databases or clients.
@@ -14,6 +14,7 @@ mod authority;
 mod body;
 mod call;
 mod certificate;
+mod channel;
 mod client;
 mod connection;
 mod error;

@@ -38,8 +38,8 @@ pub(crate) enum State {
     Down(String),
 }
 
-/// The purpose of a connection. Messages have one of their own: a large body in the same socket
-/// would delay them.
+/// The purpose of a connection. Each channel of messages has one of its own: a large body in the same
+/// socket would delay them.
 pub(crate) enum Lane {
     Messages(Arc<Queue>),
     Calls(watch::Sender<State>),
@@ -126,7 +126,7 @@ impl Connected {
     /// Sends what comes into the queue, in one request, until that breaks.
     async fn send_all(&mut self, queue: &Arc<Queue>) -> String {
         let body = Body::of(queue.body());
-        let request = request(Method::POST, "/messages", body);
+        let request = request(Method::POST, queue.channel().path(), body);
         let response = match self.raw.sender.send_request(request).await {
             Ok(response) => response,
             Err(e) => return format!("sending messages: {e}"),

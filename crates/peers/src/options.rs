@@ -20,6 +20,10 @@ pub struct Options {
     pub queue_messages_max: usize,
     /// Their bytes.
     pub queue_bytes_max: usize,
+    /// There is a connection for bulk messages to each peer.
+    pub has_bulk: bool,
+    /// Bytes of bulk messages that wait for a peer; more are refused.
+    pub bulk_bytes_max: usize,
     /// Delay of the response to a wrong secret.
     pub refused_join_pause: Duration,
     /// The protocol version that this node announces.
@@ -36,6 +40,8 @@ impl Default for Options {
             retry_max: Duration::from_secs(2),
             queue_messages_max: 16_384,
             queue_bytes_max: 16 << 20,
+            has_bulk: false,
+            bulk_bytes_max: 64 << 20,
             refused_join_pause: Duration::from_secs(1),
             protocol: crate::PROTOCOL,
         }

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use parking_lot::Mutex;
 
+use crate::channel::Channel;
 use crate::frame::{LENGTH_BYTES, MESSAGE_BYTES_MAX, encode};
 use crate::options::Options;
 use crate::traffic::Traffic;
@@ -17,10 +18,11 @@ use crate::traffic::Traffic;
 /// Messages are sent together up to this size, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Messages waiting for one peer. When there are too many the oldest are dropped: newer ones
-/// supersede them.
+/// Messages waiting for one peer. When there are too many, the oldest are dropped or the new one is
+/// refused; see [`Channel`].
 #[derive(Debug)]
 pub(crate) struct Queue {
+    channel: Channel,
     messages_max: usize,
     bytes_max: usize,
     state: Mutex<State>,
@@ -39,25 +41,38 @@ struct State {
 }
 
 impl Queue {
-    pub fn new(options: &Options) -> Arc<Queue> {
+    pub fn new(channel: Channel, options: &Options) -> Arc<Queue> {
         Arc::new(Queue {
+            channel,
             messages_max: options.queue_messages_max,
-            bytes_max: options.queue_bytes_max,
+            bytes_max: match channel {
+                Channel::Messages => options.queue_bytes_max,
+                Channel::Bulk => options.bulk_bytes_max,
+            },
             state: Mutex::default(),
         })
     }
 
-    /// Queues a message; never waits.
-    pub fn push(&self, message: Bytes) {
+    /// Returns the channel of its messages.
+    pub fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    /// Queues a message; never waits. Returns whether it was accepted.
+    pub fn push(&self, message: Bytes) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
             tracing::error!(bytes = message.len(), "a message is too long to be sent");
             debug_assert!(false, "a message beyond MESSAGE_BYTES_MAX");
-            return;
+            return false;
         }
         let mut state = self.state.lock();
+        if self.channel == Channel::Bulk && self.is_full(&state, message.len()) {
+            state.dropped += 1;
+            return false;
+        }
         state.bytes += message.len();
         state.messages.push_back(message);
-        while state.messages.len() > self.messages_max || state.bytes > self.bytes_max {
+        while self.is_full(&state, 0) {
             let Some(oldest) = state.messages.pop_front() else {
                 break;
             };
@@ -69,14 +84,20 @@ impl Queue {
         if let Some(waker) = waker {
             waker.wake();
         }
+        true
     }
 
-    /// Returns the number of messages that were dropped because there was no room.
+    /// Returns whether there is no room for these additional bytes.
+    fn is_full(&self, state: &State, bytes: usize) -> bool {
+        state.messages.len() > self.messages_max || state.bytes + bytes > self.bytes_max
+    }
+
+    /// Returns the number of messages that were dropped or refused because there was no room.
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }
 
-    /// Returns the figures of messages that wait, were sent, or were dropped.
+    /// Returns the figures of messages that wait, were sent, or were dropped or refused.
     pub fn traffic(&self) -> Traffic {
         let state = self.state.lock();
         Traffic {
@@ -163,9 +184,9 @@ mod tests {
             queue_bytes_max: 10,
             ..Options::default()
         };
-        let queue = Queue::new(&options);
+        let queue = Queue::new(Channel::Messages, &options);
         for message in ["a", "b", "c", "d"] {
-            queue.push(Bytes::from_static(message.as_bytes()));
+            assert!(queue.push(Bytes::from_static(message.as_bytes())));
         }
         assert_eq!(queue.dropped(), 1);
         let traffic = queue.traffic();
@@ -187,8 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn bulk_messages_are_refused_when_there_are_too_many() {
+        let options = Options {
+            bulk_bytes_max: 3,
+            ..Options::default()
+        };
+        let queue = Queue::new(Channel::Bulk, &options);
+        let push = |text: &'static str| queue.push(Bytes::from_static(text.as_bytes()));
+        assert!(push("ab"));
+        assert!(!push("cd"));
+        assert!(push("e"));
+        let traffic = queue.traffic();
+        assert_eq!((traffic.waiting, traffic.waiting_bytes), (2, 3));
+        assert_eq!(traffic.dropped, 1);
+        let frame = queue.body().frame().now_or_never().unwrap().unwrap();
+        let mut expected = BytesMut::new();
+        encode(b"ab", &mut expected);
+        encode(b"e", &mut expected);
+        assert_eq!(frame.unwrap().into_data().unwrap(), expected);
+        assert!(push("cd"));
+    }
+
+    #[test]
     fn a_body_of_an_earlier_connection_takes_nothing() {
-        let queue = Queue::new(&Options::default());
+        let queue = Queue::new(Channel::Messages, &Options::default());
         let mut earlier = queue.body();
         let mut later = queue.body();
         queue.push(Bytes::from_static(b"a"));

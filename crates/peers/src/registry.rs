@@ -10,12 +10,16 @@ use parking_lot::{Mutex, RwLock};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 
+use crate::channel::Channel;
 use crate::hello::Hello;
 use crate::line::{LastHeard, Line};
 use crate::{Event, Identity, IdentityError, NodeId, Options, tls};
 
-/// Maximum number of processes of a node whose last connection is remembered.
-const TURNS_MAX: usize = 8;
+/// Maximum number of processes of a node, counted for each channel, whose last connection is remembered.
+const TURNS_MAX: usize = 16;
+
+/// A process of a node, and a channel of its messages.
+type TurnOf = (u64, Channel);
 
 /// A receiver of events.
 pub(crate) type Report = Arc<dyn Fn(Event) + Send + Sync>;
@@ -40,7 +44,7 @@ pub(crate) struct NodeEntry {
     /// Counts the connections that it made to this node: it runs, and can probably be reached.
     pub arrivals: watch::Sender<u64>,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
-    turns: Mutex<Vec<(u64, Arc<Turn>)>>,
+    turns: Mutex<Vec<(TurnOf, Arc<Turn>)>>,
 }
 
 /// The number of the connection whose messages are accepted; locked while one is delivered.
@@ -135,17 +139,18 @@ impl Drop for Registration {
 }
 
 impl NodeEntry {
-    /// The current turn among the connections of a process.
-    pub fn turn(&self, instance: u64) -> Arc<Turn> {
+    /// The current turn among the connections of a process for a channel.
+    pub fn turn(&self, instance: u64, channel: Channel) -> Arc<Turn> {
         let mut turns = self.turns.lock();
-        if let Some((_, turn)) = turns.iter().find(|(i, _)| *i == instance) {
+        let wanted = (instance, channel);
+        if let Some((_, turn)) = turns.iter().find(|(of, _)| *of == wanted) {
             return turn.clone();
         }
         if turns.len() >= TURNS_MAX {
             turns.remove(0);
         }
         let turn = Arc::new(Turn::default());
-        turns.push((instance, turn.clone()));
+        turns.push((wanted, turn.clone()));
         turn
     }
 }

@@ -58,6 +58,11 @@ pub trait Handler: Send + Sync + 'static {
     /// does the node.
     fn message(&self, from: NodeId, message: Bytes) -> impl Future<Output = ()> + Send;
 
+    /// Receives a bulk message; see [`Handler::message`].
+    fn bulk_message(&self, _from: NodeId, _message: Bytes) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Receives a call. It is dropped when the caller gives up.
     fn call(&self, from: NodeId, call: Call)
     -> impl Future<Output = Result<Reply, Refusal>> + Send;

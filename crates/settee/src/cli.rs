@@ -280,8 +280,8 @@ pub enum ClusterCommand {
         #[arg(long)]
         node: Option<String>,
     },
-    /// Resume after the log was lost or truncated: starts a new generation from the data of a
-    /// majority
+    /// Resume after the log was lost or truncated, or move it to the place in [cluster] log: starts
+    /// a new generation from the data of a majority
     Reseed(ClusterReseed),
     /// Create a new cluster from one node of a cluster that lost most of its nodes permanently
     Recover(ClusterRecover),
@@ -327,7 +327,7 @@ pub struct ClusterInit {
     /// Data directory; created when absent
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The cluster's name, which is in the names of its topics
+    /// The cluster's name; on Kafka it is in the names of its topics
     #[arg(long, default_value = "main")]
     pub cluster: String,
     /// The node's name
@@ -340,6 +340,10 @@ pub struct ClusterInit {
     /// later
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub slots: u16,
+    /// Refuse if a node listens at this address: the cluster exists already, and the data of this node
+    /// was lost. For containers; may be repeated
+    #[arg(long, value_name = "HOST:PORT")]
+    pub unless: Vec<String>,
     /// Take over the databases of a single server, which is stopped: the directory is its own
     #[arg(long)]
     pub adopt: bool,

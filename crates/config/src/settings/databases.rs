@@ -68,8 +68,8 @@ section! {
         q: Shards = "2" (active),
         /// Number of copies of each shard.
         n: Int = "1" (active),
-        /// The log of this server's cluster: kafka://HOST:PORT,HOST:PORT. Without it, the server is
-        /// not part of a cluster.
+        /// Where the log of this node's cluster is: nodes, or kafka://HOST:PORT,HOST:PORT. By
+        /// default, the nodes keep it. `settee cluster reseed` moves it.
         log: Option<Text> [start],
         /// Address at which the cluster's other nodes reach this one, as HOST:PORT; by default the
         /// address with which it joined.

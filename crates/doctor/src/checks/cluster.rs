@@ -114,7 +114,7 @@ pub const SLOTS: Check = Check {
                 .evidence(json!({"slots": cluster.slots.len(), "which": which}))
                 .act("settee cluster status $S")
                 .act(
-                    "# start the nodes that are down, and check that the log (Kafka) is available",
+                    "# start the nodes that are down; if the log is in Kafka, check that it is available",
                 ),
         ])
     },
@@ -157,24 +157,45 @@ pub const LOG: Check = Check {
     id: "log",
     area: Area::Cluster,
     title: "the log of the cluster",
-    looks_at: "whether this node reaches the log",
-    finds: || "error when it does not".to_owned(),
+    looks_at: "whether this node reaches the log, and, if the nodes keep it, whether its own part is damaged",
+    finds: || "error when it does not, or when it is".to_owned(),
     why: "a node without the log proposes no writes and falls behind; without the log of all nodes nothing can be written",
     look: |facts| {
         let cluster = cluster(facts)?;
-        if !cluster.is_log_lost {
-            return Ok(vec![]);
-        }
-        let says = "this node does not reach the log of the cluster (Kafka)";
-        Ok(vec![
-            Finding::new(Severity::Error, cluster.me.clone(), says)
-                .act("settee cluster status $S")
-                .act(
-                    "# check the brokers of [cluster] log, and the network between them and this node",
-                ),
-        ])
+        let lost = cluster.is_log_lost.then(|| lost_log(cluster));
+        let damaged = (!cluster.halted_logs.is_empty()).then(|| damaged_log(cluster));
+        Ok(lost.into_iter().chain(damaged).collect())
     },
 };
+
+fn lost_log(cluster: &Cluster) -> Finding {
+    let (says, act) = match cluster.is_log_own {
+        true => (
+            "this node does not reach more than half of the nodes that keep the log of the cluster",
+            "# check the network between this node and the others",
+        ),
+        false => (
+            "this node does not reach the log of the cluster (Kafka)",
+            "# check the brokers of [cluster] log, and the network between them and this node",
+        ),
+    };
+    Finding::new(Severity::Error, cluster.me.clone(), says)
+        .act("settee cluster status $S")
+        .act(act)
+}
+
+fn damaged_log(cluster: &Cluster) -> Finding {
+    let slots = &cluster.halted_logs;
+    let says = format!(
+        "the log of {} of {} slots is damaged on this node, which takes no part in it",
+        slots.len(),
+        cluster.slots.len()
+    );
+    Finding::new(Severity::Error, cluster.me.clone(), says)
+        .evidence(json!({"slots": cluster.slots.len(), "which": slots}))
+        .act("settee cluster status $S   # the reasons")
+        .act("# stop this node, remove the folder `cluster/log` of its data directory, and start it; never on two nodes at a time")
+}
 
 /// A lag of this time is reported, in seconds.
 const LAG_S_MIN: u64 = 30;
@@ -305,5 +326,12 @@ mod tests {
                 vec![Severity::Warning]
             ]
         );
+        let damaged = Cluster {
+            is_log_own: true,
+            halted_logs: vec!["0".into()],
+            ..cut
+        };
+        let errors = vec![Severity::Error, Severity::Error];
+        assert_eq!(severities(&LOG, damaged), errors);
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics of a server that is a node of a cluster; others do not have them.
 
 use cluster::counters as of_slots;
-use member::{ClusterFigures, PeerFigures, SlotFigures, counters};
+use member::{ClusterFigures, LogFigures, PeerFigures, SlotFigures, counters};
 use metrics::List;
 use metrics::prometheus::Text;
 use peers::Traffic;
@@ -32,6 +32,9 @@ pub(super) fn list(list: &mut List, figures: &ClusterFigures) {
         ),
     ]);
     slots(list, &figures.slots);
+    if let Some(own) = &figures.own_log {
+        own_log(list, own);
+    }
     forwards(list);
     contents(list);
 }
@@ -87,6 +90,42 @@ fn slots(list: &mut List, slots: &SlotFigures) {
             "settee/cluster/waiting/reads",
             "reads that wait for other nodes",
             slots.reads_waiting as u64,
+        ),
+    ]);
+}
+
+/// The log that the nodes keep; absent with Kafka.
+fn own_log(list: &mut List, log: &LogFigures) {
+    list.gauges([
+        (
+            "settee/cluster/log/nodes",
+            "nodes that keep the log of the cluster",
+            log.log_nodes.len() as u64,
+        ),
+        (
+            "settee/cluster/log/led",
+            "slots whose log this node leads",
+            log.led as u64,
+        ),
+        (
+            "settee/cluster/log/unsettled",
+            "slots whose log this node leads, and which other nodes keep than those of the table",
+            log.unsettled as u64,
+        ),
+        (
+            "settee/cluster/log/leaderless",
+            "slots whose log is on this node and has no leader that it knows",
+            log.leaderless as u64,
+        ),
+        (
+            "settee/cluster/log/halted",
+            "slots whose log is damaged on this node, which takes no part in it",
+            log.halted.len() as u64,
+        ),
+        (
+            "settee/cluster/log/bytes",
+            "bytes of the log on the disk of this node",
+            log.bytes,
         ),
     ]);
 }
@@ -169,6 +208,12 @@ fn contents(list: &mut List) {
 /// Appends the metrics with labels.
 pub(super) fn write(figures: &ClusterFigures, text: &mut Text) {
     steps(text);
+    if figures.own_log.is_some() {
+        let name = "settee_cluster_log_sync_seconds";
+        let help = "time of writes to the disk of the log, with their syncs";
+        text.head(name, "histogram", help);
+        text.durations(name, &[], &counters::LOG_SYNCED);
+    }
     let peers = &figures.peers;
     let live = |peer: &PeerFigures| u64::from(peer.is_live);
     let head = (

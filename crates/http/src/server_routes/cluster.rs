@@ -75,6 +75,7 @@ fn status_of(member: &Member) -> Value {
         "node": format!("{:x}", member.node()),
         "name": member.name(),
         "record_version": member.record_versions(),
+        "log": member.log(),
         "nodes": member.nodes(),
         "slots": member.slots(),
     })

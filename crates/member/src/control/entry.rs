@@ -77,6 +77,8 @@ pub enum Entry {
         /// The new version.
         version: RecordVersion,
     },
+    /// Sets the table of the nodes that keep the log. Refused unless it follows the table in force.
+    LogTable(LogTable),
     /// Issues a join token.
     Token {
         /// Its name.
@@ -105,6 +107,41 @@ pub enum Entry {
         /// The id of its job.
         id: String,
     },
+}
+
+/// The nodes that keep the cluster's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTable {
+    /// The number of the log. Disks of another log have other ids.
+    pub log: u64,
+    /// Counts the tables of this log.
+    pub changes: u64,
+    /// The nodes, those first that were added first.
+    pub nodes: Vec<LogSeat>,
+    /// Members that are to keep no log: they are about to leave.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub barred: BTreeSet<NodeId>,
+}
+
+/// A seat in the log's groups: a node that keeps the log, and the id of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogSeat {
+    /// The node.
+    pub node: NodeId,
+    /// The id of the disk in the log's groups.
+    pub disk: u64,
+}
+
+impl LogTable {
+    /// Returns whether a node keeps the log.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.nodes.iter().any(|seat| seat.node == node)
+    }
+
+    /// Returns whether it is a later one.
+    pub fn follows(&self, before: &LogTable) -> bool {
+        (self.log, self.changes) > (before.log, before.changes)
+    }
 }
 
 /// A database in the catalogue.
@@ -297,7 +334,9 @@ impl Entry {
                 Some(_) => RecordVersion::V2,
             },
             Entry::Change { change, .. } => change.needs(),
-            Entry::KeepReplication { .. } | Entry::EndReplication { .. } => RecordVersion::V4,
+            Entry::KeepReplication { .. } | Entry::EndReplication { .. } | Entry::LogTable(_) => {
+                RecordVersion::V4
+            }
         }
     }
 

@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo, PropertyChange};
+use super::entry::{
+    CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange,
+};
 use super::replications::{KeptReplication, KeptReplications, NotKept};
 
 /// A row of the slot: key and new value, or its removal.
@@ -23,6 +25,7 @@ const GATEWAY: u8 = b'g';
 const REPLICATION: u8 = b'c';
 const RUNNERS: &[u8] = b"r";
 const AGREEMENT: &[u8] = b"f";
+const LOG_TABLE: &[u8] = b"l";
 const VERSION: &[u8] = b"v";
 
 /// The control slot's state.
@@ -42,6 +45,8 @@ pub struct ControlState {
     pub runners: Runners,
     /// The record versions that the members read, and the one in force.
     pub agreement: Agreement,
+    /// The nodes that keep the log; without nodes until the first such entry.
+    pub log_table: LogTable,
     /// By section and key.
     pub settings: BTreeMap<(String, String), String>,
     /// Unused join tokens, by name.
@@ -171,6 +176,7 @@ impl ControlState {
             REPLICATION => self.replications.insert(text?, json(value)?),
             _ if key == RUNNERS => self.runners = json(value)?,
             _ if key == AGREEMENT => self.agreement = json(value)?,
+            _ if key == LOG_TABLE => self.log_table = json(value)?,
             _ if key == VERSION => self.version = json(value)?,
             _ => return None,
         }
@@ -197,7 +203,7 @@ impl ControlState {
         matches!(
             key.first(),
             Some(
-                &(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | REPLICATION | b'r' | b'f' | b'v')
+                &(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | REPLICATION | b'r' | b'f' | b'l' | b'v')
             )
         )
     }
@@ -272,6 +278,7 @@ impl ControlState {
             Entry::Runs { nodes, changes } => return self.run_jobs(nodes, changes),
             Entry::Announce { node, announcement } => return self.announce(node, announcement),
             Entry::Raise { version } => return self.raise(version),
+            Entry::LogTable(table) => self.set_log_table(table),
             Entry::Token { id, record } => {
                 let row = (named(TOKEN, &id), Some(record.clone().into_bytes()));
                 self.tokens.insert(id, record);
@@ -436,6 +443,19 @@ impl ControlState {
             false => EntryOutcome::Refused,
         };
         self.agreed(outcome)
+    }
+
+    fn set_log_table(&mut self, table: LogTable) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        if !table.follows(&self.log_table) {
+            return Err(EntryOutcome::Exists);
+        }
+        let is_member = |node: &NodeId| self.members.contains_key(node);
+        if table.nodes.is_empty() || !table.nodes.iter().all(|of| is_member(&of.node)) {
+            return Err(EntryOutcome::Refused);
+        }
+        let row = (LOG_TABLE.to_vec(), Some(text(&table)));
+        self.log_table = table;
+        Ok((vec![row], Effect::None))
     }
 
     fn agreed(&self, outcome: EntryOutcome) -> (EntryOutcome, Vec<Row>, Effect) {

@@ -13,6 +13,7 @@ use super::nodes::{Nodes, SLOTS};
 use crate::copy::CopySender;
 use crate::handler::{CLIENT, Clients, NodeHandler};
 use crate::join::Issuer;
+use crate::log_table::LogTables;
 use crate::members::Members;
 
 /// Answers clients' requests with their path.
@@ -36,7 +37,9 @@ async fn a_clients_request_is_no_call_between_nodes() {
     let versions = RecordVersions::new(RecordVersion::LATEST);
     let stamp = nodes.cluster.stamp(cluster::CONTROL, &versions).unwrap();
     let members = Arc::new(Members::new(1, stamp, node.catalogue.clone()));
-    let issuer = Issuer::new(nodes.cluster.clone(), identity, node.catalogue.clone());
+    let logs = Arc::new(LogTables::none(&node.catalogue));
+    let of_cluster = nodes.cluster.clone();
+    let issuer = Issuer::new(of_cluster, identity, node.catalogue.clone(), logs.clone());
     let clients = OnceLock::<Arc<dyn Clients>>::new();
     clients.get_or_init(|| Arc::new(Echo));
     let answering = NodeHandler {
@@ -47,6 +50,7 @@ async fn a_clients_request_is_no_call_between_nodes() {
         doubles: Default::default(),
         sender: CopySender::new(&node.databases, &node.catalogue, SLOTS),
         contents: node.contents.clone(),
+        logs,
         clients: Arc::new(clients),
     };
     for path in [
@@ -54,6 +58,7 @@ async fn a_clients_request_is_no_call_between_nodes() {
         "/propose?slot=65535&ms=100",
         "/append?slot=0&ms=100",
         "/versions",
+        "/log-report",
         "/bench?bytes=5",
         "/content/fetch?shard=0",
         "/other",

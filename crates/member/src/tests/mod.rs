@@ -10,6 +10,7 @@ mod adoption;
 mod calls;
 mod contents;
 mod nodes;
+mod own_log;
 mod staging;
 mod upgrades;
 mod versions;

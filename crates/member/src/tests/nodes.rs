@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::record::{RecordVersion, RecordVersions};
 use cluster::replica::Message;
 use cluster::slot::Network;
-use cluster::{BoxFuture, CONTROL, MemoryLog, NodeId, SlotNumber};
+use cluster::{BoxFuture, CONTROL, Log, MemoryLog, NodeId, SlotNumber};
 use database::{CreateOptions, Database, Databases, NewDatabase, Options, Property, Sequencer};
 use database::{Durability, EditMode, Listing, Outcome, RowsQuery, ShownAttachments, WriteTiming};
 use parking_lot::Mutex;
@@ -240,6 +240,8 @@ impl Sequencer for WeakSequencer {
 
 pub struct Nodes {
     pub log: MemoryLog,
+    /// Logs that nodes use instead of that one.
+    pub own: BTreeMap<NodeId, Arc<dyn Log>>,
     pub net: Arc<Net>,
     pub cluster: Cluster,
     root: tempfile::TempDir,
@@ -292,7 +294,12 @@ impl Drop for Nodes {
 impl Nodes {
     /// Starts three nodes, which have all slots.
     pub async fn three() -> Nodes {
-        let mut nodes = Nodes::none();
+        Nodes::none().with_three().await
+    }
+
+    /// Starts three nodes, which have all slots.
+    pub async fn with_three(self) -> Nodes {
+        let mut nodes = self;
         for node in 1..=3 {
             nodes.start(node).await;
         }
@@ -305,6 +312,7 @@ impl Nodes {
     pub fn none() -> Nodes {
         Nodes {
             log: MemoryLog::new(),
+            own: BTreeMap::new(),
             net: Arc::default(),
             cluster: Cluster::create("test", SLOTS, 1).unwrap(),
             root: tempfile::tempdir().unwrap(),
@@ -361,7 +369,7 @@ impl Nodes {
             versions: &versions,
             databases: &databases,
             catalogue: &catalogue,
-            log: Arc::new(self.log.clone()),
+            log: self.log_of(me),
             network: between.clone(),
             source: between,
             contents: contents.clone(),
@@ -382,6 +390,11 @@ impl Nodes {
             versions,
         };
         self.running.insert(me, node);
+    }
+
+    fn log_of(&self, node: NodeId) -> Arc<dyn Log> {
+        let own = self.own.get(&node).cloned();
+        own.unwrap_or_else(|| Arc::new(self.log.clone()))
     }
 
     /// Returns an unused folder.

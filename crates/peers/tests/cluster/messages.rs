@@ -126,6 +126,35 @@ async fn a_peer_that_takes_no_messages_bounds_what_waits_and_holds_up_nobody() {
     assert!(large_ones < 60, "{large_ones}");
 }
 
+#[tokio::test]
+async fn bulk_messages_have_a_connection_of_their_own_and_are_refused_without_one() {
+    let cluster = Cluster::new();
+    let (folder, identity) = cluster.identity(1);
+    let with_bulk = Options {
+        has_bulk: true,
+        ..options()
+    };
+    let one = Node::start(folder, identity, with_bulk).await;
+    let mut two = cluster.node(2).await;
+    assert!(!one.peers.send_bulk(2, number(0)));
+    one.knows(&two);
+    until("calls work", || one.peers.is_connected(2)).await;
+    // The other messages are not read.
+    let handler = two.handler.clone();
+    let closed = handler.reading.acquire_many(READERS as u32).await;
+    one.peers.send(2, number(1));
+    for n in 2..1_000 {
+        assert!(one.peers.send_bulk(2, number(n)));
+    }
+    for n in 2..1_000 {
+        assert_eq!(two.message().await, (1, number(n)));
+    }
+    drop(closed);
+    assert_eq!(two.message().await, (1, number(1)));
+    two.knows(&one);
+    assert!(!two.peers.send_bulk(1, number(0)));
+}
+
 /// Accepts connections and sends nothing, like a stopped process.
 async fn silent() -> (tokio::net::TcpListener, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

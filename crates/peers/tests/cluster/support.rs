@@ -173,6 +173,10 @@ impl Handler for Recorder {
         let _ = self.messages.send((from, message));
     }
 
+    async fn bulk_message(&self, from: NodeId, message: Bytes) {
+        let _ = self.messages.send((from, message));
+    }
+
     async fn call(&self, from: NodeId, call: Call) -> Result<Reply, Refusal> {
         match call.path.split_once('?').map_or(&*call.path, |p| p.0) {
             "/echo" => {

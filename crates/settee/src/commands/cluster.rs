@@ -8,11 +8,12 @@ mod setup;
 use std::path::Path;
 
 use config::{Config, Layers};
+use member::{LogKeeper, Membership};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use self::request::ask;
-use self::setup::{check_cluster_name, facts, is_there, next_steps};
+use self::setup::{accepts, check_cluster_name, facts, is_there, next_steps};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
 use crate::owner::work_as_owner_of;
@@ -77,11 +78,16 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
 fn init(options: &ClusterInit) -> Result<(), Failure> {
     check_cluster_name(&options.cluster)?;
     let facts = facts(options.name.as_ref(), &options.address)?;
-    if options.adopt {
-        return offline::adopt(options, facts);
-    }
     if options.if_absent && is_there(&options.data) {
         return Ok(());
+    }
+    if let Some(node) = options.unless.iter().find(|address| accepts(address)) {
+        return Err(Failure::new(format!(
+            "a node listens at {node}: the cluster exists already, and the data of this node was lost. Have this node leave (`settee cluster leave URL --node NAME`), and join again"
+        )));
+    }
+    if options.adopt {
+        return offline::adopt(options, facts);
     }
     make(&options.data)?;
     let home = member::init(&options.data, &options.cluster, options.slots, facts);
@@ -117,12 +123,21 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     let data = options.data.display();
     say!(
         "{data} is a node of the cluster {}: {}, number {:x}.\n\
-         Start it:  settee serve --data {data} --set cluster/log=kafka://HOST:PORT",
+         Start it:  settee serve --data {data}{}",
         home.cluster.name,
         home.member.name,
-        home.node
+        home.node,
+        kafka_setting(&home)
     );
     Ok(())
+}
+
+/// The option that a node of a cluster on Kafka starts with.
+fn kafka_setting(home: &Membership) -> &'static str {
+    match home.keeper() {
+        LogKeeper::Kafka { .. } => " --set cluster/log=kafka://HOST:PORT",
+        LogKeeper::Undecided | LogKeeper::Nodes(_) => "",
+    }
 }
 
 /// A token that lets one node join within this number of seconds.
@@ -171,6 +186,9 @@ fn show(status: &Value) {
         );
     }
     say!("{}", record_versions(status));
+    for line in log_lines(&status["log"]) {
+        say!("{line}");
+    }
     let slots = status["slots"].as_array().unwrap_or(&empty);
     let able = slots
         .iter()
@@ -180,6 +198,34 @@ fn show(status: &Value) {
     for slot in slots.iter().filter(|slot| !slot["reason"].is_null()) {
         say!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
     }
+}
+
+/// The nodes that keep the log, and faults of it on this node.
+fn log_lines(log: &Value) -> Vec<String> {
+    if log["kept_by"] != "nodes" {
+        return vec![];
+    }
+    let names = log["nodes"].as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    let mib = log["bytes"].as_u64().unwrap_or_default() >> 20;
+    let (led, names) = (&log["led"], names.join(", "));
+    let mut lines = vec![format!(
+        "log: kept by {names}; {mib} MiB here, {led} slots led by this node"
+    )];
+    for (count, what) in [
+        (&log["leaderless"], "have no leader that this node knows"),
+        (&log["unsettled"], "are being moved to these nodes"),
+    ] {
+        if count.as_u64().is_some_and(|count| count > 0) {
+            lines.push(format!("  the logs of {count} slots {what}"));
+        }
+    }
+    for halted in log["halted"].as_array().into_iter().flatten() {
+        let text = |name: &str| halted[name].as_str().unwrap_or_default();
+        let (slot, reason) = (text("slot"), text("reason"));
+        lines.push(format!("  the log of slot {slot} is halted here: {reason}"));
+    }
+    lines
 }
 
 /// The version in force, and what keeps the cluster from a later one.
@@ -251,6 +297,26 @@ mod tests {
         assert_eq!(done, "record version: 1 is in force");
         let left = record_versions(&status([2, 1, 1]));
         assert!(left.ends_with("2 follows when these nodes run a newer program: b, c"));
+    }
+
+    #[test]
+    fn the_nodes_that_keep_the_log_are_named() {
+        assert!(log_lines(&json!({"kept_by": "kafka", "number": 0})).is_empty());
+        let mut log = json!({"kept_by": "nodes", "nodes": ["a@h", "b@h"], "led": 3, "bytes": 5 << 20,
+            "unsettled": 0, "leaderless": 0, "halted": []});
+        let line = "log: kept by a@h, b@h; 5 MiB here, 3 slots led by this node";
+        assert_eq!(log_lines(&log), [line]);
+        log["leaderless"] = 2.into();
+        log["halted"] = json!([{"slot": "control", "reason": "it is damaged"}]);
+        let lines = log_lines(&log);
+        assert_eq!(
+            lines[1],
+            "  the logs of 2 slots have no leader that this node knows"
+        );
+        assert_eq!(
+            lines[2],
+            "  the log of slot control is halted here: it is damaged"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::Config;
 use database::Databases;
 use http_api::App;
-use member::{Member, MemberOptions};
+use member::{LogKeeper, LogPlace, Member, MemberOptions, Membership};
 use node::{DescriptorPlan, Node};
 
 use crate::Failure;
@@ -16,69 +16,90 @@ use crate::record_version;
 
 /// The scheme of a log on Kafka.
 const KAFKA: &str = "kafka://";
+/// The log that the nodes keep.
+const NODES: &str = "nodes";
 /// Time before it tries again to announce itself: it doubles each time, up to the longest. A node
 /// that joins is admitted soon.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// The brokers of the log that is configured; `None` when this server is alone.
-pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> {
-    let log = config.settings().cluster.log.clone();
-    let log = log.filter(|log| !log.trim().is_empty());
-    match (log, member::is_member(data)) {
-        (None, false) => Ok(None),
-        (None, true) => Err(Failure::usage(format!(
-            "{} is a node of a cluster, and [cluster] log does not say where its log is: log = kafka://HOST:PORT,HOST:PORT",
-            data.display()
-        ))),
-        (Some(_), false) => Err(Failure::usage(format!(
-            "[cluster] log is set, and {} is not a node of a cluster yet. Do one of these:\n  \
-             settee cluster init --data {0}                 the first node of a new cluster\n  \
-             settee cluster join --data {0} --token TOKEN   another node of one, with a token from `settee cluster token`",
-            data.display()
-        ))),
-        (Some(log), true) => match log.trim().strip_prefix(KAFKA) {
-            Some(brokers) if !brokers.is_empty() => Ok(Some(brokers.to_owned())),
-            _ => Err(Failure::usage(format!(
-                "[cluster] log = {log}: it must be kafka://HOST:PORT,HOST:PORT"
+/// Where the cluster's log is to be; `None` when this server is alone.
+pub fn log_place(config: &Config, data: &Path) -> Result<Option<LogPlace>, Failure> {
+    let log = config.settings().cluster.log.clone().unwrap_or_default();
+    let log = log.trim();
+    if !member::is_member(data) {
+        return match log.is_empty() {
+            true => Ok(None),
+            false => Err(Failure::usage(format!(
+                "[cluster] log is set, and {} is not a node of a cluster yet. Do one of these:\n  \
+                 settee cluster init --data {0}                 the first node of a new cluster\n  \
+                 settee cluster join --data {0} --token TOKEN   another node of one, with a token from `settee cluster token`",
+                data.display()
             ))),
-        },
+        };
+    }
+    match log.strip_prefix(KAFKA) {
+        Some(brokers) if !brokers.is_empty() => Ok(Some(LogPlace::Kafka(brokers.to_owned()))),
+        None if log == NODES => Ok(Some(LogPlace::Nodes)),
+        None if log.is_empty() => default_place(data).map(Some),
+        _ => Err(Failure::usage(format!(
+            "[cluster] log = {log}: it must be {NODES}, or kafka://HOST:PORT,HOST:PORT"
+        ))),
+    }
+}
+
+/// A cluster on Kafka does not lose its log because a setting is missing.
+fn default_place(data: &Path) -> Result<LogPlace, Failure> {
+    let home = Membership::read_in(&member::folder(data)).map_err(Failure::new)?;
+    match home.keeper() {
+        LogKeeper::Kafka { .. } => Err(Failure::usage(format!(
+            "{} is a node of a cluster whose log is in Kafka, and [cluster] log does not say where: log = kafka://HOST:PORT,HOST:PORT",
+            data.display()
+        ))),
+        LogKeeper::Undecided | LogKeeper::Nodes(_) => Ok(LogPlace::Nodes),
     }
 }
 
 /// Gives a node its name in the cluster, and removes what only a node needs from the store of a
 /// server that is alone: it can be that of a former node.
 pub fn prepare(
-    is_node: bool,
+    place: Option<&LogPlace>,
     config: &Config,
     data: &Path,
     databases: &Databases,
 ) -> Result<(), Failure> {
-    match is_node {
-        true => take_name(config, data),
-        false => databases.store().forget_pins().map_err(Failure::new),
+    match place {
+        None => databases.store().forget_pins().map_err(Failure::new),
+        Some(place) => {
+            if *place == LogPlace::Nodes && config.settings().cluster.log.is_none() {
+                // Shown also where it is the default: the web interface takes it for a member's.
+                let shown = config.set("cluster", "log", NODES, false);
+                shown.map_err(Failure::usage)?;
+            }
+            take_name(config, data)
+        }
     }
 }
 
 /// Gives the server its name in the cluster.
 fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
-    let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
+    let (home, _) = Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);
     named.map(drop).map_err(Failure::usage)
 }
 
 /// Makes the server a member of its cluster.
-pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), Failure> {
+pub async fn start(log: LogPlace, app: &Arc<App>, data: &Path) -> Result<(), Failure> {
     let (config, databases) = (&app.node.config, &app.node.databases);
     let settings = config.settings();
     let (restarted, ended) = (Arc::downgrade(app), Arc::downgrade(app));
     let taken_over = config.clone();
     let options = MemberOptions {
-        brokers,
+        log,
         properties: settings.kafka.all.clone().into_iter().collect(),
         address: settings.cluster.node_address.clone(),
         store: data.join(STORE),
-        restart: Box::new(move || {
+        restart: Arc::new(move || {
             if let Some(app) = restarted.upgrade() {
                 app.ask_to_restart();
             }

@@ -44,10 +44,10 @@ const MOMENTARY_ADMIN: &str = "settee-migrate";
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
     let data = data_directory(&options, &config);
-    let brokers = cluster::brokers(&config, &data)?;
-    let dev = dev::rules(&options, &config, brokers.is_some())?;
+    let place = cluster::log_place(&config, &data)?;
+    let dev = dev::rules(&options, &config, place.is_some())?;
     // What can be refused without a data directory is, before there is one. A node learns its admins from the others.
-    if brokers.is_none() && dev.is_none() {
+    if place.is_none() && dev.is_none() {
         require_admin(&options, &config)?;
     }
     let ports = BoundPorts::bind(&config)?;
@@ -57,19 +57,19 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     protect(&config);
     private::warn_of_others(&data, &config);
     private::tighten_store(&data.join(STORE));
-    let descriptors = descriptor_plan(brokers.is_some());
+    let descriptors = descriptor_plan(place.is_some());
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let generated = ensure_admin(&options, &auth, &data)?;
     made.look_for_store(&data);
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let (runtime, replication) = (runtime()?, replication_runtime()?);
-    cluster::prepare(brokers.is_some(), &config, &data, &databases)?;
+    cluster::prepare(place.as_ref(), &config, &data, &databases)?;
     let traces = Traces::start(&config, runtime.handle())?;
     let app = app_of(&databases, &config, auth, memory, dev)?;
     logging.tell_slow(&app);
-    if let Some(brokers) = brokers {
-        runtime.block_on(cluster::start(brokers, &app, &data))?;
+    if let Some(place) = place {
+        runtime.block_on(cluster::start(place, &app, &data))?;
     }
     begin_background(&app, &replication);
     let kept = keep_global_changes(&runtime, &config, &app);

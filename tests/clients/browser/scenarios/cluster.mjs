@@ -39,11 +39,11 @@ export async function run({ page, server, open, check }) {
   await page.getByRole('button', { name: 'Start maintenance' }).waitFor();
   check('and ends', (await server.request('GET', '/_up')).status === 200);
 
-  // A cluster of three, as a member tells of it: a real one needs Kafka, and is another suite's.
+  // A cluster of three, as a member tells of it: a real one is another suite's.
   const node = (number, isLive) => ({ node: number, name: `${number}@10.0.0.${number}`, address: `10.0.0.${number}:5986`, is_live: isLive, is_me: number === '1' });
   const slot = (n, more) => ({ slot: n, next_offset: 900, stable: 890, log_end: 900, generation: 0, chain: '', members: ['1', '2', '3'], takes_writes: true, reason: null, ...more });
   const told = { node: '1', name: '1@10.0.0.1', nodes: [node('1', true), node('2', true), node('3', false)], slots: [slot('control'), slot('0'), slot('1', { log_end: 1234 }), slot('2', { takes_writes: false, reason: 'its majority is down' })] };
-  await page.route('**/_config/cluster', (route) => route.fulfill({ json: { log: 'kafka://10.0.1.1:9092' } }));
+  await page.route('**/_config/cluster', (route) => route.fulfill({ json: { log: 'nodes' } }));
   await page.route('**/_settee/cluster', (route) => route.fulfill({ json: told }));
   await page.route('**/_settee/cluster/tokens', (route) => route.fulfill({ status: 201, json: { token: 'a-token-of-one-use' } }));
   await page.route('**/_membership', (route) => route.fulfill({ json: { all_nodes: ['1@10.0.0.1', '2@10.0.0.2'], cluster_nodes: told.nodes.map((each) => each.name) } }));

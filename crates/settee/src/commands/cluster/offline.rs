@@ -1,14 +1,13 @@
 //! Commands for the data directory of a server that is stopped: a single server that becomes a
 //! cluster's first node, and a node whose cluster is lost.
 
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use command_line::counted;
 use member::{AdoptedData, IdleStore, LeftData, MemberInfo, Membership, NewCluster};
 
-use super::setup::{check_cluster_name, facts, is_there, next_steps};
+use super::setup::{accepts, check_cluster_name, facts, next_steps};
 use crate::Failure;
 use crate::cli::{ClusterInit, ClusterRecover};
 use crate::data::STORE;
@@ -16,14 +15,9 @@ use crate::record_version;
 
 /// Maximum number of databases that are named.
 const NAMED_MAX: usize = 10;
-/// Time limit to connect to another node.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// `settee cluster init --adopt`.
 pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
-    if options.if_absent && is_there(&options.data) {
-        return Ok(());
-    }
     let began = Instant::now();
     let store = open(&options.data)?;
     let new = NewCluster {
@@ -112,12 +106,8 @@ fn new_cluster(options: &ClusterRecover, former: &Membership) -> Result<NewClust
 /// Describes the other nodes that run, for people; `None` if none does. Those of a cluster that is
 /// not lost would continue as that cluster, and this node as another one.
 fn running(left: &LeftData) -> Option<String> {
-    let accepts = |member: &&MemberInfo| {
-        let addresses = member.address.to_socket_addrs().into_iter().flatten();
-        let mut connected = addresses.map(|to| TcpStream::connect_timeout(&to, CONNECT_TIME_MAX));
-        connected.any(|connection| connection.is_ok())
-    };
-    let running = left.others.iter().filter(accepts);
+    let running = left.others.iter();
+    let running = running.filter(|member| accepts(&member.address));
     let named = running.map(|member| format!("{} at {}", member.name, member.address));
     let named: Vec<String> = named.collect();
     (!named.is_empty()).then(|| {
@@ -182,8 +172,8 @@ fn losses(data: &Path, left: &LeftData) -> String {
         "{} has the data of {}, a node of the cluster {}: {}.\n\
          Position of each slot, as generation/record: the first record that this node lacks: {}\n\
          LOST: the writes that this node has not applied, even if they were acknowledged. A node applies all\n\
-         records that Kafka has: if Kafka works, start the node first, and let `settee cluster status` show\n\
-         that it has reached `log_end`. If several nodes are left, compare their positions by --dry-run, and\n\
+         records that the log has: if the log is in Kafka, and works, start the node first, and let\n\
+         `settee cluster status` show that it has reached `log_end`. If several nodes are left, compare their positions by --dry-run, and\n\
          take the one with the highest; a later generation is higher. Never start the others again: they would\n\
          be a cluster with other data.\n\
          LOST: join tokens, continuous replications of _replicate, and the meaning of all update sequences:\n\

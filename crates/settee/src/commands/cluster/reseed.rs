@@ -60,12 +60,12 @@ fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
         ));
     }
     if only.is_some() {
-        let why = "It is refused if the topics of the log are gone: then leave out --slot.";
+        let why = "It is refused if the log is gone, or is to move: then leave out --slot.";
         lines.push(why.to_owned());
     }
     lines.extend([
         "KEPT: all writes that were answered with 201. Each slot continues from the most advanced node that answers.".to_owned(),
-        "LOST: records that only Kafka has. Writes that were answered with 202 or 503, or not at all, may be among them.".to_owned(),
+        "LOST: records that only the log has. Writes that were answered with 202 or 503, or not at all, may be among them.".to_owned(),
         "Writes wait, or get a 503, for about 20 s. Nothing was changed.".to_owned(),
     ]);
     Ok(lines)
@@ -110,7 +110,7 @@ mod tests {
         assert!(plan(&status(), Some("2")).is_err());
         let lines = plan(&status(), Some("01")).unwrap();
         assert!(lines[1].starts_with("slot 1: "), "{lines:?}");
-        let warns = |lines: &[String]| lines.iter().any(|line| line.contains("topics"));
+        let warns = |lines: &[String]| lines.iter().any(|line| line.contains("the log is gone"));
         assert!(warns(&lines) && !warns(&plan(&status(), None).unwrap()));
     }
 }

@@ -1,10 +1,15 @@
 //! Names, addresses and messages of `init`, `join` and `recover`.
 
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
+use std::time::Duration;
 
 use member::MemberInfo;
 
 use crate::Failure;
+
+/// Time limit to connect to another node.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
     let parts = address.rsplit_once(':');
@@ -30,16 +35,23 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     match name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
         true => Err(Failure::usage(
-            "--cluster must consist of at most 64 letters, digits, - and _: it is part of the names of topics",
+            "--cluster must consist of at most 64 letters, digits, - and _: on Kafka it is part of the names of topics",
         )),
         false => Ok(()),
     }
 }
 
+/// Whether something accepts connections at an address.
+pub fn accepts(address: &str) -> bool {
+    let addresses = address.to_socket_addrs().into_iter().flatten();
+    let mut connected = addresses.map(|to| TcpStream::connect_timeout(&to, CONNECT_TIME_MAX));
+    connected.any(|connection| connection.is_ok())
+}
+
 /// The commands that follow the creation of a cluster.
 pub fn next_steps(data: &Path) -> String {
     format!(
-        "Start it:         settee serve --data {} --set cluster/log=kafka://HOST:PORT\n\
+        "Start it:         settee serve --data {}\n\
          Let others join:  settee cluster token http://ADMIN:PASSWORD@127.0.0.1:5984",
         data.display()
     )

@@ -132,6 +132,12 @@ fn is_open(path: &Path) -> bool {
     file.mode() & others != 0
 }
 
+fn halted_logs(member: &member::Member) -> Vec<String> {
+    let own = member.log().own.into_iter();
+    let halted = own.flat_map(|own| own.halted);
+    halted.map(|halted| halted.slot).collect()
+}
+
 fn cluster(member: &member::Member) -> Cluster {
     let slots = member.slots().into_iter().map(|slot| Slot {
         name: slot.slot,
@@ -157,6 +163,8 @@ fn cluster(member: &member::Member) -> Cluster {
             Err(past) => -(past.duration().as_secs() as i64),
         },
         is_log_lost: !figures.is_log_up,
+        is_log_own: figures.own_log.is_some(),
+        halted_logs: halted_logs(member),
         lag: (figures.slots.lag_records, figures.slots.lag.as_secs()),
         not_connected: not_connected.map(|peer| peer.name).collect(),
     }

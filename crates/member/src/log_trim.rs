@@ -1,0 +1,70 @@
+//! Trims the log in the nodes: removes the records that all replicas of a slot have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::slot::SlotStatus;
+use cluster::{NodeId, SlotNumber};
+use raft_log::RaftLog;
+
+use crate::members::Members;
+use crate::replicas::Replicas;
+
+/// Interval of trims.
+const EVERY: Duration = Duration::from_secs(10);
+/// Records that stay although all replicas have them, so that a replica that restarts finds its last one.
+const KEPT: u64 = 1_000;
+/// A replica without contact for this time is not waited for: it copies the slot when it is back.
+const AWAY_TIME: Duration = Duration::from_hours(72);
+
+/// Trims this node's part of the log, until the future is dropped.
+pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<Replicas>) {
+    let began = Instant::now();
+    let mut trimmed = BTreeMap::<SlotNumber, u64>::new();
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let is_away = |node: NodeId| {
+            let heard = members.peers().and_then(|peers| peers.last_heard(node));
+            node != members.me && heard.unwrap_or(began).elapsed() > AWAY_TIME
+        };
+        for (slot, replica) in replicas.all() {
+            let end = unneeded(&replica.status(), is_away);
+            let before = trimmed.entry(slot).or_default();
+            if end > *before {
+                *before = end;
+                log.trim(slot, end);
+            }
+        }
+    }
+}
+
+/// Returns the offset before which no replica needs a record.
+fn unneeded(status: &SlotStatus, is_away: impl Fn(NodeId) -> bool) -> u64 {
+    let has = |node: &NodeId| {
+        let durable = status.durable.iter().find(|(of, _)| of == node);
+        durable.map_or(0, |(_, offset)| *offset)
+    };
+    let waited_for = status.members.iter().filter(|node| !is_away(**node));
+    let all_have = waited_for.map(has).min().unwrap_or(0);
+    all_have.saturating_sub(KEPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replica_that_has_least_decides_unless_it_was_away_for_days() {
+        let mut status = SlotStatus {
+            members: vec![1, 2, 3],
+            durable: vec![(1, 9_000), (2, 5_000), (3, 8_000)],
+            ..SlotStatus::default()
+        };
+        assert_eq!(unneeded(&status, |_| false), 5_000 - KEPT);
+        assert_eq!(unneeded(&status, |node| node == 2), 8_000 - KEPT);
+        status.durable.pop();
+        assert_eq!(unneeded(&status, |_| false), 0);
+        assert_eq!(unneeded(&SlotStatus::default(), |_| false), 0);
+    }
+}

@@ -1,0 +1,279 @@
+//! The threads of a log: one drives all groups, one writes, one reclaims space.
+//!
+//! The first never waits for the disk, so that leaders continue to send heartbeats. The second writes
+//! everything that piled up during a sync with the next one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cluster::{NodeId, SlotNumber};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::codec;
+use crate::disk::{GroupWrite, LogDisk};
+use crate::figures::{LogFigures, SYNCED};
+use crate::groups::{Core, Effect, Flush};
+use crate::message::{AppendOutcome, FetchRequest, Fetched, NodeMessage};
+use crate::options::LogNode;
+
+/// The duration of a tick.
+const TICK: Duration = Duration::from_millis(100);
+/// Commands that are handled before something is written.
+const COMMANDS_MAX: usize = 1024;
+/// Ticks between checks of the log's size.
+const SIZE_TICKS: u64 = 50;
+/// Ticks between updates of the figures.
+const FIGURES_TICKS: u64 = 10;
+/// The pause after a write that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Sends bundles to other nodes.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a bundle, and returns whether it was accepted. It may be lost all the same; those over one
+    /// connection arrive in order.
+    fn send(&self, to: NodeId, bundle: Bytes) -> bool;
+}
+
+/// An order to the driving thread.
+pub(crate) enum Command {
+    Append {
+        slot: SlotNumber,
+        record: Bytes,
+        reply: oneshot::Sender<AppendOutcome>,
+    },
+    Fetch {
+        request: FetchRequest,
+        reply: oneshot::Sender<Fetched>,
+    },
+    Deliver {
+        from: NodeId,
+        bundle: Bytes,
+    },
+    LogNodes(Vec<LogNode>),
+    Trim {
+        slot: SlotNumber,
+        offset: u64,
+    },
+    Flushed(Vec<Flush>),
+    Stop,
+}
+
+/// The thread that drives all groups.
+pub(crate) struct Driver<D: LogDisk> {
+    pub core: Core<D>,
+    pub disk: Arc<D>,
+    pub log: u64,
+    pub bytes_max: u64,
+    pub transport: Arc<dyn Transport>,
+    pub commands: Receiver<Command>,
+    /// To the writing thread.
+    pub jobs: Sender<Flush>,
+    /// To the thread that reclaims space.
+    pub reclaims: Sender<()>,
+    pub is_reachable: Arc<AtomicBool>,
+    pub figures: Arc<Mutex<LogFigures>>,
+    pub appends: BTreeMap<u64, oneshot::Sender<AppendOutcome>>,
+    pub fetches: BTreeMap<u64, oneshot::Sender<Fetched>>,
+    /// Flushes that the other thread has.
+    pub writing: usize,
+    pub ticks: u64,
+}
+
+impl<D: LogDisk> Driver<D> {
+    /// Runs until [`Command::Stop`].
+    pub fn run(mut self) {
+        let mut next_tick = Instant::now() + TICK;
+        loop {
+            let left = next_tick.saturating_duration_since(Instant::now());
+            match self.commands.recv_timeout(left) {
+                Ok(command) => {
+                    if !self.handle_all(command) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = Instant::now();
+            if now >= next_tick {
+                // Ticks that were missed are not repeated: they would be elections.
+                next_tick = now + TICK;
+                self.tick();
+            }
+            self.flush();
+            self.put_out();
+        }
+    }
+
+    /// Handles a command and those that came since. Returns whether to continue.
+    fn handle_all(&mut self, first: Command) -> bool {
+        let mut next = Some(first);
+        for _ in 0..COMMANDS_MAX {
+            let Some(command) = next else {
+                return true;
+            };
+            if !self.handle(command) {
+                return false;
+            }
+            next = self.commands.try_recv().ok();
+        }
+        // The last one that was taken.
+        next.is_none_or(|command| self.handle(command))
+    }
+
+    fn handle(&mut self, command: Command) -> bool {
+        match command {
+            Command::Append {
+                slot,
+                record,
+                reply,
+            } => {
+                let number = self.core.append(slot, record);
+                self.appends.insert(number, reply);
+            }
+            Command::Fetch { request, reply } => {
+                let number = self.core.fetch(request);
+                self.fetches.insert(number, reply);
+            }
+            Command::Deliver { from, bundle } => match codec::decode(self.log, bundle) {
+                Ok(messages) => {
+                    for message in messages {
+                        self.core.deliver(from, message);
+                    }
+                }
+                Err(e) => tracing::warn!(node = from, "a message of the log is malformed: {e}"),
+            },
+            Command::LogNodes(nodes) => self.core.set_log_nodes(nodes),
+            Command::Trim { slot, offset } => self.core.trim(slot, offset),
+            Command::Flushed(flushes) => {
+                for flush in flushes {
+                    self.writing -= 1;
+                    self.core.end_flush(flush);
+                }
+            }
+            Command::Stop => return false,
+        }
+        true
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        self.core.tick();
+        let is_reachable = self.core.is_reachable();
+        self.is_reachable.store(is_reachable, Ordering::Relaxed);
+        if self.ticks.is_multiple_of(FIGURES_TICKS) {
+            let figures = LogFigures {
+                bytes: self.disk.bytes(),
+                ..self.core.figures()
+            };
+            *self.figures.lock() = figures;
+        }
+        if self.ticks.is_multiple_of(SIZE_TICKS) {
+            // A full disk lets raft-engine begin files that it counts as full.
+            if self.disk.bytes() > self.bytes_max && !self.core.is_stalled() {
+                self.core.trim_half();
+            }
+            // The thread ends with this one.
+            let _ = self.reclaims.send(());
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(flush) = self.core.begin_flush() {
+            self.put_out();
+            if flush.writes().is_empty() && self.writing == 0 {
+                self.core.end_flush(flush);
+                continue;
+            }
+            self.writing += 1;
+            // Without the other thread nothing is confirmed any more, and other nodes lead.
+            let _ = self.jobs.send(flush);
+        }
+    }
+
+    /// Sends messages, all of a node together, and answers callers. The effects of messages that were
+    /// refused are put out the next time.
+    fn put_out(&mut self) {
+        let mut messages: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Send { to, message } => messages.entry(to).or_default().push(message),
+                // Callers that gave up are gone.
+                Effect::Appended { number, outcome } => {
+                    if let Some(reply) = self.appends.remove(&number) {
+                        let _ = reply.send(outcome);
+                    }
+                }
+                Effect::Fetched { number, fetched } => {
+                    if let Some(reply) = self.fetches.remove(&number) {
+                        let _ = reply.send(fetched);
+                    }
+                }
+            }
+        }
+        for (to, messages) in messages {
+            let mut bundles = codec::encode(self.log, messages.iter()).into_iter();
+            // Those after one that is refused would be of no use.
+            if !bundles.all(|bundle| self.transport.send(to, bundle)) {
+                self.core.note_unsent(to, messages);
+            }
+        }
+    }
+}
+
+/// Writes until the other thread ends.
+pub(crate) fn write<D: LogDisk>(
+    disk: &D,
+    jobs: &Receiver<Flush>,
+    done: &Sender<Command>,
+    is_stopped: &AtomicBool,
+) {
+    while let Ok(first) = jobs.recv() {
+        let flushes: Vec<Flush> = std::iter::once(first).chain(jobs.try_iter()).collect();
+        if !write_flushes(disk, &flushes, is_stopped) {
+            return;
+        }
+        if done.send(Command::Flushed(flushes)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reclaims space until the driving thread ends. It is slow when old entries are
+/// needed: they are written again.
+pub(crate) fn reclaim<D: LogDisk>(disk: &D, orders: &Receiver<()>) {
+    while orders.recv().is_ok() {
+        if let Err(e) = disk.reclaim() {
+            tracing::warn!("the log's disk space was not reclaimed: {e}");
+        }
+    }
+}
+
+/// Writes all of these with one sync, and repeats that until it succeeds. Returns whether it did.
+fn write_flushes<D: LogDisk>(disk: &D, flushes: &[Flush], is_stopped: &AtomicBool) -> bool {
+    let writes: Vec<&GroupWrite> = flushes.iter().flat_map(Flush::writes).collect();
+    let must_sync = flushes.iter().any(Flush::must_sync);
+    if writes.is_empty() {
+        return true;
+    }
+    let mut is_logged = false;
+    let began = Instant::now();
+    while let Err(e) = disk.write(&writes, must_sync) {
+        if !std::mem::replace(&mut is_logged, true) {
+            tracing::error!("the log cannot write, and tries again: {e}");
+        }
+        if is_stopped.load(Ordering::Relaxed) {
+            return false;
+        }
+        std::thread::sleep(RETRY);
+    }
+    if must_sync {
+        SYNCED.record(began.elapsed());
+    }
+    true
+}

@@ -1,0 +1,255 @@
+//! The log on disk: one raft-engine for all groups of a node.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use cluster::SlotNumber;
+use raft::eraftpb::Entry;
+use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize};
+
+use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
+use crate::options::RaftId;
+use crate::state::GroupState;
+
+/// The group that holds the disk's id. Slots have smaller numbers.
+const DISK: u64 = 1 << 32;
+/// The key of the disk's id.
+const ID: &[u8] = b"id";
+/// The key of a group's state.
+const STATE: &[u8] = b"state";
+/// The size of a file of the log.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// How entries are stored.
+struct Entries;
+
+impl MessageExt for Entries {
+    type Entry = Entry;
+
+    fn index(entry: &Entry) -> u64 {
+        entry.get_index()
+    }
+}
+
+/// A log on disk.
+pub struct EngineDisk {
+    engine: Engine,
+    id: RaftId,
+}
+
+impl EngineDisk {
+    /// Opens or creates the log in a directory. It uses at most about `bytes_max` bytes if entries are
+    /// trimmed in time.
+    ///
+    /// # Errors
+    /// [`DiskError`]. An end that was cut off is not an error: it is what a crash leaves of a write
+    /// that was not synced.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<EngineDisk, DiskError> {
+        let directory = path.to_str();
+        let odd = || DiskError::Failed("the log's directory has no name in UTF-8".into());
+        let purge = (bytes_max / 2).max(2 * FILE_BYTES);
+        let config = Config {
+            dir: directory.ok_or_else(odd)?.to_owned(),
+            target_file_size: ReadableSize(FILE_BYTES),
+            purge_threshold: ReadableSize(purge),
+            ..Config::default()
+        };
+        let engine = Engine::open(config).map_err(failure)?;
+        let id = match engine.get(DISK, ID) {
+            Some(id) => id_of(&id)?,
+            None => create_id(&engine)?,
+        };
+        sync_names(path).map_err(|e| DiskError::Failed(e.to_string()))?;
+        Ok(EngineDisk { engine, id })
+    }
+}
+
+/// Makes the names of new files and of their directory durable, which a sync of the files does not.
+fn sync_names(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()?;
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+fn id_of(bytes: &[u8]) -> Result<RaftId, DiskError> {
+    let id = <[u8; 8]>::try_from(bytes);
+    let id = id.map_err(|_| DiskError::Damaged("the id of the log's disk".into()))?;
+    Ok(RaftId::from_le_bytes(id))
+}
+
+fn create_id(engine: &Engine) -> Result<RaftId, DiskError> {
+    let id = fastrand::u64(1..);
+    let mut batch = LogBatch::default();
+    batch
+        .put(DISK, ID.to_vec(), id.to_le_bytes().to_vec())
+        .map_err(failure)?;
+    engine.write(&mut batch, true).map_err(failure)?;
+    Ok(id)
+}
+
+fn add(write: &GroupWrite, batch: &mut LogBatch) -> Result<(), raft_engine::Error> {
+    let group = u64::from(write.slot);
+    if write.reset {
+        batch.add_command(group, Command::Clean);
+    }
+    batch.add_entries::<Entries>(group, &write.entries)?;
+    if let Some(index) = write.trim {
+        batch.add_command(group, Command::Compact { index });
+    }
+    batch.put(group, STATE.to_vec(), write.state.encode())
+}
+
+fn failure(e: raft_engine::Error) -> DiskError {
+    use raft_engine::Error;
+    match e {
+        Error::Corruption(_)
+        | Error::Codec(_)
+        | Error::Protobuf(_)
+        | Error::EntryCompacted
+        | Error::EntryNotFound => DiskError::Damaged(e.to_string()),
+        _ => DiskError::Failed(e.to_string()),
+    }
+}
+
+impl LogDisk for EngineDisk {
+    fn raft_id(&self) -> Result<RaftId, DiskError> {
+        Ok(self.id)
+    }
+
+    fn group(&self, slot: SlotNumber) -> Result<Option<StoredGroup>, DiskError> {
+        let group = u64::from(slot);
+        let Some(state) = self.engine.get(group, STATE) else {
+            return Ok(None);
+        };
+        let state = GroupState::decode(&state);
+        let state = state.map_err(|e| DiskError::Damaged(e.to_string()))?;
+        let last = self.engine.last_index(group);
+        let last = last.unwrap_or(state.offsets.base().index);
+        Ok(Some(StoredGroup { state, last }))
+    }
+
+    fn write(&self, writes: &[&GroupWrite], sync: bool) -> Result<(), DiskError> {
+        let mut batch = LogBatch::with_capacity(2 * writes.len());
+        for write in writes {
+            add(write, &mut batch).map_err(failure)?;
+        }
+        self.engine.write(&mut batch, sync).map_err(failure)?;
+        Ok(())
+    }
+
+    fn entries(
+        &self,
+        slot: SlotNumber,
+        low: u64,
+        high: u64,
+        bytes_max: u64,
+    ) -> Result<Vec<Entry>, DiskError> {
+        let mut found = vec![];
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let group = u64::from(slot);
+        self.engine
+            .fetch_entries_to::<Entries>(group, low, high, Some(bytes_max), &mut found)
+            .map_err(failure)?;
+        let is_asked = found.first().is_some_and(|first| first.get_index() == low);
+        match is_asked {
+            true => Ok(found),
+            false => Err(DiskError::Damaged(format!(
+                "slot {slot} has no entry {low}"
+            ))),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.engine.get_used_size() as u64
+    }
+
+    fn reclaim(&self) -> Result<(), DiskError> {
+        // Groups that keep old files from being removed are rewritten by the engine in time.
+        self.engine.purge_expired_files().map_err(failure)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Base, Offsets};
+
+    fn entry(index: u64, term: u64, data: &'static [u8]) -> Entry {
+        let mut entry = Entry::default();
+        entry.set_index(index);
+        entry.set_term(term);
+        entry.set_data(Bytes::from_static(data));
+        entry
+    }
+
+    fn write(entries: Vec<Entry>) -> GroupWrite {
+        GroupWrite {
+            slot: 3,
+            reset: false,
+            entries,
+            trim: None,
+            state: GroupState::first(7),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || EngineDisk::open(dir.path(), 1 << 30).unwrap();
+        let disk = open();
+        let id = disk.raft_id().unwrap();
+        assert!(disk.group(3).unwrap().is_none());
+        let first = write(vec![
+            entry(2, 1, b"a"),
+            entry(3, 1, b"b"),
+            entry(4, 1, b"c"),
+        ]);
+        disk.write(&[&first], true).unwrap();
+        let mut second = write(vec![entry(3, 2, b"d")]);
+        second.trim = Some(3);
+        second.state.offsets.trim(2, 1);
+        disk.write(&[&second], true).unwrap();
+        drop(disk);
+        let disk = open();
+        assert_eq!(disk.raft_id().unwrap(), id);
+        let stored = disk.group(3).unwrap().unwrap();
+        assert_eq!(stored.last, 3);
+        assert_eq!(stored.state, second.state);
+        assert_eq!(disk.entries(3, 3, 4, 0).unwrap(), second.entries);
+        assert!(disk.entries(3, 2, 3, 0).is_err());
+    }
+
+    #[test]
+    fn a_reset_group_starts_at_its_base() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || EngineDisk::open(dir.path(), 1 << 30).unwrap();
+        let disk = open();
+        let first = write(vec![entry(2, 1, b"a"), entry(3, 1, b"b")]);
+        disk.write(&[&first], true).unwrap();
+        let base = Base {
+            index: 50,
+            term: 4,
+            offset: 40,
+        };
+        let mut reset = write(vec![]);
+        reset.reset = true;
+        reset.state.offsets = Offsets::starting(base);
+        disk.write(&[&reset], true).unwrap();
+        assert_eq!(disk.group(3).unwrap().unwrap().last, 50);
+        let next = write(vec![entry(51, 4, b"c")]);
+        disk.write(&[&next], true).unwrap();
+        assert_eq!(disk.entries(3, 51, 52, 100).unwrap(), next.entries);
+        drop(disk);
+        let disk = open();
+        let stored = disk.group(3).unwrap().unwrap();
+        assert_eq!((stored.last, stored.state), (51, next.state));
+        assert_eq!(disk.entries(3, 51, 52, 100).unwrap(), next.entries);
+        assert!(disk.entries(3, 3, 4, 100).is_err());
+    }
+}
