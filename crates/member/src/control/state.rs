@@ -9,9 +9,7 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{
-    CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange,
-};
+use super::entry::{CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange};
 use super::replications::{KeptReplication, KeptReplications, NotKept};
 
 /// A row of the slot: key and new value, or its removal.
@@ -203,7 +201,16 @@ impl ControlState {
         matches!(
             key.first(),
             Some(
-                &(DATABASE | MEMBER | SETTING | TOKEN | GATEWAY | REPLICATION | b'r' | b'f' | b'l' | b'v')
+                &(DATABASE
+                    | MEMBER
+                    | SETTING
+                    | TOKEN
+                    | GATEWAY
+                    | REPLICATION
+                    | b'r'
+                    | b'f'
+                    | b'l'
+                    | b'v')
             )
         )
     }
