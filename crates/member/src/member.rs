@@ -151,9 +151,7 @@ impl Member {
         options: MemberOptions,
     ) -> Result<Arc<Member>, Error> {
         let (mut home, identity) = Membership::read(data)?;
-        if let Some(address) = &options.address {
-            home.member.address.clone_from(address);
-        }
+        home.set_address(options.address.as_deref());
         // The rest of the state may have a form that this program does not know.
         let agreement = stored_agreement(databases)?;
         versions::check(&agreement, options.record_version)?;

@@ -191,6 +191,13 @@ impl Membership {
         self.write(&folder)
     }
 
+    /// Changes the address that other nodes use, if there is another one.
+    pub fn set_address(&mut self, address: Option<&str>) {
+        if let Some(address) = address {
+            address.clone_into(&mut self.member.address);
+        }
+    }
+
     fn write(&self, folder: &Path) -> Result<(), Error> {
         let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", folder.display()));
         let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Membership(e.to_string()))?;
