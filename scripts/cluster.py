@@ -204,6 +204,7 @@ class Cluster:
     def why_not_whole(self, nodes=None):
         """What is missing until these nodes have all slots, and all take writes; "" when nothing is."""
         nodes = list(nodes or self.nodes)
+        tables = set()
         for number in nodes:
             status = self.status(number)
             if status is None:
@@ -216,7 +217,8 @@ class Cluster:
                     return f"node {number}: slot {slot['slot']} has {len(slot['members'])} replicas; {slot['reason']}"
             if why := why_log_not_whole(status, live):
                 return f"node {number}: {why}"
-        return ""
+            tables.add(status.get("log", {}).get("changes"))
+        return "" if len(tables) == 1 else "not all nodes know which nodes and disks keep the log"
 
     def wait_until_whole(self, nodes=None, timeout_s=WHOLE_TIMEOUT_S):
         deadline = time.monotonic() + timeout_s

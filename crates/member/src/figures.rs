@@ -8,6 +8,7 @@ use peers::Traffic;
 use raft_log::{LogFigures, RaftLog};
 use serde::Serialize;
 
+use crate::control::entry::LogSeat;
 use crate::log_table::LogTables;
 use crate::members::Members;
 use crate::planner::leads;
@@ -50,8 +51,10 @@ pub struct LogStatus {
 /// The status of a log that the nodes keep.
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnLogStatus {
-    /// Names of the nodes that keep it.
+    /// Names of the nodes that keep it: without this node's until its disk is the one that is to keep it.
     pub nodes: Vec<String>,
+    /// How often the nodes and disks that keep it changed, as far as this node knows.
+    pub changes: u64,
     /// The id of this node's disk in the log, in hexadecimal digits. A disk that was lost had another.
     pub disk: String,
     /// Slots whose log this node leads.
@@ -100,14 +103,13 @@ impl OwnLogStatus {
             slot: slot_name(slot),
             reason,
         });
+        let (table, me) = (logs.latest(), own.options().me);
+        let keeps = |seat: &&LogSeat| seat.node != me.node || seat.disk == me.raft;
+        let seats = table.nodes.iter().filter(keeps);
         OwnLogStatus {
-            nodes: logs
-                .latest()
-                .nodes
-                .iter()
-                .map(|seat| name(seat.node))
-                .collect(),
-            disk: format!("{:x}", own.options().me.raft),
+            nodes: seats.map(|seat| name(seat.node)).collect(),
+            changes: table.changes,
+            disk: format!("{:x}", me.raft),
             led: figures.led,
             unsettled: figures.unsettled,
             leaderless: figures.leaderless,
