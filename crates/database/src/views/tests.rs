@@ -181,6 +181,13 @@ async fn a_build_is_stopped_when_its_design_document_is_gone_and_nobody_waits() 
     drop(waiting);
     db.pause_unused_builds().unwrap();
     assert!(is_paused());
+    let stopped = Err(index::Error::Stopped);
+    assert!(was_paused(&stopped, &index.shards[0]));
+    // A request that comes before the update has ended gets no error.
+    index.resume();
+    assert!(!is_paused() && was_paused(&stopped, &index.shards[0]));
+    db.pause_unused_builds().unwrap();
+    assert!(is_paused());
     // A request for the same index continues it.
     index.updates.send_modify(|u| u.running = false);
     let updated = db.update_view(&index, &Requester::Background);
