@@ -241,9 +241,10 @@ impl State {
         newcomer: Crowd,
         crowd: impl Fn(&State, &Claimant) -> Option<Crowd>,
     ) -> bool {
-        let crowds = self.queues.keys();
-        let worst = crowds
-            .filter_map(|claimant| Some((crowd(self, claimant)?, claimant)))
+        let state: &State = self;
+        let claimants = state.queues.keys();
+        let worst = claimants
+            .filter_map(|claimant| Some((crowd(state, claimant)?, claimant)))
             .take(SAMPLED_QUEUES)
             .max_by_key(|(crowd, _)| *crowd)
             .filter(|(crowd, _)| *crowd > newcomer);
