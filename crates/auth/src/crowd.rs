@@ -28,6 +28,11 @@ impl Claimant {
         self.origin.as_ref()
     }
 
+    /// Returns whether both claim the same name.
+    pub(crate) fn has_name_of(&self, other: &Claimant) -> bool {
+        self.name == other.name
+    }
+
     fn group(&self, grouping: Grouping) -> Group {
         let bits = match grouping {
             Grouping::Name => return Group::Name(self.name),
@@ -60,6 +65,8 @@ impl Grouping {
         Grouping::Network,
         Grouping::Site,
     ];
+    /// Those by the address of the client.
+    const OF_ORIGIN: [Grouping; 3] = [Grouping::Address, Grouping::Network, Grouping::Site];
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -153,9 +160,9 @@ impl Crowds {
         share.map_or(0, |share| share.waiting)
     }
 
-    /// Returns the number of checks that wait in the largest group of the claimant.
-    pub(crate) fn waiting_max(&self, claimant: &Claimant) -> usize {
-        let waiting = Grouping::ALL.map(|grouping| self.waiting(claimant, grouping));
+    /// Returns the number of checks that wait in the largest of the claimant's groups by address.
+    pub(crate) fn waiting_of_origin(&self, claimant: &Claimant) -> usize {
+        let waiting = Grouping::OF_ORIGIN.map(|grouping| self.waiting(claimant, grouping));
         waiting.into_iter().max().unwrap_or_default()
     }
 

@@ -18,7 +18,8 @@ use crate::origin::Origin;
 use crate::reputation::{Rank, Reputations};
 
 /// At most this number of checks of one address, network or name wait: clients behind a proxy have
-/// one address, and a client with many connections has as many checks of the same password.
+/// one address, and a client with many connections has as many checks of the same password. Those of a
+/// name are of any number of networks, and one of them must not keep the name's owner out.
 const WAITING_OF_EACH_MAX: usize = 4096;
 /// At most this number of checks wait.
 const WAITING_MAX: usize = 16_384;
@@ -49,7 +50,13 @@ struct State {
     queues: HashMap<Claimant, VecDeque<WaitingCheck>>,
     crowds: Crowds,
     reputations: Reputations,
+    /// The number of times that all queues were searched for the next check.
+    #[cfg(test)]
+    searches: u64,
 }
+
+/// Whose check is refused when there are too many: the greatest. The number is of checks that wait.
+type Crowd = (Rank, usize);
 
 /// The choice of the next turn among those of the best rank. Each order separates some kind of flood from
 /// others.
@@ -132,6 +139,8 @@ impl Turns {
                     queues: HashMap::new(),
                     crowds: Crowds::default(),
                     reputations: Reputations::default(),
+                    #[cfg(test)]
+                    searches: 0,
                 }),
             }),
         }
@@ -150,7 +159,10 @@ impl Turns {
             let (number, turn) = state.enter(&entry.claimant)?;
             entry.number = number;
             entry.is_over = false;
-            self.queues.start_next(state);
+            // Any other check that may run has its turn already: thousands that may not are not searched.
+            if state.may_run(&entry.claimant, self.queues.of_each) {
+                self.queues.start_next(state);
+            }
             turn
         };
         let turn = turn.await;
@@ -183,31 +195,57 @@ impl State {
 
     /// Returns whether another check may wait; refuses another one for it if need be.
     fn has_room(&mut self, claimant: &Claimant) -> bool {
-        let (rank, waiting) = self.crowd(claimant);
+        let (rank, waiting) = self.crowd_of_origin(claimant);
         if waiting >= WAITING_OF_EACH_MAX {
             return false;
         }
-        self.waiting < WAITING_MAX || self.refuse_one((rank, waiting + 1))
+        let of_name = self.waiting_of_name(rank, claimant);
+        if of_name >= WAITING_OF_EACH_MAX {
+            // Of the name's checks, one of the network that has most.
+            return self.refuse_one((rank, waiting + 1), |state, other| {
+                let has_name = other.has_name_of(claimant);
+                has_name.then(|| state.crowd_of_origin(other))
+            });
+        }
+        self.waiting < WAITING_MAX
+            || self.refuse_one((rank, waiting.max(of_name) + 1), |state, other| {
+                let (rank, waiting) = state.crowd_of_origin(other);
+                Some((rank, waiting.max(state.waiting_of_name(rank, other))))
+            })
     }
 
-    /// Returns the rank of a claimant, and the number of checks that wait in its largest group. For a
-    /// known address only its own checks count: clients elsewhere cannot fill its queue by claiming the
-    /// names of its users.
-    fn crowd(&self, claimant: &Claimant) -> (Rank, usize) {
+    /// Returns the rank of a claimant, and the number of checks that wait in its largest group by address.
+    /// For a known address only its own checks count.
+    fn crowd_of_origin(&self, claimant: &Claimant) -> Crowd {
         let rank = self.reputations.rank(claimant.origin());
         let waiting = match rank {
             Rank::Known => self.crowds.waiting(claimant, Grouping::Address),
-            Rank::Unknown | Rank::Failed => self.crowds.waiting_max(claimant),
+            Rank::Unknown | Rank::Failed => self.crowds.waiting_of_origin(claimant),
         };
         (rank, waiting)
     }
 
+    /// Returns the number of checks that wait for the name of a claimant of this rank; none for a known
+    /// address: clients elsewhere cannot fill its queue by claiming the names of its users.
+    fn waiting_of_name(&self, rank: Rank, claimant: &Claimant) -> usize {
+        match rank {
+            Rank::Known => 0,
+            Rank::Unknown | Rank::Failed => self.crowds.waiting(claimant, Grouping::Name),
+        }
+    }
+
     /// Refuses the last check of a claimant in the largest crowd of the worst rank; returns whether
-    /// there is one that is worse than the `newcomer`.
-    fn refuse_one(&mut self, newcomer: (Rank, usize)) -> bool {
-        let sample = self.queues.keys().take(SAMPLED_QUEUES);
-        let worst = sample
-            .map(|claimant| (self.crowd(claimant), claimant))
+    /// there is one that is worse than the `newcomer`. Claimants without a crowd are not considered.
+    fn refuse_one(
+        &mut self,
+        newcomer: Crowd,
+        crowd: impl Fn(&State, &Claimant) -> Option<Crowd>,
+    ) -> bool {
+        let state: &State = self;
+        let claimants = state.queues.keys();
+        let worst = claimants
+            .filter_map(|claimant| Some((crowd(state, claimant)?, claimant)))
+            .take(SAMPLED_QUEUES)
             .max_by_key(|(crowd, _)| *crowd)
             .filter(|(crowd, _)| *crowd > newcomer);
         let Some((_, claimant)) = worst else {
@@ -252,13 +290,14 @@ impl State {
         if self.free == 0 {
             return None;
         }
-        let may_run = |claimant: &Claimant| {
-            claimant.origin().is_none() || self.crowds.running(claimant) < of_each
-        };
+        #[cfg(test)]
+        {
+            self.searches += 1;
+        }
         let first = self
             .queues
             .iter()
-            .filter(|(claimant, _)| may_run(claimant))
+            .filter(|(claimant, _)| self.may_run(claimant, of_each))
             .min_by_key(|(claimant, queue)| self.precedence(claimant, queue))
             .map(|(claimant, _)| claimant.clone())?;
         let check = self.take(&first, VecDeque::pop_front)?;
@@ -267,6 +306,11 @@ impl State {
         self.crowds.begin(&first, self.began);
         self.free -= 1;
         Some((first, check.sender))
+    }
+
+    /// Returns whether a turn is free for a claimant.
+    fn may_run(&self, claimant: &Claimant, of_each: usize) -> bool {
+        self.free > 0 && (claimant.origin().is_none() || self.crowds.running(claimant) < of_each)
     }
 
     fn precedence(&self, claimant: &Claimant, queue: &VecDeque<WaitingCheck>) -> Precedence {

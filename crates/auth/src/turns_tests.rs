@@ -276,6 +276,61 @@ fn the_checks_of_a_name_are_bounded_but_for_addresses_that_gave_a_right_password
     assert_eq!(turns.queues.lock().waiting, 0);
 }
 
+#[test]
+fn a_network_that_fills_the_queue_of_a_name_does_not_keep_others_out() {
+    let turns = Turns::of(1);
+    let running = is_ready(pin!(turns.wait(None, "another"))).expect("free");
+    let of_site = |n: usize| parsed(&format!("2001:db8:5:{n:x}::1"));
+    let mut flood: Vec<_> = (0..WAITING_OF_EACH_MAX)
+        .map(|n| enter(&turns, of_site(n), "anna"))
+        .collect();
+    for name in ["anna", "fay"] {
+        let more = of_site(WAITING_OF_EACH_MAX);
+        let more = is_ready(pin!(turns.wait(Some(&more), name)));
+        assert!(more.is_some_and(|turn| turn.is_none()), "{name}: too many");
+    }
+    let mut owner = enter(&turns, address(200), "anna");
+    flood.retain_mut(|check| is_ready(check.as_mut()).is_none());
+    assert_eq!(flood.len(), WAITING_OF_EACH_MAX - 1, "one is refused");
+    assert_eq!(turns.queues.lock().waiting, WAITING_OF_EACH_MAX);
+    let mut turn = running;
+    let mut before = 0;
+    loop {
+        drop(turn);
+        if let Some(owns) = is_ready(owner.as_mut()) {
+            assert!(owns.is_some(), "it is not refused");
+            break;
+        }
+        let next = flood
+            .iter_mut()
+            .enumerate()
+            .find_map(|(n, check)| Some((n, is_ready(check.as_mut())?)));
+        let (n, began) = next.expect("a check has the turn");
+        drop(flood.swap_remove(n));
+        turn = began;
+        before += 1;
+    }
+    assert!(before <= ROUND, "{before} checks");
+}
+
+#[test]
+fn checks_that_may_not_run_are_not_searched_by_those_that_come() {
+    let turns = Turns::of(2);
+    let a = address(1);
+    let running = is_ready(pin!(turns.wait(Some(&a), "a"))).expect("free");
+    let searches = || turns.queues.lock().searches;
+    let before = searches();
+    let flood: Vec<_> = (0..100)
+        .map(|n| enter(&turns, a.clone(), format!("name{n}")))
+        .collect();
+    assert_eq!(searches(), before, "the address has its turn");
+    drop(is_ready(pin!(turns.wait(Some(&address(2)), "a"))).expect("the other turn"));
+    assert!(searches() > before);
+    drop((running, flood));
+    let state = turns.queues.lock();
+    assert_eq!((state.free, state.waiting), (2, 0));
+}
+
 /// As many checks as may wait, of 8 sites and as many names.
 fn fill(turns: &Turns) -> Vec<Waiting<'_>> {
     (0..WAITING_MAX)

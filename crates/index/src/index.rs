@@ -308,6 +308,11 @@ impl Index {
         self.stop.store(true, SeqCst);
     }
 
+    /// Returns whether it was dropped, or the server stops: its builds are never resumed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(SeqCst)
+    }
+
     /// Returns whether its builds are stopped until [`Index::resume`].
     pub fn is_paused(&self) -> bool {
         self.stop.load(SeqCst) && !self.is_closed.load(SeqCst)

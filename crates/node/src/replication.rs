@@ -145,8 +145,7 @@ struct MemberRequests {
 }
 
 impl MemberRequests {
-    /// Returns a request as the cluster keeps it. Of a user with an account no roles are kept: they
-    /// may be taken away.
+    /// Returns a request as the cluster keeps it.
     fn kept(&self, user: &User, request: Arc<str>) -> Result<KeptReplication, Error> {
         let node = self.node.upgrade().ok_or(Error::Stopped)?;
         let account = match &user.name {
@@ -157,10 +156,20 @@ impl MemberRequests {
         Ok(KeptReplication {
             user: user.name.clone(),
             is_admin,
-            roles: account.is_none().then(|| user.roles.clone()),
+            roles: kept_roles(user, account.as_ref()),
             request,
         })
     }
+}
+
+/// Returns the roles to keep with a request; `None` for those that the account of this name has whenever
+/// the job starts, as they may be taken away. Those of the request are kept if they lack one of the
+/// account's: a token or a proxy may give a client the name of a user, or of a server admin, without the
+/// roles.
+fn kept_roles(user: &User, account: Option<&User>) -> Option<Vec<String>> {
+    let has = |role: &String| user.roles.contains(role);
+    let has_all = account.is_some_and(|account| account.roles.iter().all(has));
+    (!has_all).then(|| user.roles.clone())
 }
 
 fn to_request(kept: KeptReplication) -> KeptRequest {
@@ -504,6 +513,45 @@ fn settings(section: &Replicator, descriptors: &DescriptorPlan) -> Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn user(roles: &[&str]) -> User {
+        User {
+            name: Some("anna".into()),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_kept_replication_has_no_roles_that_its_request_had_not() {
+        let kept = |request: &[&str], account: Option<&[&str]>| {
+            let account = account.map(user);
+            kept_roles(&user(request), account.as_ref())
+        };
+        let roles_of_the_account: [(&[&str], &[&str]); 4] = [
+            (&[], &[]),
+            (&["reader"], &["reader"]),
+            (&["_admin"], &["_admin"]),
+            // One that was taken away since.
+            (&["reader", "writer"], &["reader"]),
+        ];
+        for (request, account) in roles_of_the_account {
+            assert_eq!(kept(request, Some(account)), None, "{request:?}");
+        }
+        // Those of tokens, for a name that an account may have too.
+        let roles_of_the_request: [(&[&str], Option<&[&str]>); 4] = [
+            (&["reader"], None),
+            (&[], Some(&["_admin"])),
+            (&["reader"], Some(&["reader", "_admin"])),
+            (&["writer"], Some(&["reader"])),
+        ];
+        for (request, account) in roles_of_the_request {
+            assert_eq!(
+                kept(request, account),
+                Some(user(request).roles),
+                "{account:?}"
+            );
+        }
+    }
 
     #[test]
     fn defaults_are_those_of_the_replicator() {

@@ -7,20 +7,26 @@ use storage::Signature;
 
 use super::{SharedRuns, wait};
 use crate::database::Database;
+use crate::design_cache::DesignSummary;
+use crate::turn::Turn;
 use crate::{Error, expiry};
 
 impl Database {
     /// The signatures of all indexes, view and text indexes, that design documents name, and of the index of expiry times.
     pub(crate) fn used_signatures(&self) -> Result<HashSet<Signature>, Error> {
-        let designs = self.all_designs()?;
+        Ok(self.signatures_of(&self.all_designs()?))
+    }
+
+    /// Returns the signatures of all indexes if these are the design documents.
+    fn signatures_of(&self, designs: &[Arc<DesignSummary>]) -> HashSet<Signature> {
         let text_indexes = designs.iter().flat_map(|d| d.text_indexes());
         let views = designs.iter().filter(|d| d.has_views());
         let times = self.expiry().map(|of| expiry::signature(of.member()));
-        Ok(views
+        views
             .map(|d| d.signature)
             .chain(text_indexes.map(|t| t.signature()))
             .chain(times)
-            .collect())
+            .collect()
     }
 
     /// Drops the indexes that no design document names any more, on a thread for blocking work.
@@ -59,18 +65,22 @@ impl Database {
     }
 
     /// Stops builds of view indexes that no design document names any more, unless requests wait for them. Their rows stay
-    /// until a clean-up. Blocks while design documents are read, but not until the builds end.
+    /// until a clean-up. Returns false if the turn is over before all design documents were read: the next call
+    /// continues. Blocks meanwhile, but not until the builds end.
     ///
     /// # Errors
     /// Errors of the store.
-    pub(crate) fn pause_unused_builds(&self) -> Result<(), Error> {
+    pub(crate) fn pause_unused_builds(&self, turn: Turn) -> Result<bool, Error> {
         let mut building = self.open_view_indexes();
         building.retain(|index| index.is_built_ahead());
         // Usually none is, and design documents need not be read.
         if building.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        let used = self.used_signatures()?;
+        let Some(designs) = self.all_designs_in(turn)? else {
+            return Ok(false);
+        };
+        let used = self.signatures_of(&designs);
         for index in building {
             let signature = index.signature();
             let is_unused = signature.is_some_and(|signature| !used.contains(&signature));
@@ -79,7 +89,7 @@ impl Database {
                 index.pause();
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Drops the index of expiry times of a member that is not the database's any more. Blocks.

@@ -420,8 +420,15 @@ impl Shared {
                 continue;
             };
             db.views.written.store(false, Relaxed);
-            if let Err(e) = db.pause_unused_builds() {
-                tracing::debug!(db = %name, error = %e, "design documents cannot be read");
+            match db.pause_unused_builds(Turn::begin()) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.look_again(&db);
+                    continue;
+                }
+                Err(e) => {
+                    tracing::debug!(db = %name, error = %e, "design documents cannot be read");
+                }
             }
             if !self.enabled.load(Relaxed) {
                 continue;

@@ -227,6 +227,12 @@ impl ViewIndex {
     }
 }
 
+/// Returns whether an update ended because its index was paused. A request may have resumed the index
+/// since, and must not get an error for it.
+fn was_paused(updated: &Result<u64, index::Error>, index: &Index) -> bool {
+    matches!(updated, Err(index::Error::Stopped)) && !index.is_closed()
+}
+
 impl DatabaseIndex for ViewIndex {
     fn database(&self) -> &Arc<str> {
         &self.database
@@ -255,11 +261,11 @@ impl DatabaseIndex for ViewIndex {
         for i in &self.shards {
             let updated = i.update();
             self.log_left_out(i);
-            match updated {
+            if was_paused(&updated, i) {
                 // Those who wait now request it again.
-                Err(index::Error::Stopped) if i.is_paused() => return Ok(()),
-                updated => updated?,
-            };
+                return Ok(());
+            }
+            updated?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::turn::Turn;
 use crate::{CreateOptions, Databases, Durability, EditMode, Options};
 
 /// Opens an index while another thread holds the lock of openings and clean-ups.
@@ -168,18 +169,27 @@ async fn a_build_is_stopped_when_its_design_document_is_gone_and_nobody_waits() 
     let design = db.design("_design/a").unwrap();
     let index = db.view_index(&design).unwrap();
     let is_paused = || index.shards.iter().any(|shard| shard.is_paused());
+    // The only design document is read in any turn.
+    let pause_unused = || assert!(db.pause_unused_builds(Turn::over()).unwrap());
     // As during a build in the background.
     index.updates.send_modify(|u| u.running = true);
-    db.pause_unused_builds().unwrap();
+    pause_unused();
     assert!(!is_paused(), "the design document is there");
     let waiting = index.updates.subscribe();
     doc["_rev"] = design.rev.to_string().into();
     doc["_deleted"] = true.into();
     write(&db, doc.clone()).await;
-    db.pause_unused_builds().unwrap();
+    pause_unused();
     assert!(!is_paused(), "a request waits");
     drop(waiting);
-    db.pause_unused_builds().unwrap();
+    pause_unused();
+    assert!(is_paused());
+    let stopped = Err(index::Error::Stopped);
+    assert!(was_paused(&stopped, &index.shards[0]));
+    // A request that comes before the update has ended gets no error.
+    index.resume();
+    assert!(was_paused(&stopped, &index.shards[0]));
+    pause_unused();
     assert!(is_paused());
     // A request for the same index continues it.
     index.updates.send_modify(|u| u.running = false);

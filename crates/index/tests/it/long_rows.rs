@@ -163,10 +163,11 @@ fn a_paused_index_is_read_and_is_built_when_it_is_resumed() {
     assert!(index.is_paused() && index.view().unwrap().rows(0) > 0);
     index.resume();
     update_and_check(&world, &mut Dice(3));
+    assert!(!index.is_closed());
     index.ask_to_stop();
     index.pause();
     index.resume();
-    assert!(!index.is_paused());
+    assert!(!index.is_paused() && index.is_closed());
     assert!(
         matches!(index.update(), Err(Error::Stopped)),
         "it is closed"

@@ -30,8 +30,8 @@ pub struct KeptReplication {
     /// Whether that was a server admin, whose share is not limited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_admin: bool,
-    /// The roles of a user without an account, as of one with a token; `None` for those that the
-    /// account has when the job starts.
+    /// The roles of a user without an account, or with other roles than it, as of a token; `None` for
+    /// those that the account has when the job starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<String>>,
     /// The request, as JSON text. It has credentials.
