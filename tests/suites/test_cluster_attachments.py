@@ -212,8 +212,8 @@ def test_a_node_that_lacks_a_content_does_not_count_and_fetches_it(suite, cluste
 
 
 def written(attached, number, doc):
-    """The name of a new document with a long attachment. A node that was cut off a moment ago passes writes on, also to the one that is cut
-    off now, and then responds with a 503."""
+    """The name of a new document with a long attachment. The first writes after a cut may be refused: of a slot whose leader is cut off,
+    another node becomes the leader first."""
     names = (f"{doc}-{n}" for n in range(10))
     return next(name for name in names if attached.upload(number, name, 500_000) == 201)
 

@@ -79,6 +79,7 @@ ANSWERS = {
     "a service worker's reach": {"Service-Worker-Allowed": "/"},
     "that there be only TLS": {"Strict-Transport-Security": "max-age=1000000"},
     "that all be forgotten": {"Clear-Site-Data": '"*"'},
+    "that a node has not executed it": {"X-Settee-Not-Started": "1"},
 }
 DDOC = {
     "rewrites": PUPPET,

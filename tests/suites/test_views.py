@@ -1,6 +1,7 @@
 """Views against a naive one in memory: random documents, edits, deletions, conflicts, purges and queries; an index that
 was caught up against one built afresh; kill -9 during builds; indexes over restarts; clean-up."""
 
+import itertools
 import threading
 
 from harness import naive_view as naive
@@ -13,6 +14,10 @@ from harness.view_samples import GROUPS, Samples, design, query_text
 
 DIFFERENCES_SHOWN = 5
 QUERIES_A_VIEW = 6
+# After a kill all rows are compared, and some queries; `differential` tries all kinds of queries.
+QUERIES_AFTER_KILL, QUERIES_AFTER_KILL_SOAK = 2, QUERIES_A_VIEW
+# Documents that are written while a build is killed, again and again: a slow build would otherwise leave thousands of them to the naive model.
+WRITTEN_MEANWHILE = 50
 BULK = 200
 # Each document costs a map about a millisecond, so a build takes long enough to be interrupted.
 SLOW_MAP = "function (doc) { var x = 0; for (var i = 0; i < 20000; i++) x += i % 7; emit(doc.g, doc.n + (x < 0 ? 1 : 0)); }"
@@ -36,10 +41,10 @@ def test_partitioned(ctx):
 
 
 class Database:
-    """A database under random edits, and the documents that its views are over."""
+    """A database under random edits, and the documents that its views are over. `queries` are the random ones of each view in a comparison."""
 
-    def __init__(self, ctx, server, name, query="", partitions=()):
-        self.ctx, self.server, self.name, self.partitions = ctx, server, name, partitions
+    def __init__(self, ctx, server, name, query="", partitions=(), queries=QUERIES_A_VIEW):
+        self.ctx, self.server, self.name, self.partitions, self.queries = ctx, server, name, partitions, queries
         self.api = server.api()
         self.samples = Samples(ctx.random, partitions)
         self.ids, self.grafted, self.designs = [], set(), {}
@@ -125,7 +130,7 @@ class Database:
     def view_differences(self, name, view, model, partition=None):
         wrong = []
         model.shard_of = lambda doc_id: naive.shard_of(doc_id, self.shards, bool(self.partitions))
-        for options in [{"reduce": False} if view.reduce else {}] + [self.samples.query(view, model) for _ in range(QUERIES_A_VIEW)]:
+        for options in [{"reduce": False} if view.reduce else {}] + [self.samples.query(view, model) for _ in range(self.queries)]:
             answer = self.ask(self.path(name, view.name, partition), options)
             difference = disagreement(view, model, options, answer)
             if difference:
@@ -364,7 +369,7 @@ def test_killed_builds(ctx):
 
 def killed_builds_of(ctx, name, kills):
     server = ctx.server("killed").start()
-    database = Database(ctx, server, name, "?q=2")
+    database = Database(ctx, server, name, "?q=2", queries=ctx.size(QUERIES_AFTER_KILL, QUERIES_AFTER_KILL_SOAK))
     for group in ("plain", "reduced", "whole"):
         database.put_design(group, group)
     for number in range(1, kills + 1):
@@ -376,7 +381,8 @@ def killed_builds_of(ctx, name, kills):
             slow["options"] = {"partitioned": False}
         database.api.expect((201, 202), "PUT", f"/{name}/_design/{slow_name}", slow)
         query = threading.Thread(target=ask_and_forget, args=(server, f"/{name}/_design/{slow_name}/_view/slow"), daemon=True)
-        writer = threading.Thread(target=write_until_gone, args=(server, name, database.samples.doc(database.ids)), daemon=True)
+        meanwhile = [f"w{number}-{at:02d}" for at in range(WRITTEN_MEANWHILE)]
+        writer = threading.Thread(target=write_until_gone, args=(server, name, meanwhile, database.samples.doc(database.ids)), daemon=True)
         query.start()
         if number % 2 == 0:
             writer.start()
@@ -412,11 +418,13 @@ def ask_and_forget(server, path):
         pass  # the server was killed under it
 
 
-def write_until_gone(server, name, doc):
-    api, number = server.api(), 0
+def write_until_gone(server, name, ids, doc):
+    """Creates documents, and edits them until the server is killed."""
+    api, revs = server.api(), {}
     try:
-        while True:
-            number += 1
-            api.put(f"/{name}/w{number:05d}", {**doc, "link": "none"})
+        for doc_id in itertools.cycle(ids):
+            answer = api.put(f"/{name}/{doc_id}", {**doc, "link": "none", **revs.get(doc_id, {})})
+            if answer.status in (201, 202):
+                revs[doc_id] = {"_rev": answer.json["rev"]}
     except Disconnected:
         pass  # the server was killed under it

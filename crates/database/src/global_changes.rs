@@ -28,6 +28,9 @@ const WRITER_CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// How long a server keeps events that another one writes: longer than it takes to notice that this one has gone.
 const LEFT_TIME: Duration = Duration::from_secs(60);
 
+/// The seq of events that a comparison found: these happened before all that were noted here.
+const FOUND: u64 = 0;
+
 /// Returns whether this server writes `_global_changes` now.
 pub type IsWriter = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -81,8 +84,7 @@ impl Databases {
         loop {
             let wrote = std::mem::replace(&mut writes, is_writer.as_ref().is_none_or(|is| is()));
             if writes && !wrote {
-                self.recover().await;
-                self.events().put_back(left.take());
+                self.take_over(&mut left).await;
             }
             tokio::select! {
                 _ = changed.changed() => {}
@@ -108,24 +110,32 @@ impl Databases {
         }
     }
 
-    /// Writes the pending events; returns false when there were none. A `_global_changes` that was
-    /// created meanwhile begins with the events after that.
+    /// Makes everything pending that the previous writer may not have written.
+    async fn take_over(self: &Arc<Self>, left: &mut LeftToOthers) {
+        // Before the comparison, which does not know when its events happened: those that were seen
+        // keep their places.
+        self.events().put_back(left.take());
+        self.recover().await;
+    }
+
+    /// Writes the pending events; returns false when there were none.
     async fn flush(self: &Arc<Self>) -> bool {
         let mut pending = self.events().take_pending();
-        let began = pending
-            .iter()
-            .position(|p| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created);
-        if let Some(began) = began {
-            pending.drain(..began);
+        if drop_older(&mut pending) {
             self.limit_revisions().await;
         }
-        pending.retain(|p| &*p.db != GLOBAL_CHANGES);
         if pending.is_empty() {
             return false;
         }
-        // Without the database events are not recorded.
-        let Ok(db) = self.get(GLOBAL_CHANGES) else {
-            return false;
+        let db = match self.get(GLOBAL_CHANGES) {
+            Ok(db) => db,
+            // Without the database events are not recorded.
+            Err(Error::NoDatabase) => return false,
+            Err(e) => {
+                tracing::warn!(error = %e, "_global_changes cannot be opened");
+                self.events().put_back(pending);
+                return true;
+            }
         };
         for batch in pending.chunks(BATCH_EVENTS_MAX) {
             match write(&db, batch).await {
@@ -168,7 +178,10 @@ impl Databases {
     fn missed(&self, db: &Arc<Database>) -> Result<Vec<PendingEvent>, Error> {
         let known = last_kinds(db)?;
         let mut missed = vec![];
-        let mut note = |db: Arc<str>, kind| missed.push(PendingEvent { db, kind, seq: 0 });
+        let mut note = |db: Arc<str>, kind| {
+            let seq = FOUND;
+            missed.push(PendingEvent { db, kind, seq });
+        };
         for (name, kind) in &known {
             if *kind == DbEventKind::Created && !self.exists(name) {
                 note(Arc::from(name.as_str()), DbEventKind::Deleted);
@@ -182,6 +195,20 @@ impl Databases {
         }
         Ok(missed)
     }
+}
+
+/// Removes the events of `_global_changes` itself. If it was created, also those from before that:
+/// a new one begins with the events after its creation. A comparison only finds what an existing
+/// one lacks, so these events stay. Returns whether it was created.
+fn drop_older(pending: &mut Vec<PendingEvent>) -> bool {
+    let is_own = |p: &PendingEvent| &*p.db == GLOBAL_CHANGES;
+    let created = pending
+        .iter()
+        .find(|p| is_own(p) && p.kind == DbEventKind::Created)
+        .map(|p| p.seq);
+    let is_older = |p: &PendingEvent| p.seq != FOUND && created.is_some_and(|at| p.seq < at);
+    pending.retain(|p| !is_own(p) && !is_older(p));
+    created.is_some()
 }
 
 /// For each database whether it was created or deleted last. (With several shards the order is that
@@ -249,4 +276,146 @@ fn edit(db: &Arc<Database>, event: &PendingEvent) -> Result<EditDoc, Error> {
     }
     edit.id = Some(id);
     Ok(edit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{CreateOptions, Options};
+
+    /// A server of a cluster, and what it left to the one that writes.
+    struct Server {
+        databases: Arc<Databases>,
+        left: LeftToOthers,
+        /// The other server still writes.
+        other_lives: bool,
+    }
+
+    impl Server {
+        fn open(folder: &std::path::Path) -> Server {
+            let databases = Databases::open(folder, Options::default()).unwrap();
+            databases.events().keep_pending();
+            Server {
+                databases,
+                left: LeftToOthers::default(),
+                other_lives: true,
+            }
+        }
+
+        async fn create(&self, name: &str) {
+            let options = CreateOptions {
+                q: Some(1),
+                ..CreateOptions::default()
+            };
+            self.databases.create(name, options).await.unwrap();
+        }
+
+        /// Leaves the new events to the other server, which writes the same ones while it lives.
+        async fn leave(&mut self) {
+            let events = self.databases.events().take_pending();
+            if self.other_lives {
+                self.databases.events().put_back(events.clone());
+                self.databases.flush().await;
+                // The writes are an event of `_global_changes`.
+                self.databases.events().take_pending();
+            }
+            self.left.add(events);
+        }
+
+        async fn take_over(&mut self) {
+            self.databases.take_over(&mut self.left).await;
+            self.databases.flush().await;
+        }
+
+        fn last_kinds(&self) -> HashMap<String, DbEventKind> {
+            last_kinds(&self.databases.get(GLOBAL_CHANGES).unwrap()).unwrap()
+        }
+
+        fn has(&self, name: &str, kind: DbEventKind) -> bool {
+            let db = self.databases.get(GLOBAL_CHANGES).unwrap();
+            let id = DocId::new(&format!("{}:{name}", kind.name())).unwrap();
+            let read = db.read(&id, &ReadOptions::default()).unwrap();
+            matches!(read, Read::Found(_))
+        }
+    }
+
+    /// The new writer finds by comparison that a database was created, and it has also seen that
+    /// `_global_changes` was created a moment ago.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_writer_that_saw_the_creation_of_global_changes_loses_no_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::open(folder.path());
+        server.create("before").await;
+        server.create(GLOBAL_CHANGES).await;
+        server.leave().await;
+        // It dies.
+        server.other_lives = false;
+        server.create("after").await;
+        server.leave().await;
+        // Longer ago than events are kept.
+        server.create("long-ago").await;
+        server.databases.events().take_pending();
+        server.take_over().await;
+        for name in ["after", "long-ago"] {
+            assert!(server.has(name, DbEventKind::Created), "{name}");
+        }
+        // A new `_global_changes` begins with what happens after its creation.
+        assert!(!server.has("before", DbEventKind::Created));
+        server.databases.close();
+    }
+
+    /// Compared with a naive list: each event is written at least once, and the last one of a
+    /// database shows whether it exists.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn each_event_is_written_whenever_the_writer_dies() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::open(folder.path());
+        for seed in 0..30 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            server.other_lives = true;
+            let mut live = BTreeSet::<String>::new();
+            // Names, and whether they were created or deleted.
+            let mut expected = BTreeSet::<(String, bool)>::new();
+            let (begins_at, dies_at) = (rng.usize(..4), rng.usize(4..12));
+            for step in 0..12 {
+                if step == begins_at {
+                    server.create(GLOBAL_CHANGES).await;
+                    expected.clear();
+                }
+                let name = format!("{}-{seed}", rng.choice(["a", "b", "c"]).unwrap());
+                let is_new = !live.remove(&name);
+                match is_new {
+                    true => {
+                        server.create(&name).await;
+                        live.insert(name.clone());
+                    }
+                    false => server.databases.delete(&name).await.unwrap(),
+                }
+                expected.insert((name, is_new));
+                server.other_lives &= step != dies_at;
+                if rng.bool() {
+                    server.leave().await;
+                }
+            }
+            server.take_over().await;
+            let last = server.last_kinds();
+            for (name, is_new) in &expected {
+                let kind = match is_new {
+                    true => DbEventKind::Created,
+                    false => DbEventKind::Deleted,
+                };
+                assert!(server.has(name, kind), "seed {seed}: {name} {kind:?}");
+                let exists = last[name] == DbEventKind::Created;
+                assert_eq!(exists, live.contains(name), "seed {seed}: {name}");
+            }
+            for name in live.iter().map(String::as_str).chain([GLOBAL_CHANGES]) {
+                server.databases.delete(name).await.unwrap();
+            }
+            server.databases.events().take_pending();
+            server.left.take();
+        }
+        server.databases.close();
+    }
 }

@@ -237,12 +237,21 @@ fn settling(gateway: Arc<Gateway>, seen: ReadSlots, pieces: Pieces) -> Pieces {
 
 /// Forwards a request that this server cannot answer to another one.
 async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> Answer {
-    let unavailable = || ApiError::busy(why.to_string());
     if req.headers.contains_key(member::CLIENT) {
-        return Err(unavailable());
+        return Err(not_started(why));
     }
     let passed = pass_on(member, None, req).await?;
-    passed.ok_or_else(unavailable)
+    passed.ok_or_else(|| ApiError::busy(why.to_string()))
+}
+
+/// Refuses a request that another node forwarded, which may send it to a third one.
+fn not_started(why: &member::Error) -> ApiError {
+    let mut refusal = ApiError::busy(why.to_string());
+    let header = HeaderName::from_static(member::NOT_STARTED);
+    refusal
+        .headers
+        .push((header, HeaderValue::from_static("1")));
+    refusal
 }
 
 /// Forwards a request to a node by its name.
@@ -531,6 +540,14 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_refused_request_may_go_to_a_third_node() {
+        let refusal = not_started(&member::Error::NotNow("it is cut off".to_owned()));
+        let has = |name: &str| refusal.headers.iter().any(|(header, _)| header == name);
+        assert_eq!(refusal.status, 503);
+        assert!(has("retry-after") && has(member::NOT_STARTED));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_of_another_node_waits_for_memory_of_its_user() {

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use cluster::NodeId;
 use http::header::{HOST, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, Method, StatusCode};
-use peers::{Call, CallError};
+use peers::{Call, CallError, Reply};
 
 use crate::counters::{FORWARD_FAILURES, FORWARDED_REQUESTS, GATHERED_REQUESTS};
+use crate::handler::NOT_STARTED;
 use crate::members::Members;
 
 /// Time limit of a forwarded client request.
@@ -30,8 +31,8 @@ pub struct ForwardedClientRequest<'a> {
     pub body: Bytes,
 }
 
-/// Forwards a request to another node: a given one, or any. `None` when none answers. A request that
-/// a failed node may have executed is sent to another one only if it is `repeatable`.
+/// Forwards a request to another node: a given one, or any that answers now. `None` when none does. A
+/// request that a failed node may have executed is sent to another one only if it is `repeatable`.
 pub async fn pass_on(
     members: &Members,
     to: Option<NodeId>,
@@ -49,7 +50,13 @@ pub async fn pass_on(
         false => &FORWARDED_REQUESTS,
     };
     let peers = members.peers()?;
-    for node in to.map_or_else(|| members.live_others(), |to| vec![to]) {
+    let mut left = to.map_or_else(|| members.live_others(), |to| vec![to]);
+    while !left.is_empty() {
+        let node = match to {
+            Some(to) => to,
+            None => members.ready(&left).await?,
+        };
+        left.retain(|other| *other != node);
         let call = Call {
             method: method.clone(),
             path: request.target.to_owned(),
@@ -59,20 +66,34 @@ pub async fn pass_on(
         count.count();
         match peers.call(node, call, PASSED_TIME_MAX).await {
             // Another node may be able to.
-            Ok(reply) if repeatable && reply.status == StatusCode::SERVICE_UNAVAILABLE => {
-                FORWARD_FAILURES.count();
-            }
+            Ok(reply) if is_refused(&reply, repeatable) => FORWARD_FAILURES.count(),
             Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
             Err(e) => {
                 FORWARD_FAILURES.count();
                 tracing::debug!(error = %e, "a client's request was not forwarded");
-                if !repeatable && !matches!(e, CallError::Unreachable { .. }) {
+                if !repeatable && !is_not_started(&e) {
                     return None;
                 }
             }
         }
     }
     None
+}
+
+/// Returns whether another node may execute a request that has this reply.
+fn is_refused(reply: &Reply, repeatable: bool) -> bool {
+    let is_harmless = || repeatable || reply.headers.contains_key(NOT_STARTED);
+    reply.status == StatusCode::SERVICE_UNAVAILABLE && is_harmless()
+}
+
+/// Returns whether a request that failed was certainly not executed.
+fn is_not_started(e: &CallError) -> bool {
+    match e {
+        CallError::Unreachable { .. } => true,
+        // The node is starting, or has no room for it.
+        CallError::Refused { refusal, .. } => refusal.status == StatusCode::SERVICE_UNAVAILABLE,
+        CallError::TimedOut { .. } | CallError::Reset { .. } => false,
+    }
 }
 
 /// Sends a request to all other live nodes, and returns the bodies of their responses. Those that
@@ -97,4 +118,41 @@ pub async fn ask_others(members: &Members, mut request: ForwardedClientRequest<'
         .into_iter()
         .filter_map(|a| a.ok().flatten())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use peers::{Body, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn a_write_is_sent_again_only_if_it_was_not_started() {
+        let mut reply = Reply::ok(Body::empty());
+        assert!(!is_refused(&reply, true));
+        reply.status = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(is_refused(&reply, true));
+        // The node may have tried it.
+        assert!(!is_refused(&reply, false));
+        reply
+            .headers
+            .insert(NOT_STARTED, HeaderValue::from_static("1"));
+        assert!(is_refused(&reply, false));
+
+        let refused = |status| CallError::Refused {
+            node: 1,
+            refusal: Refusal::new(status, "x"),
+        };
+        let why = || "x".to_owned();
+        assert!(is_not_started(&CallError::Unreachable {
+            node: 1,
+            why: why()
+        }));
+        assert!(is_not_started(&refused(StatusCode::SERVICE_UNAVAILABLE)));
+        assert!(!is_not_started(&refused(StatusCode::BAD_GATEWAY)));
+        assert!(!is_not_started(&CallError::Reset {
+            node: 1,
+            why: why()
+        }));
+    }
 }

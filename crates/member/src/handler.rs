@@ -156,6 +156,9 @@ impl Handler for NodeHandler {
 pub const CLIENT: &str = "x-settee-client";
 /// The header of requests that a node sends to all others, each for its own part of a response.
 pub const GATHERED: &str = "x-settee-gathered";
+/// The header of a 503 with which a node refuses a forwarded request before it executes any of it:
+/// another node may execute it.
+pub const NOT_STARTED: &str = "x-settee-not-started";
 /// The header of forwarded requests with the address of their client.
 pub const CLIENT_ADDRESS: &str = "x-settee-client-address";
 

@@ -12,6 +12,7 @@
 
 mod address_check;
 mod adopt;
+mod choice;
 mod content;
 pub mod control;
 mod copy;
@@ -60,7 +61,7 @@ pub use control::replications::KeptReplication;
 pub use error::Error;
 pub use figures::{ClusterFigures, HaltedLog, LogStatus, OwnLogStatus, PeerFigures, SlotFigures};
 pub use gateway::{GOING, Gateway, ReadSlots};
-pub use handler::{CLIENT, CLIENT_ADDRESS, Clients, GATHERED};
+pub use handler::{CLIENT, CLIENT_ADDRESS, Clients, GATHERED, NOT_STARTED};
 pub use jobs::Jobs;
 pub use join::{init, join};
 pub use member::{ClusterVersions, Member, MemberOptions, NodeStatus, SlotSummary};

@@ -15,10 +15,12 @@ use serde::{Deserialize, Serialize};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
+use crate::choice;
 use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
 use crate::copy::Source;
+use crate::counters::FORWARD_FAILURES;
 use crate::log_table::LogReport;
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
@@ -47,7 +49,8 @@ pub const LOG_IN_REACH: &[u8] = b"1";
 /// Time limit of that question.
 const LOG_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The path of the question whether a node can run jobs: its response is [`RUNS_JOBS`], or empty.
+/// The path of the question whether a node can run jobs, because it was up to date a moment ago: its
+/// response is [`RUNS_JOBS`], or empty.
 pub const JOBS: &str = "/jobs";
 /// See [`JOBS`].
 pub const RUNS_JOBS: &[u8] = b"1";
@@ -269,9 +272,24 @@ impl Members {
 
     /// Returns whether another node reports that it can run jobs.
     pub async fn can_run_jobs(&self, node: NodeId) -> bool {
+        self.was_up_to_date(node).await == Some(true)
+    }
+
+    /// Returns whether another node reports that it was up to date a moment ago; `None` if it does
+    /// not answer in time.
+    pub async fn was_up_to_date(&self, node: NodeId) -> Option<bool> {
         let deadline = Instant::now() + JOBS_TIME_MAX;
         let answer = self.ask(node, JOBS.to_owned(), Bytes::new(), deadline);
-        answer.await.is_ok_and(|answer| answer == RUNS_JOBS)
+        answer.await.ok().map(|answer| answer == RUNS_JOBS)
+    }
+
+    /// Returns which of these nodes a request should be forwarded to; `None` if none answers.
+    pub(crate) async fn ready(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let chosen = choice::ready(nodes.to_vec(), |node| self.was_up_to_date(node)).await;
+        if chosen.is_none() && !nodes.is_empty() {
+            FORWARD_FAILURES.count();
+        }
+        chosen
     }
 
     /// Returns the positions that a node has reached; `None` if it does not answer.

@@ -277,7 +277,9 @@ impl Proposer {
         } else if let Some(own) = own {
             refused.push(own.why_unable());
         }
-        for node in others {
+        let mut left = others;
+        while let Some(node) = self.members.ready(&left).await {
+            left.retain(|other| *other != node);
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX + longer);
             let request = request.bytes.clone();
             let asked = self.members.propose(node, slot, request, copies, until);
@@ -310,7 +312,9 @@ impl Proposer {
                 Err(e) => refused.push(e),
             }
         }
-        for node in self.members.live_others() {
+        let mut left = self.members.live_others();
+        while let Some(node) = self.members.ready(&left).await {
+            left.retain(|other| *other != node);
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
             FORWARDED_WRITES.count();
             match self.members.append(node, slot, &body, until).await {

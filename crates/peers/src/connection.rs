@@ -152,7 +152,10 @@ impl<H: Handler> Connection<H> {
         let reply = self.serving.handler.call(node, call).await?;
         let mut response = Response::new(reply.body);
         *response.status_mut() = reply.status;
-        *response.headers_mut() = without_connection(reply.headers);
+        let headers = response.headers_mut();
+        *headers = without_connection(reply.headers);
+        // The reply may be that of a user's function.
+        headers.remove(REFUSED);
         Ok(response)
     }
 

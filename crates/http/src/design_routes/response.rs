@@ -49,6 +49,9 @@ const WHOLE_SERVER: [&str; 21] = [
     "use-as-dictionary",
 ];
 
+/// Headers between this server and others, which act on them.
+const OWN_PREFIX: &str = "x-settee-";
+
 /// Status and headers of a function's response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
@@ -193,11 +196,12 @@ fn status(code: &RawValue) -> Result<u16, ApiError> {
         .ok_or_else(|| invalid(format_args!("code: {}", quoted(code))))
 }
 
-/// Whether functions may not send a header: it frames the message, or applies to the whole server
-/// (sessions, service workers, access by pages of other origins).
+/// Whether functions may not send a header: it frames the message, applies to the whole server
+/// (sessions, service workers, access by pages of other origins), or is for other nodes.
 fn is_the_servers(name: &HeaderName, value: &HeaderValue) -> bool {
     FRAMING.contains(name)
         || WHOLE_SERVER.contains(&name.as_str())
+        || name.as_str().starts_with(OWN_PREFIX)
         || *name == SET_COOKIE
             && (sets_session(value.as_bytes()) || fills_requests(value.as_bytes()))
 }

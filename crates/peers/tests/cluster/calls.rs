@@ -24,6 +24,8 @@ async fn a_clients_request_is_passed_on_with_its_headers_and_status() {
     let mut headers = HeaderMap::new();
     headers.insert("x-couch-request-id", "abc".parse().unwrap());
     headers.insert("connection", "close".parse().unwrap());
+    // A reply is no refusal because of its headers.
+    headers.insert("peers-refused", "1".parse().unwrap());
     let call = Call {
         method: Method::PUT,
         path: "/echo?a=%2F".into(),
@@ -32,6 +34,7 @@ async fn a_clients_request_is_passed_on_with_its_headers_and_status() {
     };
     let reply = one.peers.call(2, call, LONG).await.unwrap();
     assert_eq!(reply.headers["x-couch-request-id"], "abc");
+    assert!(!reply.headers.contains_key("peers-refused"));
     assert_eq!(reply.body.read(2).await.unwrap(), "{}");
     let call = Call::new("/missing", Body::empty());
     let reply = one.peers.call(2, call, LONG).await.unwrap();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_all_operations_has_those_that_were_not_begun() {
+    fn the_line_of_all_operations_has_those_that_were_not_started() {
         let mut ran = PeriodResult::default();
         for (kind, us) in [(Kind::Read, 10), (Kind::Read, 20), (Kind::Update, 30)] {
             ran.slice(kind).record(1, Duration::from_micros(us));
