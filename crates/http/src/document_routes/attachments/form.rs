@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 use database::{AttachmentSink, Database, EditMode, SinkOptions, UploadedContent};
+use document::json::members;
 use document::multipart::{ContentType, Event, Headers};
-use document::{Attachment, DocId, EditDoc, Rev, RevError, parse_document};
+use document::{Attachment, DocId, EditDoc, Rev, RevError, parse_document, write_json_string};
 use hyper::header::{CONTENT_TYPE, REFERER};
-use serde_json::{Map, Value};
 
 use super::receive::Events;
 use super::{Answer, DEFAULT_TYPE, before_of, check_name, edit, named};
@@ -62,12 +62,14 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     let written = match (doc, rev) {
         (Some(text), _) => {
             let length = text.len();
-            let parse = move || parse_document(&text);
-            let parsed = req.process(length, false, parse).await?;
-            let mut doc = parsed?;
+            let parse = move || {
+                let mut doc = parse_document(&text)?;
+                take_out(&mut doc, &names);
+                Ok::<_, ApiError>(doc)
+            };
+            let mut doc = req.process(length, false, parse).await??;
             doc.rev = edited_rev(req, doc.rev.take())?;
             doc.id = Some(id);
-            take_out(&mut doc, &names)?;
             doc.files = files;
             write(req, access, doc, EditMode::Interactive).await?
         }
@@ -113,17 +115,23 @@ fn is_form(content_type: &str) -> bool {
 }
 
 /// Removes the attachments of the form from the document's entries: they come first then, as in
-/// CouchDB, whose revisions depend on the order.
-fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> {
+/// CouchDB, whose revisions depend on the order. The entries stay texts: values would take a multiple of
+/// their memory.
+fn take_out(doc: &mut EditDoc, names: &HashSet<String>) {
     let Some(said) = doc.attachments.as_deref().filter(|_| !names.is_empty()) else {
-        return Ok(());
+        return;
     };
-    let mut said: Map<String, Value> =
-        serde_json::from_slice(said).map_err(|_| ApiError::invalid_json())?;
-    said.retain(|name, _| !names.contains(name));
-    let left = (!said.is_empty()).then(|| Value::Object(said).to_string().into_bytes());
-    doc.attachments = left.map(Vec::into_boxed_slice);
-    Ok(())
+    let mut left = vec![];
+    for (name, entry) in members(said).filter(|(name, _)| !names.contains(name)) {
+        left.push(if left.is_empty() { b'{' } else { b',' });
+        write_json_string(&name, &mut left);
+        left.push(b':');
+        left.extend_from_slice(entry);
+    }
+    if !left.is_empty() {
+        left.push(b'}');
+    }
+    doc.attachments = Some(left.into_boxed_slice()).filter(|left| !left.is_empty());
 }
 
 /// The contents of the form.
@@ -301,7 +309,7 @@ mod tests {
         let names = HashSet::from(["b".to_owned()]);
         let said = |json: &[u8]| {
             let mut doc = parse_document(json).unwrap();
-            take_out(&mut doc, &names).unwrap();
+            take_out(&mut doc, &names);
             doc.attachments
                 .map(|said| String::from_utf8(said.into_vec()).unwrap())
         };
@@ -311,5 +319,11 @@ mod tests {
         );
         assert_eq!(said(br#"{"_attachments":{"b":{"stub":true}}}"#), None);
         assert_eq!(said(b"{}"), None);
+        // As values such an entry would be refused.
+        let depth = 200;
+        let deep = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let kept = format!(r#"{{"é\"":{{"x":{deep}}}}}"#);
+        let both = format!(r#"{{"_attachments":{{"b":{{"stub":true}},"é\"":{{"x":{deep}}}}}}}"#);
+        assert_eq!(said(both.as_bytes()), Some(kept));
     }
 }
