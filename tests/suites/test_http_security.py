@@ -836,6 +836,13 @@ def test_split_answers(ctx):
         report.check("of an attachment's type", made.status >= 400 or "X-Evil" not in shown.headers, (made, shown.headers.items()))
         report.equal("attachments are what they say they are", api.put("/db/page/a", b"<b>x", headers={"Content-Type": "text/plain"}).status, 201)
         report.equal("to browsers", api.get("/db/page/a").headers["X-Content-Type-Options"], "nosniff")
+        two = {"Range": "bytes=0-0,2-2"}
+        ranges = api.get("/db/page/a", headers=two)
+        guards = [ranges.headers[name] for name in ("X-Content-Type-Options", "Content-Security-Policy")]
+        report.equal("and several ranges of them too", (ranges.status, guards), (206, ["nosniff", "sandbox"]))
+        made = api.put("/db/ranges", {"_attachments": {"a": {"content_type": evil, "data": "YWJjZA=="}}})
+        shown = api.get("/db/ranges/a", headers=two)
+        report.check("of a part's type", made.status >= 400 or shown.status == 206 and b"X-Evil" not in shown.raw, (made, shown.raw))
         for n, headers in enumerate(({"X-A": "b\r\nX-Evil: yes"}, {"X-A\r\nX-Evil": "yes"}, {"Location": "/\r\nX-Evil: yes"})):
             source = "function (doc, req) { return {body: 'x', headers: %s}; }" % json.dumps(headers)
             api.expect(201, "PUT", f"/db/_design/s{n}", {"shows": {"s": source}})
