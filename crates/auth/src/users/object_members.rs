@@ -18,7 +18,7 @@ pub(crate) fn member_count(json: &[u8]) -> Option<usize> {
     read(json, Count)
 }
 
-/// Returns an object's text with the members that `keep` wants, after those in `first`, whose values are
+/// Returns an object's text with the members that `keep` accepts, after those in `first`, whose values are
 /// JSON texts. `None` when the text is not an object.
 pub(super) fn rewritten(
     json: &[u8],

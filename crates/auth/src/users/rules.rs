@@ -50,9 +50,9 @@ fn object(json: &[u8]) -> Map<String, Value> {
     members(json).unwrap_or_default()
 }
 
-/// Returns the part of another user's document that everybody sees.
+/// Returns the part of another user's document that all clients see.
 fn public_part(json: &[u8], fields: &[String]) -> Visibility {
-    // The document may be long, and its reader anybody.
+    // The document may be long, and any client may read it.
     if fields.is_empty() {
         return Visibility::Hidden;
     }

@@ -584,7 +584,7 @@ fn some_members(
     Ok(members)
 }
 
-/// Reads the members that the function wants.
+/// Reads the members that the function accepts.
 struct SomeMembers<F>(F);
 
 impl<'de, F: Fn(&str, &RawValue) -> bool> Visitor<'de> for SomeMembers<F> {
