@@ -341,6 +341,30 @@ def test_attachments_of_many_values_stay_texts(ctx):
         api.close()
 
 
+def test_names_of_a_forms_files_are_counted(ctx):
+    files, name_bytes = 300, 8000
+    with serve(ctx) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        address = f"{api.host}:{api.port}"
+        file = '--b\r\nContent-Disposition: form-data; name="_attachments"; filename="{}"\r\n\r\nx\r\n'
+        body = "".join(file.format(str(n).zfill(name_bytes)) for n in range(files)).encode()
+        lines = [
+            "POST /db/a HTTP/1.1",
+            f"Host: {address}",
+            f"Authorization: {basic(server.admin)}",
+            f"Referer: http://{address}/page",
+            "Content-Type: multipart/form-data; boundary=b",
+            f"Content-Length: {2 * len(body)}",
+        ]
+        with socket.create_connection((api.host, int(api.port)), timeout=60) as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            are_counted = wait_until(lambda: used(server, "answers") >= files * name_bytes)
+            ctx.report.check("they are counted while the rest is awaited", are_counted, used(server, "answers"))
+        ctx.report.check("nothing stays", wait_until(lambda: used(server, "answers") == 0), used(server, "answers"))
+        api.close()
+
+
 def test_long_documents_are_the_same_however_they_are_written(ctx):
     """Texts of more than 1 MiB are parsed by other threads than those that serve, in each of the ways to write a document."""
     with ctx.server() as server:

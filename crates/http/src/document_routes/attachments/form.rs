@@ -28,6 +28,10 @@ const REV_BYTES_MAX: usize = 1024;
 /// Most files of one form, whatever a document may have: data of each is held until the document is
 /// written.
 const FILES_MAX: u64 = 100_000;
+/// Memory for files is taken each time that their names and types have become this long, in bytes.
+const KEEP_EVERY_BYTES: usize = 64 << 10;
+/// Memory of a file besides its name and type, about, in bytes.
+const FILE_BYTES: usize = size_of::<Attachment>() + size_of::<UploadedContent>();
 
 /// Writes the document that the form holds.
 pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
@@ -50,6 +54,9 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
             req.make_room_for_text(text.len() as u64, &event).await?;
         }
         form.event(event).await?;
+        if form.unkept_bytes >= KEEP_EVERY_BYTES {
+            req.keep(std::mem::take(&mut form.unkept_bytes)).await?;
+        }
     }
     let Form {
         doc,
@@ -146,6 +153,8 @@ struct Form<'a> {
     files: Vec<Attachment>,
     /// To be held until the document is written.
     uploaded: Vec<UploadedContent>,
+    /// Bytes of the files, without their contents, for which no memory was taken.
+    unkept_bytes: usize,
 }
 
 /// The part that is coming in.
@@ -176,6 +185,7 @@ impl<'a> Form<'a> {
             names: HashSet::new(),
             files: vec![],
             uploaded: vec![],
+            unkept_bytes: 0,
         }
     }
 
@@ -268,6 +278,8 @@ impl<'a> Form<'a> {
             return Err(ApiError::bad_request("Duplicate attachments"));
         }
         let content_type = content_type.map_or_else(|| DEFAULT_TYPE.to_owned(), |c| c.essence);
+        // The name is in two places.
+        self.unkept_bytes += 2 * name.len() + content_type.len() + FILE_BYTES;
         let options = SinkOptions {
             bytes_max: Some(self.settings.couchdb.max_attachment_size),
             ..SinkOptions::default()
