@@ -28,7 +28,7 @@ const REV_BYTES_MAX: usize = 1024;
 /// Most files of one form, whatever a document may have: data of each is held until the document is
 /// written.
 const FILES_MAX: u64 = 100_000;
-/// Memory for files is taken each time that their names and types have become this long, in bytes.
+/// Memory for files is taken for each 64 KiB of their names and types.
 const KEEP_EVERY_BYTES: usize = 64 << 10;
 /// Memory of a file besides its name and type, about, in bytes.
 const FILE_BYTES: usize = size_of::<Attachment>() + size_of::<UploadedContent>();
