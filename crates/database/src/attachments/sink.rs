@@ -373,6 +373,7 @@ mod tests {
         assert_eq!(portion.bytes, whole.len());
         let pieces = portion.into_pieces();
         assert!(pieces.len() < 20, "{} pieces", pieces.len());
-        assert_eq!(pieces.concat(), whole);
+        let together: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(together, whole);
     }
 }
