@@ -449,12 +449,36 @@ def test_feeds_end_when_their_user_may_no_longer_read(ctx):
                 connection.close()
 
 
-def open_feed(server, user, feed, query):
+def test_feeds_end_when_their_admin_is_removed(ctx):
+    """Also in databases that anybody may read, but not all documents of."""
+    with ctx.server("removed") as server:
+        admin = server.api()
+        admin.expect(200, "PUT", "/_node/_local/_config/admins/second", "pw")
+        admin.expect((201, 412), "PUT", "/_global_changes")
+        for name in ("second", "open/_users"):
+            path = f"/{name.replace('/', '%2F')}"
+            admin.expect(201, "PUT", path)
+            admin.expect(201, "PUT", f"{path}/first", {})
+        admin.expect(200, "PUT", "/open%2F_users/_security", {})
+        feeds = {f"{feed} of a database": open_feed(server, "second", feed, query) for feed, query in FEEDS.items()}
+        query = FEEDS["continuous"]
+        feeds["of users"] = open_feed(server, "second", "continuous", query, "/open%2F_users/_changes")
+        feeds["of databases"] = open_feed(server, "second", "continuous", query, "/_db_updates", b'"second"')
+        admin.expect(200, "DELETE", "/_node/_local/_config/admins/second")
+        for path in ("/second/later", "/open%2F_users/later", "/later"):
+            admin.expect(201, "PUT", path, {"text": "secret"})
+        for feed, (connection, response) in feeds.items():
+            rest = response.read()
+            ctx.report.check(f"a feed {feed} ends without later changes", b"later" not in rest, rest)
+            connection.close()
+
+
+def open_feed(server, user, feed, query, path=None, first=b"first"):
     """A feed of the user's database that is open: its first change has come, if it is to have one."""
     connection = http.client.HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
-    path = f"/{user}/_changes?feed={feed}&include_docs=true&{query}"
+    path = f"{path or f'/{user}/_changes'}?feed={feed}&include_docs=true&{query}"
     connection.request("GET", path, headers={"Authorization": basic(f"{user}:pw")})
     response = connection.getresponse()
-    while "since=0" in query and b"first" not in response.readline():
+    while "since=0" in query and first not in response.readline():
         pass
     return connection, response

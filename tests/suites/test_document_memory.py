@@ -321,6 +321,50 @@ def test_design_documents_have_limited_values(ctx):
         api.close()
 
 
+def test_attachments_of_many_values_stay_texts(ctx):
+    """What `_attachments` of a document says is not read into a tree, in whatever way the document comes."""
+    count = 3
+    values = b'{"_attachments":{"x":{"k":[' + b"0," * 4_000_000 + b"0]}}}"
+    members = '{"_attachments":{"x":{%s}}}' % ",".join(f'"{n}":0' for n in range(800_000))
+    with serve(ctx) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        headers = {"Referer": f"http://{api.host}:{api.port}/page", "Content-Type": "multipart/form-data; boundary=b"}
+        for name, text in (("values", values), ("members", members.encode())):
+            field = b'--b\r\nContent-Disposition: form-data; name="_doc"\r\n\r\n' + text
+            file = b'\r\n--b\r\nContent-Disposition: form-data; name="_attachments"; filename="f"\r\n\r\nx\r\n--b--\r\n'
+            for way, request in (("a document", ("PUT", "/db/a", text)), ("a form", ("POST", "/db/a", field + file, headers))):
+                answers, grown = largest_growth(server, calls_of(server, [request] * count))
+                ctx.report.equal(f"{way} of many {name} is refused", {answer.status for answer in answers}, {400})
+                times = grown * DOC_BYTES / (count * len(text))
+                ctx.report.check(f"{way} of many {name} takes {times:.1f} times its text", times < 6, times)
+        api.close()
+
+
+def test_names_of_a_forms_files_are_counted(ctx):
+    files, name_bytes = 300, 8000
+    with serve(ctx) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        address = f"{api.host}:{api.port}"
+        file = '--b\r\nContent-Disposition: form-data; name="_attachments"; filename="{}"\r\n\r\nx\r\n'
+        body = "".join(file.format(str(n).zfill(name_bytes)) for n in range(files)).encode()
+        lines = [
+            "POST /db/a HTTP/1.1",
+            f"Host: {address}",
+            f"Authorization: {basic(server.admin)}",
+            f"Referer: http://{address}/page",
+            "Content-Type: multipart/form-data; boundary=b",
+            f"Content-Length: {2 * len(body)}",
+        ]
+        with socket.create_connection((api.host, int(api.port)), timeout=60) as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            are_counted = wait_until(lambda: used(server, "answers") >= files * name_bytes)
+            ctx.report.check("they are counted while the rest is awaited", are_counted, used(server, "answers"))
+        ctx.report.check("nothing stays", wait_until(lambda: used(server, "answers") == 0), used(server, "answers"))
+        api.close()
+
+
 def test_long_documents_are_the_same_however_they_are_written(ctx):
     """Texts of more than 1 MiB are parsed by other threads than those that serve, in each of the ways to write a document."""
     with ctx.server() as server:

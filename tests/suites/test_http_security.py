@@ -693,6 +693,17 @@ def test_shared_sessions(ctx):
         report.equal("without credentials the page may not use the session", change(server, cookie, CHANGES[0], f"Origin: {app}").status, 403)
 
 
+# Headers of links, with the status of a request that writes.
+LINKS = [
+    ([], 201),
+    (["Sec-Fetch-Site: same-origin"], 201),
+    (["Referer: http://db.example/page"], 201),
+    (["Sec-Fetch-Site: cross-site"], 403),
+    ([f"Origin: {OTHER}"], 403),
+    ([f"Referer: {OTHER}/page"], 403),
+]
+
+
 def test_rewritten(ctx):
     """A rewrite function can make a POST of a link."""
     report = ctx.report
@@ -701,9 +712,27 @@ def test_rewritten(ctx):
         api.expect(201, "PUT", "/db")
         api.expect(201, "PUT", "/db/_design/d", UPDATES)
         cookie = session(server)
-        for headers, status in [([], 201), (["Sec-Fetch-Site: cross-site"], 403), ([f"Origin: {OTHER}"], 403)]:
+        for headers, status in LINKS:
             answer = ask(server, "Host: db.example", cookie, *headers, target="/db/_design/d/_rewrite/x")
             report.equal(f"a link that makes a document, {headers}", answer.status, status)
+
+
+def test_linked_updates(ctx):
+    """Update functions are called by any method: a link can write a document."""
+    report = ctx.report
+    with ctx.server("linked") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?partitioned=true")
+        update = UPDATES["updates"]["make"].replace("req.uuid", "'p:' + req.uuid")
+        api.expect(201, "PUT", "/db/_design/d", {"updates": {"make": update}, "options": {"partitioned": False}})
+        credentials = {"session": session(server), "password": "Authorization: " + basic("admin:admin")}
+        for path in ("/db/_design/d/_update/make", "/db/_partition/p/_design/d/_update/make"):
+            for by, credential in credentials.items():
+                for headers, status in LINKS:
+                    before = api.expect(200, "GET", "/db")["doc_count"]
+                    answer = ask(server, "Host: db.example", credential, *headers, target=path)
+                    made = api.expect(200, "GET", "/db")["doc_count"] - before
+                    report.equal(f"{path} by {by}, {headers}", (answer.status, made), (status, int(status == 201)))
 
 
 # Relatives
@@ -836,6 +865,13 @@ def test_split_answers(ctx):
         report.check("of an attachment's type", made.status >= 400 or "X-Evil" not in shown.headers, (made, shown.headers.items()))
         report.equal("attachments are what they say they are", api.put("/db/page/a", b"<b>x", headers={"Content-Type": "text/plain"}).status, 201)
         report.equal("to browsers", api.get("/db/page/a").headers["X-Content-Type-Options"], "nosniff")
+        two = {"Range": "bytes=0-0,2-2"}
+        ranges = api.get("/db/page/a", headers=two)
+        guards = [ranges.headers[name] for name in ("X-Content-Type-Options", "Content-Security-Policy")]
+        report.equal("and several ranges of them too", (ranges.status, guards), (206, ["nosniff", "sandbox"]))
+        made = api.put("/db/ranges", {"_attachments": {"a": {"content_type": evil, "data": "YWJjZA=="}}})
+        shown = api.get("/db/ranges/a", headers=two)
+        report.check("of a part's type", made.status >= 400 or (shown.status == 206 and b"X-Evil" not in shown.raw), (made, shown.raw))
         for n, headers in enumerate(({"X-A": "b\r\nX-Evil: yes"}, {"X-A\r\nX-Evil": "yes"}, {"Location": "/\r\nX-Evil: yes"})):
             source = "function (doc, req) { return {body: 'x', headers: %s}; }" % json.dumps(headers)
             api.expect(201, "PUT", f"/db/_design/s{n}", {"shows": {"s": source}})

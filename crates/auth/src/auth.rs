@@ -247,6 +247,12 @@ impl Auth {
         self.state().handlers.clone()
     }
 
+    /// Returns a number that changes with the administrators, and with the other settings of logins.
+    pub fn version(&self) -> u64 {
+        let state = self.inner.state.read();
+        state.unwrap_or_else(PoisonError::into_inner).version
+    }
+
     /// Returns the problems in the configuration of administrators, handlers and tokens; they are
     /// logged too. Contains no secrets.
     pub fn problems(&self) -> Vec<String> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{AttachmentSink, EditMode, SinkOptions, UploadedContent};
+use document::json::{member, members, string_text};
 use document::{EditDoc, parse_document};
-use serde_json::{Map, Value};
 
 use crate::attachments::{DEFAULT_TYPE, check_attachment};
 use crate::{Database, Error, Handle, Result, options};
@@ -148,26 +148,25 @@ fn expected_of(edit: &EditDoc, is_replicated: bool) -> Result<Vec<Expected>> {
     let Some(attachments) = &edit.attachments else {
         return Ok(vec![]);
     };
-    let attachments: Map<String, Value> = serde_json::from_slice(attachments)
-        .map_err(|_| Error::bad_request("_attachments is not an object"))?;
-    let is = |entry: &Value, member: &str| entry.get(member) == Some(&Value::Bool(true));
-    attachments
-        .into_iter()
+    // As texts: values would take a multiple of their memory.
+    let is = |entry: &[u8], name: &str| member(entry, name) == Some(&b"true"[..]);
+    members(attachments)
         .filter(|(_, entry)| is(entry, "follows") && !is(entry, "stub"))
         .map(|(name, entry)| {
             if let Some(id) = &edit.id {
                 check_attachment(id, &name)?;
             }
-            let content_type = match entry.get("content_type") {
+            let content_type = match member(entry, "content_type").map(string_text) {
                 None => DEFAULT_TYPE.to_owned(),
-                Some(Value::String(content_type)) => content_type.clone(),
-                Some(_) => {
+                Some(Some(content_type)) => content_type.into_owned(),
+                Some(None) => {
                     return Err(Error::bad_request(format!(
                         "The content_type of attachment {name} is not a string"
                     )));
                 }
             };
-            let revpos = entry.get("revpos").and_then(Value::as_u64);
+            let revpos = member(entry, "revpos").and_then(|text| str::from_utf8(text).ok());
+            let revpos = revpos.and_then(|text| text.parse().ok());
             Ok(Expected {
                 name,
                 content_type,
@@ -212,6 +211,11 @@ mod tests {
             .map(|e| (&*e.name, &*e.content_type, e.revpos))
             .collect();
         assert_eq!(found, [("b", "x/y", None), ("a", DEFAULT_TYPE, None)]);
+        let deep = format!(
+            r#"{{"a":{{"follows":true,"x":{}}}}}"#,
+            "[".repeat(200) + &"]".repeat(200)
+        );
+        assert_eq!(expected(&deep, false).unwrap().len(), 1);
         let replicated = expected(some, true).unwrap();
         let revpos: Vec<_> = replicated.iter().map(|e| e.revpos).collect();
         assert_eq!(revpos, [Some(3), Some(0)]);

@@ -175,6 +175,7 @@ fn what_only_reads_can_be_repeated() {
         "POST /db/_find",
         "POST /db/_local_docs",
         "POST /db/_missing_revs",
+        "POST /db/_partition/p/_design/d/_list/l/v",
         "POST /db/_partition/p/_find",
         "POST /db/_revs_diff",
         "POST /db/_settee/preview",
@@ -186,6 +187,8 @@ fn what_only_reads_can_be_repeated() {
         "POST /db/_bulk_docs",
         "POST /db/_design/d/_update/u",
         "POST /db/_index",
+        "POST /db/_partition/p/_design/d/_rewrite/r",
+        "POST /db/_partition/p/_design/d/_update/u",
         "POST /db/_partition/p/_index",
         "POST /db/_purge",
     ] {

@@ -25,7 +25,7 @@ use database::{
 use document::DocId;
 use tokio::sync::Notify;
 
-pub(crate) use self::object_members::ObjectMembers;
+pub(crate) use self::object_members::member_count;
 pub use self::record::hash_of_user;
 pub(crate) use self::settings::UserSettings;
 use crate::account::Account;

@@ -90,6 +90,8 @@ async fn follow(
                 // One user's trouble, a name too long for a database, say, is not another's.
                 tracing::warn!(user = name, error = %e, "creating or deleting this user's database failed");
             }
+            // A database that exists was perhaps opened, and nothing waited.
+            tokio::task::yield_now().await;
         }
         if !more {
             return Ok(changes.last_seq());

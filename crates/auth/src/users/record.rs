@@ -1,6 +1,5 @@
 //! User documents: reading an account from one, and writing a hash into one.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::object_members::ObjectMembers;
+use super::object_members::{Name, rewritten};
 use crate::account::Account;
 use crate::error::AuthError;
 use crate::password::{Hash, PasswordHash};
@@ -78,10 +77,6 @@ pub(super) fn members(json: &[u8]) -> Result<Map<String, Value>, serde_json::Err
     deserializer.end()?;
     Ok(members)
 }
-
-/// The name of a member, borrowed unless it has escapes.
-#[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Returns the account that a document's text describes. Roles that the rules would have refused
 /// give nothing.
@@ -160,9 +155,9 @@ pub(super) fn hash_members(hash: &PasswordHash) -> Vec<(&'static str, String)> {
 
 /// Returns the text with another hash; `None` when it is not an object.
 pub(super) fn with_hash(json: &[u8], hash: &PasswordHash) -> Option<Vec<u8>> {
-    let members = ObjectMembers::parse(json)?;
-    let keep = |name: &str| !HASH_MEMBERS.contains(&name);
-    Some(members.rewritten(&hash_members(hash), keep))
+    rewritten(json, &hash_members(hash), |name| {
+        !HASH_MEMBERS.contains(&name)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use document::json::member;
 use serde_json::{Map, Value};
 use std::sync::atomic::Ordering;
 
-use super::object_members::ObjectMembers;
+use super::object_members::rewritten;
 use super::record::{HASH_MEMBERS, hash_members, members};
 use super::requirements::PasswordRefusal;
 use super::validate::{self, Change};
@@ -48,6 +48,24 @@ fn is_database_admin(context: &CallerContext<'_>) -> bool {
 /// The members that the rules read.
 fn object(json: &[u8]) -> Map<String, Value> {
     members(json).unwrap_or_default()
+}
+
+/// Returns the part of another user's document that all clients see.
+fn public_part(json: &[u8], fields: &[String]) -> Visibility {
+    // The document may be long, and any client may read it.
+    if fields.is_empty() {
+        return Visibility::Hidden;
+    }
+    let mut has_public = false;
+    let shown = rewritten(json, &[], |name| {
+        let is_public = fields.iter().any(|field| field == name);
+        has_public |= is_public;
+        is_public || name.starts_with('_')
+    });
+    match shown.filter(|_| has_public) {
+        Some(shown) => Visibility::Instead(shown),
+        None => Visibility::Hidden,
+    }
 }
 
 impl SystemRules for Users {
@@ -133,14 +151,7 @@ impl SystemRules for Users {
         if name.is_some() && name == context.caller.name.as_deref() {
             return Visibility::Whole;
         }
-        let settings = self.settings();
-        let public = |name: &str| settings.public_fields.iter().any(|field| field == name);
-        match ObjectMembers::parse(json) {
-            Some(members) if members.0.iter().any(|(name, _)| public(name)) => Visibility::Instead(
-                members.rewritten(&[], |name| name.starts_with('_') || public(name)),
-            ),
-            _ => Visibility::Hidden,
-        }
+        public_part(json, &self.settings().public_fields)
     }
 
     fn changed(&self, db: &str) {
@@ -156,9 +167,8 @@ impl Users {
     /// Returns the edit with a hash in place of its password.
     fn hashed(&self, edit: EditDoc, password: &str) -> Result<EditDoc, Refusal> {
         let invalid = || refusal("doc_validation", "the document cannot be read");
-        let members = ObjectMembers::parse(&edit.body).ok_or_else(invalid)?;
         let body = if edit.deleted {
-            members.rewritten(&[], |name| name != PASSWORD)
+            rewritten(&edit.body, &[], |name| name != PASSWORD)
         } else {
             let settings = self.settings();
             settings
@@ -171,10 +181,36 @@ impl Users {
                     }
                 })?;
             let hash = PasswordHash::made(settings.new_hash, password.as_bytes());
-            members.rewritten(&hash_members(&hash), |name| {
+            rewritten(&edit.body, &hash_members(&hash), |name| {
                 name != PASSWORD && !HASH_MEMBERS.contains(&name)
             })
         };
+        let body = body.ok_or_else(invalid)?;
         edit.with_body(&body).map_err(|_| invalid())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(json: &str, fields: &[&str]) -> Option<String> {
+        let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
+        match public_part(json.as_bytes(), &fields) {
+            Visibility::Instead(shown) => Some(String::from_utf8(shown).expect("UTF-8")),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn others_see_the_public_fields_of_documents_that_have_one() {
+        let json = r#"{"_id":"org.couchdb.user:a","salt":"x","city":"Oslo","_rev":"1-a"}"#;
+        assert_eq!(
+            shown(json, &["city", "age"]).as_deref(),
+            Some(r#"{"_id":"org.couchdb.user:a","city":"Oslo","_rev":"1-a"}"#)
+        );
+        assert_eq!(shown(json, &["age"]), None);
+        assert_eq!(shown(json, &[]), None);
+        assert_eq!(shown("[]", &["city"]), None);
     }
 }

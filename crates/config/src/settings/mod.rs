@@ -236,6 +236,28 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_other_systems_are_masked() {
+        for (section, key) in [
+            ("backup", "s3_secret_access_key"),
+            ("kafka", "sasl.password"),
+            ("kafka", "ssl.key.password"),
+            ("kafka", "ssl.keystore.password"),
+            ("kafka", "ssl.key.pem"),
+            ("kafka", "sasl.oauthbearer.client.secret"),
+            ("kafka", "sasl.oauthbearer.config"),
+        ] {
+            assert!(is_secret(section, key) && is_masked(section, key), "{key}");
+        }
+        for key in ["sasl.username", "security.protocol", "ssl.key.location"] {
+            assert!(
+                !is_secret("kafka", key) && !is_masked("kafka", key),
+                "{key}"
+            );
+        }
+        assert!(is_secret("chttpd_auth", "secret") && !is_masked("chttpd_auth", "secret"));
+    }
+
+    #[test]
     fn a_setting_is_found_by_the_older_name_of_its_section() {
         let found = find("couch_httpd_auth", "timeout").expect("timeout");
         assert_eq!((found.section, found.key), ("chttpd_auth", "timeout"));

@@ -84,19 +84,29 @@ impl SectionInfo {
     }
 }
 
+/// Parts of the names of librdkafka's settings that are passwords or keys.
+const KAFKA_SECRETS: [&str; 5] = [
+    "key.pem",
+    "oauthbearer.config",
+    "passphrase",
+    "password",
+    "secret",
+];
+
 /// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
 pub(crate) fn is_secret(section: &str, key: &str) -> bool {
     match section {
         "admins" => true,
         "jwt_keys" => key.starts_with("hmac:"),
+        "kafka" => KAFKA_SECRETS.iter().any(|part| key.contains(part)),
         _ => matches!(key, "secret" | "password" | "s3_secret_access_key"),
     }
 }
 
-/// Whether the value of this name is never returned over HTTP, not even to admins. This does not
-/// apply to CouchDB's own secrets, which CouchDB returns too.
+/// Whether the value of this name is never returned over HTTP, not even to admins: it opens another system
+/// of the operator. This does not apply to CouchDB's own secrets, which CouchDB returns too.
 pub fn is_masked(section: &str, key: &str) -> bool {
-    section == "backup" && is_secret(section, key)
+    matches!(section, "backup" | "kafka") && is_secret(section, key)
 }
 
 /// A section's values, typed.

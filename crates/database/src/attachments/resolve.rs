@@ -8,7 +8,7 @@ use base64::Engine as _;
 use document::{Attachment, ContentId, DocId, EditDoc, Rev, StoredBody};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use storage::{Content, Contents, Record, ShardNumber};
 
@@ -524,8 +524,14 @@ fn missing_stub(id: &DocId, name: &str) -> Outcome {
     Outcome::Refused(MISSING_STUB.into(), reason.into())
 }
 
-/// An entry of a document's `_attachments`.
-pub(crate) struct Entry<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// An entry of a document's `_attachments`: those of its members that are used.
+struct Entry<'a>(Vec<Member<'a>>);
+
+/// Name and value of an object's member.
+type Member<'a> = (Cow<'a, str>, &'a RawValue);
+
+/// Members of entries that are used. Clients may send any number of others.
+const ENTRY_MEMBERS: [&str; 5] = ["stub", "follows", "content_type", "data", "revpos"];
 
 impl<'a> Entry<'a> {
     fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -557,43 +563,45 @@ impl<'a> Entry<'a> {
 /// Name and entry of each attachment, in their order. Skips entries that are not objects, as
 /// CouchDB does.
 fn read_entries(said: &[u8]) -> Result<Vec<(Cow<'_, str>, Entry<'_>)>, Error> {
-    let unreadable = |e: serde_json::Error| Error::BadRequest(e.to_string());
-    let ObjectMembers(members) = serde_json::from_slice(said).map_err(unreadable)?;
-    members
+    let entries = some_members(said, |_, value| value.get().starts_with('{'))?;
+    let is_used = |name: &str, _: &RawValue| ENTRY_MEMBERS.contains(&name);
+    entries
         .into_iter()
-        .filter(|(_, raw)| raw.get().starts_with('{'))
-        .map(|(name, raw)| {
-            let ObjectMembers(entry) = serde_json::from_str(raw.get()).map_err(unreadable)?;
-            Ok((name, Entry(entry)))
-        })
+        .map(|(name, raw)| Ok((name, Entry(some_members(raw.get().as_bytes(), is_used)?))))
         .collect()
 }
 
-/// An object's members in their order.
-struct ObjectMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Returns those members of an object that are wanted, in their order. Others take no memory.
+fn some_members(
+    object: &[u8],
+    is_wanted: impl Fn(&str, &RawValue) -> bool,
+) -> Result<Vec<Member<'_>>, Error> {
+    let unreadable = |e: serde_json::Error| Error::BadRequest(e.to_string());
+    let mut deserializer = serde_json::Deserializer::from_slice(object);
+    let members = deserializer.deserialize_map(SomeMembers(is_wanted));
+    let members = members.map_err(unreadable)?;
+    deserializer.end().map_err(unreadable)?;
+    Ok(members)
+}
 
-impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = ObjectMembers<'de>;
+/// Reads the members that the function accepts.
+struct SomeMembers<F>(F);
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+impl<'de, F: Fn(&str, &RawValue) -> bool> Visitor<'de> for SomeMembers<F> {
+    type Value = Vec<Member<'de>>;
 
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<ObjectMembers<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry()? {
-                    members.push((name, value));
-                }
-                Ok(ObjectMembers(members))
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+            if (self.0)(&name, value) {
+                members.push((name, value));
             }
         }
-        deserializer.deserialize_map(InOrder)
+        Ok(members)
     }
 }
 

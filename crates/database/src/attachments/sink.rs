@@ -15,6 +15,8 @@ use crate::lifecycle::Lifecycle;
 
 /// Bytes are worked on (hashed, compressed, written) in portions of this many, on a thread for blocking work.
 const PORTION_BYTES: usize = 256 << 10;
+/// Pieces of fewer bytes are copied together.
+const SHORT_PIECE_BYTES: usize = 1 << 10;
 /// The operating system in gzip's header, as zlib writes it on Unix.
 const GZIP_OS_UNIX: u8 = 3;
 
@@ -42,8 +44,7 @@ pub struct AttachmentSink {
     /// Absent while a portion is worked on.
     work: Option<Box<Work>>,
     working: Option<JoinHandle<Result<Box<Work>, Error>>>,
-    portion: Vec<Bytes>,
-    portion_bytes: usize,
+    portion: Portion,
     taken: u64,
     options: SinkOptions,
     /// The state of the database.
@@ -60,8 +61,7 @@ impl AttachmentSink {
         AttachmentSink {
             work: Some(Box::new(Work::new(upload, gzip, &options))),
             working: None,
-            portion: Vec::new(),
-            portion_bytes: 0,
+            portion: Portion::default(),
             taken: 0,
             options,
             lifecycle,
@@ -77,9 +77,8 @@ impl AttachmentSink {
         if self.options.bytes_max.is_some_and(|max| self.taken > max) {
             return Err(Error::AttachmentTooLarge);
         }
-        self.portion_bytes += bytes.len();
         self.portion.push(bytes);
-        if self.portion_bytes >= PORTION_BYTES {
+        if self.portion.bytes >= PORTION_BYTES {
             self.start_work().await?;
         }
         Ok(())
@@ -88,8 +87,7 @@ impl AttachmentSink {
     /// Hands the portion to a thread, once the one before is done.
     async fn start_work(&mut self) -> Result<(), Error> {
         let mut work = self.work().await?;
-        let portion = std::mem::take(&mut self.portion);
-        self.portion_bytes = 0;
+        let portion = std::mem::take(&mut self.portion).into_pieces();
         self.working = Some(tokio::task::spawn_blocking(move || {
             work.take_in(&portion)?;
             Ok(work)
@@ -111,7 +109,7 @@ impl AttachmentSink {
     /// [`Error::DigestMismatch`], [`Error::BadRequest`] for invalid gzip, and errors of `write`.
     pub async fn finish(mut self) -> Result<UploadedContent, Error> {
         let mut work = self.work().await?;
-        let portion = std::mem::take(&mut self.portion);
+        let portion = std::mem::take(&mut self.portion).into_pieces();
         let options = std::mem::take(&mut self.options);
         // Few bytes, too: a write to the store may wait for others.
         let finish = move || {
@@ -121,6 +119,41 @@ impl AttachmentSink {
         let finished = tokio::task::spawn_blocking(finish).await;
         self.lifecycle
             .explain(finished.map_err(|_| Error::ShuttingDown)?)
+    }
+}
+
+/// Bytes that have arrived, until they are worked on. Clients choose how long its pieces are, and each
+/// takes memory of its own.
+#[derive(Default)]
+struct Portion {
+    pieces: Vec<Bytes>,
+    /// Short pieces behind the others, together.
+    short: Vec<u8>,
+    /// The length of all, in bytes.
+    bytes: usize,
+}
+
+impl Portion {
+    fn push(&mut self, piece: Bytes) {
+        let is_first = self.bytes == 0;
+        self.bytes += piece.len();
+        if piece.len() < SHORT_PIECE_BYTES && !is_first {
+            self.short.extend_from_slice(&piece);
+            return;
+        }
+        self.end_short();
+        self.pieces.push(piece);
+    }
+
+    fn end_short(&mut self) {
+        if !self.short.is_empty() {
+            self.pieces.push(std::mem::take(&mut self.short).into());
+        }
+    }
+
+    fn into_pieces(mut self) -> Vec<Bytes> {
+        self.end_short();
+        self.pieces
     }
 }
 
@@ -318,4 +351,29 @@ pub(super) fn store(
         work.take(portion)?;
     }
     work.finish(&options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_pieces_are_kept_together_and_in_order() {
+        let mut portion = Portion::default();
+        let mut whole: Vec<u8> = vec![];
+        for n in 0..20_000_usize {
+            let length = match n % 5_000 {
+                4_999 => 2 * SHORT_PIECE_BYTES,
+                n => 1 + n % 3,
+            };
+            let piece = vec![(n % 251) as u8; length];
+            whole.extend_from_slice(&piece);
+            portion.push(piece.into());
+        }
+        assert_eq!(portion.bytes, whole.len());
+        let pieces = portion.into_pieces();
+        assert!(pieces.len() < 20, "{} pieces", pieces.len());
+        let together: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(together, whole);
+    }
 }

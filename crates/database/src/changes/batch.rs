@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use document::{Rev, Revision};
+use document::{Leaf, Rev, Revision};
 use functions::Place;
 use storage::{Record, Row, Shard, View};
 
@@ -16,6 +16,8 @@ use crate::rows::write_members;
 const BATCH_CHANGES_MAX: usize = 100;
 /// and about 1 MiB.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Length of a revision's text without its id and its body, about, in bytes: ancestors are most of it.
+const REVISION_BYTES: u64 = 64 + FUNCTION_REVS_MAX as u64 * 35;
 
 /// Changes that a filter sees together.
 #[derive(Default)]
@@ -106,7 +108,7 @@ impl Changes {
             };
             let mut leaves = record.tree.leaves();
             leaves.truncate(shown);
-            let bytes = leaves.iter().map(|leaf| leaf.revision.size).sum::<u64>();
+            let bytes = text_bytes(row.id, &leaves);
             let is_wide = bytes > BATCH_BYTES_MAX as u64;
             if is_wide && !batch.changes.is_empty() {
                 break;
@@ -124,6 +126,8 @@ impl Changes {
                 batch.docs.push(doc);
                 revs.push(rev);
             }
+            // The row names all leaves of its document.
+            batch.bytes += value.len();
             batch.changes.push(BatchedChange {
                 seq,
                 value: value.to_vec(),
@@ -177,6 +181,14 @@ impl Changes {
         }
         Ok(passed)
     }
+}
+
+/// Returns the length of the texts of a document's revisions, about, in bytes. Each has the id, which may be
+/// longer than its body.
+fn text_bytes(id: &str, leaves: &[Leaf<'_>]) -> u64 {
+    let of_each = REVISION_BYTES + id.len() as u64;
+    let sizes = leaves.iter().map(|leaf| leaf.revision.size + of_each);
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// A revision as functions of design documents see it.

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use database::{
-    ChangeFilter, Changes, ChangesQuery, Database, Durability, EditMode, Filter, Framing, Since,
-    Style,
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, Database, Durability, EditMode, Error,
+    Filter, Framing, Since, Style,
 };
 use document::parse_document;
+use functions::{Admission, Place};
 use serde_json::{Value, json};
 
 use crate::support::{doc, feed, open, runtime, with_shards, write};
@@ -141,6 +142,47 @@ fn a_light_selector_leaves_long_documents_to_another_thread() {
             assert_eq!(ids, ["first", "long", "wide"]);
             assert_eq!(rows[2]["changes"].as_array().map(Vec::len), Some(leaves));
         }
+        databases.close();
+    });
+}
+
+/// Shows all documents, and notes the longest texts that it was called with, in bytes.
+#[derive(Default)]
+struct Longest(AtomicUsize);
+
+impl BatchFilter for Longest {
+    fn matches(&self, _place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error> {
+        self.0.fetch_max(docs.iter().map(Vec::len).sum(), Relaxed);
+        Ok(vec![true; docs.len()])
+    }
+
+    fn admission(&self) -> Admission {
+        Admission::free()
+    }
+}
+
+#[test]
+fn a_function_sees_the_leaves_of_a_long_id_some_at_a_time() {
+    const ID_BYTES: usize = 60_000;
+    const LEAVES: usize = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        write_leaves(&db, &"i".repeat(ID_BYTES), LEAVES, "").await;
+        let longest = Arc::new(Longest::default());
+        let query = ChangesQuery {
+            style: Style::AllDocs,
+            filter: Filter::Batch(longest.clone()),
+            ..feed(Since::Start)
+        };
+        let mut changes = db.changes(query).unwrap();
+        let rows = rows(pieces(&mut changes));
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0]["changes"].as_array().map(Vec::len), Some(LEAVES));
+        let longest = longest.0.load(Relaxed);
+        let most = (1 << 20) + 2 * ID_BYTES;
+        assert!(longest <= most, "{longest} bytes in one call");
         databases.close();
     });
 }

@@ -8,7 +8,7 @@
 //! set, counts first. It is only sent to HTTPS and local servers; elsewhere `Origin` has to name
 //! this server. Programs other than browsers send neither.
 
-use hyper::header::{CONTENT_TYPE, ORIGIN};
+use hyper::header::{CONTENT_TYPE, ORIGIN, REFERER};
 
 use crate::errors::ApiError;
 use crate::request::Request;
@@ -24,9 +24,16 @@ const UNASKED_TYPES: [&str; 3] = [
     "text/plain",
 ];
 
-/// Whether a request of this method may change something.
+/// Whether a request may change something. Update functions are called by any method, as in CouchDB.
 pub fn changes(req: &Request) -> bool {
-    !matches!(req.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+    !routes::is_read(&req.method) || calls_update(|at| req.segment(at))
+}
+
+/// Whether a path of these segments calls an update function.
+fn calls_update<'a>(segment: impl Fn(usize) -> Option<&'a str>) -> bool {
+    let is = |at: usize, name: &str| segment(at) == Some(name);
+    let design_at = if is(1, "_partition") { 3 } else { 1 };
+    is(design_at, "_design") && is(design_at + 2, "_update")
 }
 
 /// Whether the owner of the request's credentials intended it. Examine the request as the client
@@ -73,9 +80,22 @@ fn is_own(req: &Request) -> bool {
         Some(site) => matches!(site, "same-origin" | "none"),
         None => match req.headers.get(ORIGIN) {
             Some(origin) => origin.to_str().is_ok_and(|o| is_origin_of(req, o)),
+            // Of a page's requests only links, pictures and the like have no origin.
+            None if routes::is_read(&req.method) => {
+                let page = req.header(&REFERER).and_then(origin_of_page);
+                page.is_none_or(|page| is_origin_of(req, page))
+            }
             None => true,
         },
     }
+}
+
+/// Returns the origin of a page's address: what is before its path.
+fn origin_of_page(url: &str) -> Option<&str> {
+    let host_at = url.find("://")? + 3;
+    let rest = &url[host_at..];
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    Some(&url[..host_at + end])
 }
 
 /// Whether the origin is this server as the client named it. A proxy that uses HTTPS may not report
@@ -99,4 +119,48 @@ fn without_port<'a>(scheme: &str, host: &'a str) -> &'a str {
         _ => ":80",
     };
     host.strip_suffix(port).unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn update_functions_are_found_in_paths() {
+        let calls = |path: &str| {
+            let segments: Vec<&str> = path.split('/').skip(1).collect();
+            calls_update(|at| segments.get(at).copied())
+        };
+        for path in [
+            "/db/_design/d/_update/f",
+            "/db/_design/d/_update/f/a/b",
+            "/db/_partition/p/_design/d/_update/f",
+        ] {
+            assert!(calls(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/db/_update",
+            "/db/_design/_update",
+            "/db/_design/d/_show/_update",
+            "/db/_partition/p/_design/d/_view/_update",
+        ] {
+            assert!(!calls(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_a_page_ends_before_its_path() {
+        for (url, origin) in [
+            ("https://a.example:81/x?y", Some("https://a.example:81")),
+            (
+                "http://a.example?http://b.example/",
+                Some("http://a.example"),
+            ),
+            ("http://a.example", Some("http://a.example")),
+            ("about:blank", None),
+        ] {
+            assert_eq!(origin_of_page(url), origin, "{url}");
+        }
+    }
 }

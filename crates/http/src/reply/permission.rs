@@ -20,14 +20,22 @@ pub struct Permission {
     security: Arc<str>,
     /// Updates of the users' database.
     users_seq: u64,
+    /// The version of the settings of logins.
+    auth_version: u64,
+}
+
+/// Whether the user of a request has a document, or is an admin of the configuration.
+fn has_account(req: &Request) -> bool {
+    matches!(req.authenticated, Some("cookie" | "default"))
 }
 
 impl Permission {
     /// Returns the permission of a request's user, which was checked.
     pub fn of(app: &App, req: &Request, access: &Access) -> Permission {
-        let has_account = matches!(req.authenticated, Some("cookie" | "default"));
+        let has_account = has_account(req);
         Permission {
             users_seq: if has_account { users_seq(&app.node) } else { 0 },
+            auth_version: app.node.auth.version(),
             node: app.node.clone(),
             security: access.db.security(),
             db: Arc::clone(&access.db),
@@ -45,10 +53,12 @@ impl Permission {
         } else {
             0
         };
-        if is_same && users_seq == self.users_seq {
+        let auth_version = self.node.auth.version();
+        if is_same && users_seq == self.users_seq && auth_version == self.auth_version {
             return true;
         }
         (self.security, self.users_seq) = (security, users_seq);
+        self.auth_version = auth_version;
         if let (true, Some(name)) = (self.has_account, &self.user.name) {
             // An account that cannot be read now is checked again at the next change of an account.
             match self.node.auth.current_user(name) {
@@ -57,7 +67,34 @@ impl Permission {
                 Err(_) => {}
             }
         }
-        Access::open(self.db.clone(), &self.user).is_ok()
+        Access::open_for_listing(&self.node.auth, self.db.clone(), &self.user).is_ok()
+    }
+}
+
+/// The permission of a server admin, as of the last check.
+pub struct AdminPermission {
+    node: Arc<Node>,
+    /// The name of an admin of the configuration. Others have the roles that a token or a proxy names.
+    name: Option<String>,
+    auth_version: u64,
+}
+
+impl AdminPermission {
+    /// Returns the permission of a request's user, who is a server admin.
+    pub fn of(app: &App, req: &Request) -> AdminPermission {
+        AdminPermission {
+            node: app.node.clone(),
+            name: req.user.name.clone().filter(|_| has_account(req)),
+            auth_version: app.node.auth.version(),
+        }
+    }
+
+    /// Returns whether the user is still a server admin. Nothing is looked up unless settings changed.
+    pub fn holds(&mut self) -> bool {
+        let auth = &self.node.auth;
+        let before = std::mem::replace(&mut self.auth_version, auth.version());
+        let is_admin = |name: &String| auth.is_admin(name);
+        before == self.auth_version || self.name.as_ref().is_none_or(is_admin)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::reply::Reply;
 use crate::reply::live::{
     FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, integer_of_updates, until_deleted,
 };
+use crate::reply::permission::AdminPermission;
 use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull};
 use crate::request::Request;
 
@@ -59,6 +60,8 @@ async fn feed(app: &App, req: &Request) -> Answer {
         left: limit.unwrap_or(u64::MAX),
         last_seq: None,
         rows: 0,
+        permission: AdminPermission::of(app, req),
+        is_revoked: false,
     };
     if kind != FeedKind::Normal {
         let place = app.open_feed(req, db.name())?;
@@ -141,12 +144,15 @@ struct DbUpdates {
     /// The seq of the last row sent, while the limit holds others back.
     last_seq: Option<String>,
     rows: u64,
+    permission: AdminPermission,
+    /// Its user is not a server admin any more: the feed ends.
+    is_revoked: bool,
 }
 
 impl DbUpdates {
     /// Appends a piece of the available rows; returns false when that was all.
     fn append(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
-        if self.left == 0 {
+        if self.left == 0 || self.is_revoked {
             return Ok(false);
         }
         let mut lines = vec![];
@@ -193,10 +199,14 @@ impl LiveSource for DbUpdates {
     }
 
     fn is_final(&self) -> bool {
-        self.left == 0
+        self.is_revoked || self.left == 0
     }
 
     fn refresh(&mut self) -> Result<(), ApiError> {
+        self.is_revoked = self.is_revoked || !self.permission.holds();
+        if self.is_revoked {
+            return Ok(());
+        }
         until_deleted(self.changes.refresh())
     }
 

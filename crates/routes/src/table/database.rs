@@ -285,8 +285,10 @@ pub(super) static DATABASE: &[Row] = &[
             get("Searches a text index of Nouveau's interface in a partition.", "Hits").query(&[&SEARCH, &NOUVEAU]),
             post("Searches a text index of Nouveau's interface in a partition.", "Hits").body("Search"),
         ]),
-    Row::database("*", "/{db}/_partition/{partition_id}/_design/{ddoc}/{function...}", Class::Design, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
+    Row::database("*", "/{db}/_partition/{partition_id}/_design/{ddoc}/_list/{function...}", Class::Design, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
         .post_reads().body(BodyClass::Document),
+    Row::database("*", "/{db}/_partition/{partition_id}/_design/{ddoc}/{function...}", Class::Design, |c| database(c, DatabaseRoute::InPartition(c.text("partition_id"))))
+        .body(BodyClass::Document),
     Row::database("*", "/{db}/_partition/{partition_id}/{path...}", Class::Unknown, |c| database(c, DatabaseRoute::NotInPartition(c.text("partition_id")))),
     Row::database("POST", "/{db}/_settee/preview", Class::Design, |c| database(c, DatabaseRoute::Preview))
         .who_may(Who::ListingAdmin).post_reads().body(BodyClass::Document)

@@ -165,3 +165,18 @@ async fn the_refusals_of_a_request_take_a_limited_memory() {
     }
     assert!((1 << 20..=4 << 20).contains(&owned_bytes), "{owned_bytes}");
 }
+
+#[test]
+fn members_of_entries_that_are_not_used_take_no_memory() {
+    let others: String = (0..1000).map(|n| format!(r#","m{n}":[{n}]"#)).collect();
+    let said = format!(r#"{{"x":1,"a":{{"stub":true,"revpos":2{others}}},"y":[{{}}]}}"#);
+    let entries = read_entries(said.as_bytes()).unwrap();
+    let [(name, entry)] = entries.as_slice() else {
+        panic!("{} entries", entries.len());
+    };
+    assert_eq!(&**name, "a");
+    assert_eq!(entry.0.len(), 2);
+    assert!(entry.is_true("stub"));
+    assert_eq!(entry.number("revpos"), Some(2));
+    assert!(read_entries(br#"{"a":{"stub":}}"#).is_err());
+}

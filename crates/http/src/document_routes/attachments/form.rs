@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 use database::{AttachmentSink, Database, EditMode, SinkOptions, UploadedContent};
+use document::json::members;
 use document::multipart::{ContentType, Event, Headers};
-use document::{Attachment, DocId, EditDoc, Rev, RevError, parse_document};
+use document::{Attachment, DocId, EditDoc, Rev, RevError, parse_document, write_json_string};
 use hyper::header::{CONTENT_TYPE, REFERER};
-use serde_json::{Map, Value};
 
 use super::receive::Events;
 use super::{Answer, DEFAULT_TYPE, before_of, check_name, edit, named};
@@ -28,6 +28,10 @@ const REV_BYTES_MAX: usize = 1024;
 /// Most files of one form, whatever a document may have: data of each is held until the document is
 /// written.
 const FILES_MAX: u64 = 100_000;
+/// Memory for files is taken for each 64 KiB of their names and types.
+const KEEP_EVERY_BYTES: usize = 64 << 10;
+/// Memory of a file besides its name and type, about, in bytes.
+const FILE_BYTES: usize = size_of::<Attachment>() + size_of::<UploadedContent>();
 
 /// Writes the document that the form holds.
 pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
@@ -50,6 +54,9 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
             req.make_room_for_text(text.len() as u64, &event).await?;
         }
         form.event(event).await?;
+        if form.unkept_bytes >= KEEP_EVERY_BYTES {
+            req.keep(std::mem::take(&mut form.unkept_bytes)).await?;
+        }
     }
     let Form {
         doc,
@@ -62,12 +69,14 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     let written = match (doc, rev) {
         (Some(text), _) => {
             let length = text.len();
-            let parse = move || parse_document(&text);
-            let parsed = req.process(length, false, parse).await?;
-            let mut doc = parsed?;
+            let parse = move || {
+                let mut doc = parse_document(&text)?;
+                take_out(&mut doc, &names);
+                Ok::<_, ApiError>(doc)
+            };
+            let mut doc = req.process(length, false, parse).await??;
             doc.rev = edited_rev(req, doc.rev.take())?;
             doc.id = Some(id);
-            take_out(&mut doc, &names)?;
             doc.files = files;
             write(req, access, doc, EditMode::Interactive).await?
         }
@@ -113,17 +122,23 @@ fn is_form(content_type: &str) -> bool {
 }
 
 /// Removes the attachments of the form from the document's entries: they come first then, as in
-/// CouchDB, whose revisions depend on the order.
-fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> {
+/// CouchDB, whose revisions depend on the order. The entries stay texts: values would take a multiple of
+/// their memory.
+fn take_out(doc: &mut EditDoc, names: &HashSet<String>) {
     let Some(said) = doc.attachments.as_deref().filter(|_| !names.is_empty()) else {
-        return Ok(());
+        return;
     };
-    let mut said: Map<String, Value> =
-        serde_json::from_slice(said).map_err(|_| ApiError::invalid_json())?;
-    said.retain(|name, _| !names.contains(name));
-    let left = (!said.is_empty()).then(|| Value::Object(said).to_string().into_bytes());
-    doc.attachments = left.map(Vec::into_boxed_slice);
-    Ok(())
+    let mut left = vec![];
+    for (name, entry) in members(said).filter(|(name, _)| !names.contains(name)) {
+        left.push(if left.is_empty() { b'{' } else { b',' });
+        write_json_string(&name, &mut left);
+        left.push(b':');
+        left.extend_from_slice(entry);
+    }
+    if !left.is_empty() {
+        left.push(b'}');
+    }
+    doc.attachments = Some(left.into_boxed_slice()).filter(|left| !left.is_empty());
 }
 
 /// The contents of the form.
@@ -138,6 +153,8 @@ struct Form<'a> {
     files: Vec<Attachment>,
     /// To be held until the document is written.
     uploaded: Vec<UploadedContent>,
+    /// Bytes of the files, without their contents, for which no memory was taken.
+    unkept_bytes: usize,
 }
 
 /// The part that is coming in.
@@ -168,6 +185,7 @@ impl<'a> Form<'a> {
             names: HashSet::new(),
             files: vec![],
             uploaded: vec![],
+            unkept_bytes: 0,
         }
     }
 
@@ -260,6 +278,8 @@ impl<'a> Form<'a> {
             return Err(ApiError::bad_request("Duplicate attachments"));
         }
         let content_type = content_type.map_or_else(|| DEFAULT_TYPE.to_owned(), |c| c.essence);
+        // The name is in two places.
+        self.unkept_bytes += 2 * name.len() + content_type.len() + FILE_BYTES;
         let options = SinkOptions {
             bytes_max: Some(self.settings.couchdb.max_attachment_size),
             ..SinkOptions::default()
@@ -301,7 +321,7 @@ mod tests {
         let names = HashSet::from(["b".to_owned()]);
         let said = |json: &[u8]| {
             let mut doc = parse_document(json).unwrap();
-            take_out(&mut doc, &names).unwrap();
+            take_out(&mut doc, &names);
             doc.attachments
                 .map(|said| String::from_utf8(said.into_vec()).unwrap())
         };
@@ -311,5 +331,11 @@ mod tests {
         );
         assert_eq!(said(br#"{"_attachments":{"b":{"stub":true}}}"#), None);
         assert_eq!(said(b"{}"), None);
+        // As values such an entry would be refused.
+        let depth = 200;
+        let deep = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let kept = format!(r#"{{"é\"":{{"x":{deep}}}}}"#);
+        let both = format!(r#"{{"_attachments":{{"b":{{"stub":true}},"é\"":{{"x":{deep}}}}}}}"#);
+        assert_eq!(said(both.as_bytes()), Some(kept));
     }
 }

@@ -17,7 +17,7 @@ use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, S
 use document::{Attachment, DocId, EditDoc, Encoding, Rev, parse_document};
 use hyper::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 
 use crate::document_routes::documents::{Written, edited_rev, write};
@@ -171,13 +171,17 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
     if sent_gzipped {
         reply = reply.header(CONTENT_ENCODING, "gzip");
     }
-    if let Some(policy) = req.settings.attachments_policy() {
-        reply = reply
+    Ok(guarded(req, reply))
+}
+
+/// An uploaded text must not run as a page or a script.
+fn guarded(req: &Request, reply: Reply) -> Reply {
+    match req.settings.attachments_policy() {
+        None => reply,
+        Some(policy) => reply
             .header(CONTENT_SECURITY_POLICY, policy)
-            // An uploaded text must not run as a page or a script.
-            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
     }
-    Ok(reply)
 }
 
 fn several_ranges(
@@ -188,11 +192,16 @@ fn several_ranges(
     reader: impl Fn(Option<std::ops::Range<u64>>) -> Result<database::AttachmentReader, database::Error>,
 ) -> Answer {
     let boundary = boundary()?;
+    // It is what the uploader said, and could end the head of a part.
+    let said = attachment.content_type.as_str();
+    let content_type = match HeaderValue::from_bytes(said.as_bytes()) {
+        Ok(_) => said,
+        Err(_) => DEFAULT_TYPE,
+    };
     let mut parts = Parts::default();
     for range in ranges {
         let head = format!(
-            "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {}-{}/{length}\r\n\r\n",
-            attachment.content_type,
+            "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: bytes {}-{}/{length}\r\n\r\n",
             range.start,
             range.end - 1,
         );
@@ -206,7 +215,7 @@ fn several_ranges(
         &format!("multipart/byteranges; boundary=\"{boundary}\""),
     );
     reply.status = 206;
-    Ok(reply)
+    Ok(guarded(req, reply))
 }
 
 /// # Errors
