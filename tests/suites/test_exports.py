@@ -113,6 +113,9 @@ def test_files(ctx, server):
         with read(folder / name, "rt", encoding="utf-8") as file:
             text = file.read()
         ctx.report.check(f"{name} has its name's format", text.startswith({"a": "_id,", "b": "[", "c": "{"}[name[0]]), text[:50])
+    settee(ctx, "export", database(server), "-o", folder / "d.tsv.gz")
+    with gzip.open(folder / "d.tsv.gz", "rt", encoding="utf-8") as file:
+        ctx.report.equal("tabs divide cells of .tsv", file.readline().split("\t")[:2], ["_id", "n"])
     done = settee(ctx, "load", folder / "a.csv", database(server, "again"))
     ctx.report.check("what is exported can be loaded", done.returncode == 0, done)
     again = server.api().expect(200, "GET", "/again/a")

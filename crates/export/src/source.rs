@@ -22,7 +22,7 @@ const PAGE_DOCS: u64 = 200;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Maximum time to connect. A response has none: a view may have to be built first.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
-/// The start of a refusal that is read: any web server may answer, and without end.
+/// Bytes of a refusal that are read: any web server may answer.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// The elements to export, which can be read more than once.
