@@ -193,7 +193,7 @@ mod tests {
                     symbols[usize::try_from(seed >> 16).unwrap() % symbols.len()]
                 })
                 .collect();
-            let cell = guarded(Cow::Borrowed(&text), b',');
+            let cell = guarded(Cow::Borrowed(text.as_str()), b',');
             if cell.starts_with("=\"") {
                 continue;
             }
