@@ -198,6 +198,8 @@ struct Table<'a> {
     rules: RowRules<'a>,
     columns: Vec<Column>,
     members: Vec<Member>,
+    /// The place of the column whose cells are ids.
+    id_at: Option<usize>,
     /// Cells of each column that were not of its type.
     misfits: Vec<u64>,
 }
@@ -225,6 +227,8 @@ impl<'a> Table<'a> {
         }
         let members = shape::members(&names, rules.options.nested)
             .map_err(|name| refuse(format!("another column has the place of {name:?}")))?;
+        let place_of = |id: &str| names.iter().position(|name| name == id);
+        let id_at = rules.id_field.and_then(place_of);
         let columns = names
             .into_iter()
             .enumerate()
@@ -232,6 +236,7 @@ impl<'a> Table<'a> {
             .collect::<Vec<_>>();
         Ok(Table {
             rules,
+            id_at,
             misfits: vec![0; columns.len()],
             columns,
             members,
@@ -264,9 +269,14 @@ impl<'a> Table<'a> {
             json: String::with_capacity(row.as_slice().len() * 2),
         };
         writing.object(&self.members);
-        let ids = match self.rules.id_field {
-            Some(column) => IdSource::Member(column),
-            None => IdSource::Server,
+        let id = self.id_at.and_then(|at| row.get(at));
+        let ids = match (self.rules.id_field, id.filter(|id| !id.is_empty())) {
+            (None, _) => IdSource::Server,
+            // The document has no member `a.b`: it is the member `b` of `a`.
+            (Some(column), Some(id)) if self.rules.options.nested && column.contains('.') => {
+                IdSource::Given(id)
+            }
+            (Some(column), _) => IdSource::Member(column),
         };
         match document::document(writing.json.as_bytes(), position, ids) {
             Ok(item) => Ok(collector.collect(item)),
@@ -505,6 +515,13 @@ mod tests {
         assert_eq!(own[0], r#"{"_id":"1","n":1}"#);
         let numbers = read(b"code\n7\n", &options, Some("code")).unwrap();
         assert_eq!(numbers.documents[0], r#"{"_id":"7","code":7}"#);
+        let nested = CsvOptions {
+            nested: true,
+            ..CsvOptions::default()
+        };
+        let within = read(b"a.id,n\n7,1\n,2\n", &nested, Some("a.id")).unwrap();
+        assert_eq!(within.documents, [r#"{"_id":"7","a":{"id":7},"n":1}"#]);
+        assert_eq!(within.refused.len(), 1);
         let absent = read(b"code\n7\n", &options, Some("cod")).err().unwrap();
         assert!(absent.to_string().contains("no column \"cod\""), "{absent}");
         let text = format!("a\u{1b}[31m{}\n1\n", ",b".repeat(100));
