@@ -44,8 +44,8 @@ def database(server, name="db"):
     return server.url.replace("://", f"://{server.admin}@") + f"/{name}"
 
 
-def exported(ctx, server, *options, command="export"):
-    done = settee(ctx, command, database(server), *options)
+def exported(ctx, server, *options, command="export", name="db"):
+    done = settee(ctx, command, database(server, name), *options)
     ctx.report.equal(f"{command} {' '.join(map(str, options))}: the exit status", done.returncode, 0, quiet=True)
     return done.stdout.decode()
 
@@ -113,6 +113,9 @@ def test_files(ctx, server):
         with read(folder / name, "rt", encoding="utf-8") as file:
             text = file.read()
         ctx.report.check(f"{name} has its name's format", text.startswith({"a": "_id,", "b": "[", "c": "{"}[name[0]]), text[:50])
+    settee(ctx, "export", database(server), "-o", folder / "d.tsv.gz")
+    with gzip.open(folder / "d.tsv.gz", "rt", encoding="utf-8") as file:
+        ctx.report.equal("tabs divide cells of .tsv", file.readline().split("\t")[:2], ["_id", "n"])
     done = settee(ctx, "load", folder / "a.csv", database(server, "again"))
     ctx.report.check("what is exported can be loaded", done.returncode == 0, done)
     again = server.api().expect(200, "GET", "/again/a")
@@ -171,3 +174,28 @@ def test_query(ctx, server):
     ctx.report.check("a text that is not JSON", done.returncode == 2 and b"not a JSON object" in done.stderr, done)
     done = settee(ctx, "query", database(server), '{"n":{"$nonsense":1}}')
     ctx.report.check("a selector that is wrong", done.returncode == 1 and b"nonsense" in done.stderr, done)
+
+
+def test_cells_that_other_spreadsheets_divide(ctx, server):
+    api = server.api()
+    api.expect(201, "PUT", "/divided")
+    docs = [{"_id": "a", "t": "x;=1+1", "l": ["y;=2+2", -3]}, {"_id": "b", "t": "x\n@SUM(A1)\t-1+1", "l": []}, {"_id": "c", "t": " =1+1", "l": []}]
+    api.expect(201, "POST", "/divided/_bulk_docs", {"docs": docs})
+    for delimiter, others in ((",", ";\t\n"), (";", ",\t\n")):
+        text = exported(ctx, server, "--format", "spreadsheet", "--delimiter", delimiter, name="divided").removeprefix("\ufeff")
+        cells = [cell for row in csv.reader(io.StringIO(text), delimiter=delimiter) for cell in row]
+        for other in others:
+            cells = [part for cell in cells for part in cell.split(other)]
+        formulas = [cell for cell in cells if cell.strip(" ")[:1] in tuple("=+-@") and not cell.rstrip("]").lstrip("-").isdigit()]
+        ctx.report.equal(f"no part of a cell is a formula, delimiter {delimiter}", formulas, [])
+    plain = exported(ctx, server, "--format", "csv", name="divided")
+    ctx.report.equal("other formats keep texts as they are", rows_of(plain)[1][1], "x;=1+1")
+
+
+def test_names_with_slashes_and_dots(ctx, server):
+    source = ctx.folder("names") / "docs.jsonl"
+    source.write_text('{"_id":"x/y","a.b":{"c":1}}\n', encoding="utf-8")
+    done = settee(ctx, "load", source, database(server, "one%2Ftwo"))
+    ctx.report.equal("a database with a slash in its name is loaded", done.returncode, 0)
+    text = exported(ctx, server, "--format", "csv", "--fields", r"_id,a\.b.c", name="one%2Ftwo")
+    ctx.report.equal("and exported, with a member with a dot in its name", rows_of(text)[1], ["x/y", "1"])

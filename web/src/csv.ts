@@ -4,7 +4,7 @@ import { type Json, Num, print } from './json';
 const DIGITS_MAX = 15;
 /** What a spreadsheet takes for a formula, also where it divides cells in another way. */
 const FORMULA = /^\s*[=+\-@\t\r＝＋－＠]/;
-const LATER = /([;\t\r\n]\s*)(?=[=+\-@])/g;
+const LATER = /([;\t\r\n] *)(?=[=+\-@＝＋－＠])/g;
 
 /** Whether a spreadsheet would show another number: without leading zeros or its last digits. */
 function changes(text: string): boolean {

@@ -221,3 +221,15 @@ test('what is drawn is a table, too', () => {
     'latitude',
   ]);
 });
+
+test('a number beyond all bounds is not drawn', () => {
+  const rows = ['{"city":"a","n":1e999}', '{"city":"a","n":2}', '{"city":"b","n":-1e999}'];
+  const all = columns('docs', ...rows);
+  const { bars } = barsOf(all, { ...BARS, y: 'n' });
+  assert.deepEqual(bars, [
+    { label: 'a', value: 2 },
+    { label: 'b', value: 0 },
+  ]);
+  const { lines } = linesOf(all, { ...LINES, x: 'n', y: '' });
+  assert.deepEqual(lines[0]?.points, [[2, 1]]);
+});

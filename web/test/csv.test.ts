@@ -53,6 +53,13 @@ test('no text is a formula', () => {
   // A spreadsheet may divide cells at semicolons, tabs and lines.
   assert.strictEqual(cell('a;=1'), '"a;\'=1"');
   assert.strictEqual(cell('a\n=1'), '"a\n\'=1"');
+  assert.strictEqual(cell('a; ＝1'), '"a; \'＝1"');
+});
+
+test('a text of line breaks alone takes no longer than others', () => {
+  // Steps that grow with the square of the length would not end here.
+  const text = `x${'\n'.repeat(2_000_000)}`;
+  assert.strictEqual(cell(text).length, text.length + 2);
 });
 
 test('a table is divided as RFC 4180 says', () => {

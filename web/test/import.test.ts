@@ -83,6 +83,16 @@ test('a type is that of all cells, and numbers keep their digits', () => {
   assert.strictEqual(jsonOf('4,50', 'number', true), '4.50');
   assert.strictEqual(jsonOf('="007"', 'text', false), '"007"');
   assert.deepEqual(namesOf(['a', '', 'a'], true), ['a', 'column2', 'a 2']);
+  assert.deepEqual(namesOf(['a', 'a', 'a 2', 'a 2', 'column5', ''], true), [
+    'a',
+    'a 3',
+    'a 2',
+    'a 2 2',
+    'column5',
+    'column6',
+  ]);
+  const many = ['a', 'a', 'a 2', 'a 3', 'a', '', 'column6', 'column6 2', 'column6'];
+  assert.strictEqual(new Set(namesOf(many, true)).size, many.length);
 });
 
 test('documents of dumps are found, and ids are taken from a member', () => {
@@ -94,6 +104,41 @@ test('documents of dumps are found, and ids are taken from a member', () => {
   assert.deepEqual(texts(itemsOf(dump, '1', undefined)), [
     '{"_id":"a","_rev":"1-a","n":1.0}',
     'object',
+  ]);
+  assert.deepEqual(texts(itemsOf('{"new_edits":false,"docs":[{"a":1}]}', '1', undefined)), [
+    '{"a":1}',
+  ]);
+});
+
+test('a document whose member is a list is no dump', () => {
+  for (const source of [
+    '{"title":"x","docs":[{"a":1}]}',
+    '{"query":"x","results":[{"a":1}]}',
+    '{"rows":[[1,2]],"columns":2}',
+    '{"rows":2}',
+  ])
+    assert.deepEqual(itemsOf(source, '1', undefined), [
+      { text: source, label: '1', hasRev: false },
+    ]);
+});
+
+test('attachments without data are refused, as one of them would refuse a whole request', () => {
+  const stub = '{"_id":"a","_attachments":{"x":{"stub":true,"length":3}}}';
+  assert.deepEqual(itemsOf(stub, '1', undefined), [{ label: 'a', refused: 'stub' }]);
+  const whole = '{"_id":"a","_attachments":{"x":{"data":"aGk="}}}';
+  assert.ok('text' in (itemsOf(whole, '1', undefined)[0] ?? {}));
+});
+
+test('columns may have any name', async () => {
+  const names = ['constructor', '__proto__', 'toString', 'hasOwnProperty'];
+  const { items, misfits } = await read(new File([`${names}\nx,y,1,z\n`], 'a.csv'));
+  assert.deepEqual(misfits, []);
+  assert.deepEqual(items, [
+    {
+      text: '{"constructor":"x","__proto__":"y","toString":1,"hasOwnProperty":"z"}',
+      label: '2',
+      hasRev: false,
+    },
   ]);
 });
 

@@ -59,7 +59,8 @@ pub fn take_credentials(url: &mut Url) -> (String, Option<String>) {
     (name, password)
 }
 
-fn decode(text: &str) -> String {
+/// Removes the percent encoding of a URL's part: `a%2Fb` is `a/b`.
+pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 

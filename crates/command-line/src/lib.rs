@@ -14,8 +14,8 @@ use std::io::Write as _;
 
 pub use bench::{BenchOptions, NamedWorkloads, RecordOptions, ReplayOptions, Speed, Traffic};
 pub use credentials::{
-    CREDENTIALS, MIGRATION_SOURCE, MIGRATION_TARGET, PEER_CREDENTIALS, nodes_of, take_credentials,
-    with_credentials,
+    CREDENTIALS, MIGRATION_SOURCE, MIGRATION_TARGET, PEER_CREDENTIALS, decode, nodes_of,
+    take_credentials, with_credentials,
 };
 pub use grid::{Grid, terminal_width};
 pub use output::check_output;

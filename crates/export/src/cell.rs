@@ -6,7 +6,11 @@ use crate::error::ExportError;
 
 /// Spreadsheets compute with 15 digits.
 const SPREADSHEET_DIGITS: usize = 15;
-/// The first characters of texts that spreadsheets run as formulas, those of full width included.
+/// The first characters of formulas, those of full width included.
+const OPERATORS: [char; 8] = [
+    '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+];
+/// The first characters of texts that spreadsheets run as formulas.
 const FORMULA_STARTS: [char; 11] = [
     '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
@@ -23,25 +27,64 @@ pub(crate) fn plain(value: &str) -> Result<Cow<'_, str>, ExportError> {
 }
 
 /// Returns the text of a JSON value for a spreadsheet, which would run some texts as formulas, and
-/// take the zeros or digits of others.
-pub(crate) fn for_spreadsheet(value: &str) -> Result<Cow<'_, str>, ExportError> {
+/// take the zeros or digits of others. `delimiter` is that of the file.
+pub(crate) fn for_spreadsheet(value: &str, delimiter: u8) -> Result<Cow<'_, str>, ExportError> {
     let text = plain(value)?;
-    Ok(match value.starts_with('"') {
-        true => guarded(text),
-        false if is_number(&text) && digits(&text) > SPREADSHEET_DIGITS => as_text(&text),
-        false => text,
+    Ok(match value.as_bytes().first() {
+        Some(b'"') => guarded(text, delimiter),
+        Some(b'{' | b'[') => without_inner_formulas(text, delimiter),
+        _ if is_number(&text) && digits(&text) > SPREADSHEET_DIGITS => as_text(&text),
+        _ => text,
     })
 }
 
 /// Returns a text that spreadsheets show as it is.
-pub(crate) fn guarded(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn guarded(text: Cow<'_, str>, delimiter: u8) -> Cow<'_, str> {
     if is_number(&text) {
-        as_text(&text)
-    } else if text.starts_with(FORMULA_STARTS) {
-        Cow::Owned(format!("'{text}"))
-    } else {
-        text
+        return as_text(&text);
     }
+    let is_formula = text.trim_start_matches(' ').starts_with(FORMULA_STARTS);
+    let text = without_inner_formulas(text, delimiter);
+    match is_formula {
+        true => Cow::Owned(format!("'{text}")),
+        false => text,
+    }
+}
+
+/// Puts an apostrophe before each formula within a text. Spreadsheets in other countries, which
+/// expect another delimiter, ignore the quotes of a cell and divide it at semicolons, commas, tabs
+/// and line breaks.
+fn without_inner_formulas(text: Cow<'_, str>, delimiter: u8) -> Cow<'_, str> {
+    let divides = |character: char| match character {
+        '\t' | '\r' | '\n' => true,
+        ',' | ';' => character != char::from(delimiter),
+        _ => false,
+    };
+    let parts = text
+        .match_indices(divides)
+        .map(|(at, separator)| at + separator.len());
+    let formulas: Vec<usize> = parts.filter(|at| begins_formula(&text[*at..])).collect();
+    if formulas.is_empty() {
+        return text;
+    }
+    let (mut guarded, mut begin) = (String::with_capacity(text.len() + formulas.len()), 0);
+    for at in formulas {
+        guarded.push_str(&text[begin..at]);
+        guarded.push('\'');
+        begin = at;
+    }
+    guarded.push_str(&text[begin..]);
+    Cow::Owned(guarded)
+}
+
+/// Returns whether the part at the start of a text is a formula. A number, as in `[1,-2]`, is not.
+fn begins_formula(text: &str) -> bool {
+    let text = text.trim_start_matches(' ');
+    if !text.starts_with(OPERATORS) {
+        return false;
+    }
+    let end = text.find([',', ';', '\t', '\r', '\n', ']', '}']);
+    !is_number(text[..end.unwrap_or(text.len())].trim_end())
 }
 
 /// The formula whose value is the text. It has digits, signs, points, commas and `e` only.
@@ -114,7 +157,52 @@ mod tests {
             ("true", "true"),
             ("[1,2]", "[1,2]"),
         ] {
-            assert_eq!(for_spreadsheet(value).unwrap(), wanted, "{value}");
+            assert_eq!(for_spreadsheet(value, b',').unwrap(), wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_cell_is_a_formula_for_another_delimiter() {
+        for (delimiter, value, wanted) in [
+            (b',', r#"" =1+1""#, "' =1+1"),
+            (b',', r#""a;=1+1;b""#, "a;'=1+1;b"),
+            (b',', r#""a; @x""#, "a;' @x"),
+            (b',', r#""a\n-x\t+y""#, "a\n'-x\t'+y"),
+            (b',', r#""=a;=b""#, "'=a;'=b"),
+            (b',', r#""a;-2+3""#, "a;'-2+3"),
+            (b',', r#""a;-2;b""#, "a;-2;b"),
+            (b',', r#""a,=1""#, "a,=1"),
+            (b';', r#""a,=1;=2""#, "a,'=1;=2"),
+            (b',', r#"{"a":"x;=1"}"#, r#"{"a":"x;'=1"}"#),
+            (b';', r#"[1,-2,"x,=1"]"#, r#"[1,-2,"x,'=1"]"#),
+        ] {
+            let cell = for_spreadsheet(value, delimiter).unwrap();
+            assert_eq!(cell, wanted, "{value}");
+        }
+    }
+
+    /// Whatever divides a cell, a reader finds no part that begins like a formula.
+    #[test]
+    fn cells_of_any_characters_have_no_formula() {
+        let symbols: Vec<char> = "=+-@;,\t\n 1a".chars().collect();
+        let mut seed = 1_u32;
+        for _ in 0..20_000 {
+            let text: String = (0..8)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    symbols[usize::try_from(seed >> 16).unwrap() % symbols.len()]
+                })
+                .collect();
+            let cell = guarded(Cow::Borrowed(text.as_str()), b',');
+            if cell.starts_with("=\"") {
+                continue;
+            }
+            for part in cell.split([';', '\t', '\n']) {
+                let part = part.trim_matches(' ');
+                let number = part.split(',').next().unwrap_or_default();
+                let is_formula = part.starts_with(['=', '+', '-', '@']);
+                assert!(!is_formula || is_number(number.trim_end()), "{cell:?}");
+            }
         }
     }
 }

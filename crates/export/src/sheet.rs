@@ -105,7 +105,7 @@ impl Columns {
     /// Columns that the user named.
     pub(crate) fn given(fields: &[String]) -> Self {
         let columns = fields.iter().map(|field| {
-            let path = field.split('.').map(str::to_owned).collect();
+            let path = load::member_path(field);
             (field.clone(), path)
         });
         Self::Given(columns.collect())
@@ -157,7 +157,8 @@ pub(crate) fn columns(
 pub(crate) struct Sheet<'a> {
     out: csv::Writer<&'a mut dyn Write>,
     columns: Columns,
-    is_for_spreadsheets: bool,
+    /// The delimiter, in a file for spreadsheets.
+    spreadsheet: Option<u8>,
     incomplete: u64,
 }
 
@@ -169,6 +170,7 @@ impl<'a> Sheet<'a> {
         options: &ExportOptions,
     ) -> Result<Self, ExportError> {
         let is_for_spreadsheets = options.format == Format::Spreadsheet;
+        let spreadsheet = is_for_spreadsheets.then_some(options.delimiter);
         if is_for_spreadsheets {
             out.write_all(BYTE_ORDER_MARK)
                 .map_err(ExportError::output)?;
@@ -177,11 +179,11 @@ impl<'a> Sheet<'a> {
             .delimiter(options.delimiter)
             .terminator(Terminator::CRLF)
             .from_writer(out);
-        write_header(&mut out, &columns.names(), is_for_spreadsheets)?;
+        write_header(&mut out, &columns.names(), spreadsheet)?;
         Ok(Self {
             out,
             columns,
-            is_for_spreadsheets,
+            spreadsheet,
             incomplete: 0,
         })
     }
@@ -193,11 +195,13 @@ impl<'a> Sheet<'a> {
         if values.is_empty() {
             return Ok(());
         }
-        let cells = values.into_iter().map(|value| match value {
-            None => Ok(Cow::Borrowed("")),
-            Some(value) if self.is_for_spreadsheets => for_spreadsheet(value),
-            Some(value) => plain(value),
-        });
+        let cells = values
+            .into_iter()
+            .map(|value| match (value, self.spreadsheet) {
+                (None, _) => Ok(Cow::Borrowed("")),
+                (Some(value), Some(delimiter)) => for_spreadsheet(value, delimiter),
+                (Some(value), None) => plain(value),
+            });
         let cells: Vec<Cow<'_, str>> = cells.collect::<Result<_, _>>()?;
         write(&mut self.out, &cells)
     }
@@ -212,14 +216,14 @@ impl<'a> Sheet<'a> {
 fn write_header(
     out: &mut csv::Writer<&mut dyn Write>,
     names: &[&str],
-    is_for_spreadsheets: bool,
+    spreadsheet: Option<u8>,
 ) -> Result<(), ExportError> {
     if names.is_empty() {
         return Ok(());
     }
-    let names = names.iter().map(|name| match is_for_spreadsheets {
-        true => guarded(Cow::Borrowed(*name)),
-        false => Cow::Borrowed(*name),
+    let names = names.iter().map(|name| match spreadsheet {
+        Some(delimiter) => guarded(Cow::Borrowed(*name), delimiter),
+        None => Cow::Borrowed(*name),
     });
     write(out, &names.collect::<Vec<_>>())
 }
@@ -310,5 +314,9 @@ mod tests {
             (text.as_str(), incomplete),
             ("o.x,_rev\r\n,1-a\r\n007,\r\n,\r\n", 0)
         );
+        // A column of `--flatten` can be named.
+        let dotted = Columns::given(&[r"a\.b.c".to_owned()]);
+        let (values, _) = dotted.values(r#"{"a.b":{"c":1}}"#).unwrap();
+        assert_eq!(values, [Some("1")]);
     }
 }

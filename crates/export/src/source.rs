@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::io::BufReader;
+use std::time::Duration;
 
 use load::Scanner;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, RequestBuilder, Url};
+use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -19,6 +20,10 @@ use crate::response::{Body, Others, Visit, elements};
 /// Documents of a response of `_find`: what a text index gives at a time.
 const PAGE_DOCS: u64 = 200;
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Maximum time to connect. A response has none: a view may have to be built first.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a refusal that are read: any web server may answer.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// The elements to export, which can be read more than once.
 pub(crate) struct Source {
@@ -42,8 +47,9 @@ impl Source {
     pub(crate) fn new(options: &ExportOptions, runtime: &Handle) -> Result<Self, ExportError> {
         // Fails when a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().build();
+        let client = Client::builder().connect_timeout(CONNECT_TIME_MAX);
         let client = client
+            .build()
             .map_err(|error| ExportError::Options(format!("HTTP cannot be set up: {error}")))?;
         let database = command_line::server_url(&options.database)
             .map_err(|failure| ExportError::Options(failure.message))?;
@@ -182,7 +188,7 @@ impl Source {
         let response = self.runtime.block_on(request.send()).map_err(silence)?;
         let status = response.status();
         if !status.is_success() {
-            let body = self.runtime.block_on(response.text()).map_err(silence)?;
+            let body = self.runtime.block_on(start_of(response)).map_err(silence)?;
             return Err(ExportError::Refused {
                 url: Box::new(url.clone()),
                 status: status.as_u16(),
@@ -221,6 +227,17 @@ impl Source {
     }
 }
 
+/// Returns the start of a body.
+async fn start_of(mut response: Response) -> Result<String, reqwest::Error> {
+    let mut start = Vec::new();
+    while start.len() < REFUSAL_BYTES_MAX
+        && let Some(piece) = response.chunk().await?
+    {
+        start.extend_from_slice(&piece);
+    }
+    Ok(String::from_utf8_lossy(&start).into_owned())
+}
+
 /// Passes the elements of a body to `visit`, and returns the other members.
 fn scan(
     body: Body,
@@ -248,4 +265,36 @@ fn bookmark(others: &[(String, String)]) -> Option<Value> {
     let (_, value) = others.iter().find(|(name, _)| name == "bookmark")?;
     let bookmark: String = serde_json::from_str(value).ok()?;
     (bookmark != "nil").then_some(Value::String(bookmark))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn endless_refusals_are_not_read_to_their_end() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).ok();
+            stream.write_all(b"HTTP/1.1 500 No\r\n\r\n").ok();
+            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let body = runtime.block_on(async {
+            let response = Client::new().get(url).send().await.unwrap();
+            start_of(response).await.unwrap()
+        });
+        assert!(body.len() >= REFUSAL_BYTES_MAX);
+        assert!(body.len() < REFUSAL_BYTES_MAX + (1 << 20), "{}", body.len());
+    }
 }

@@ -35,6 +35,7 @@ pub use dialect::{CsvOptions, EmptyCell};
 pub use preview::Preview;
 pub use report::{LoadCause, LoadError, LoadReport, Refusal, Side};
 pub use scanner::{InputError, Position, Scanner};
+pub use shape::member_path;
 
 use batch::{Batcher, Message};
 use source::Input;

@@ -22,6 +22,10 @@ const ROW_BYTES_MAX: u64 = 256 << 20;
 /// Different cells of a column that are kept as examples, and their characters.
 const EXAMPLES_MAX: usize = 3;
 const EXAMPLE_CHARS: usize = 30;
+/// More columns are the sign of another format, or of another delimiter.
+const COLUMNS_MAX: usize = 16_384;
+/// Names of columns in an error message.
+const NAMES_SHOWN: usize = 20;
 /// Columns that are always text.
 const TEXTS: [&str; 2] = ["_id", "_rev"];
 
@@ -194,6 +198,8 @@ struct Table<'a> {
     rules: RowRules<'a>,
     columns: Vec<Column>,
     members: Vec<Member>,
+    /// The place of the column whose cells are ids.
+    id_at: Option<usize>,
     /// Cells of each column that were not of its type.
     misfits: Vec<u64>,
 }
@@ -205,16 +211,24 @@ impl<'a> Table<'a> {
         rules: RowRules<'a>,
     ) -> Result<Self, InputError> {
         let refuse = |problem| wrong(rules.name, problem, place(None));
+        if names.len() > COLUMNS_MAX {
+            return Err(refuse(format!(
+                "the first row has {} cells, at most {COLUMNS_MAX} can be read: is this CSV, and what is its delimiter (--delimiter)?",
+                names.len()
+            )));
+        }
         let given = rules.options.types.iter().map(|(name, _)| name.as_str());
         let mut wanted = given.filter(|name| *name != "*").chain(rules.id_field);
         if let Some(absent) = wanted.find(|wanted| !names.iter().any(|name| name == wanted)) {
-            let names = names.join(", ");
             return Err(refuse(format!(
-                "there is no column {absent:?}; the columns are {names}"
+                "there is no column {absent:?}; the columns are {}",
+                shown(&names)
             )));
         }
         let members = shape::members(&names, rules.options.nested)
             .map_err(|name| refuse(format!("another column has the place of {name:?}")))?;
+        let place_of = |id: &str| names.iter().position(|name| name == id);
+        let id_at = rules.id_field.and_then(place_of);
         let columns = names
             .into_iter()
             .enumerate()
@@ -222,6 +236,7 @@ impl<'a> Table<'a> {
             .collect::<Vec<_>>();
         Ok(Table {
             rules,
+            id_at,
             misfits: vec![0; columns.len()],
             columns,
             members,
@@ -254,9 +269,14 @@ impl<'a> Table<'a> {
             json: String::with_capacity(row.as_slice().len() * 2),
         };
         writing.object(&self.members);
-        let ids = match self.rules.id_field {
-            Some(column) => IdSource::Member(column),
-            None => IdSource::Server,
+        let id = self.id_at.and_then(|at| row.get(at));
+        let ids = match (self.rules.id_field, id.filter(|id| !id.is_empty())) {
+            (None, _) => IdSource::Server,
+            // The document has no member `a.b`: it is the member `b` of `a`.
+            (Some(column), Some(id)) if self.rules.options.nested && column.contains('.') => {
+                IdSource::Given(id)
+            }
+            (Some(column), _) => IdSource::Member(column),
         };
         match document::document(writing.json.as_bytes(), position, ids) {
             Ok(item) => Ok(collector.collect(item)),
@@ -267,14 +287,29 @@ impl<'a> Table<'a> {
     fn note_misfits(&self, collector: &mut dyn Collector) {
         for (column, misfits) in self.columns.iter().zip(&self.misfits) {
             if *misfits > 0 {
-                let (name, column_type) = (&column.name, column.column_type);
+                let (name, column_type) = (column.name.escape_debug(), column.column_type);
                 let cells = command_line::counted(*misfits, "cells");
                 collector.note(format!(
-                    "column {name:?}: {cells} not of the type {column_type}, kept as text (--type {name}=text keeps the others as text too)"
+                    "column \"{name}\": {cells} not of the type {column_type}, kept as text (--type {name}=text keeps the others as text too)"
                 ));
             }
         }
     }
+}
+
+/// Returns the first names, on one line.
+fn shown(names: &[String]) -> String {
+    let first: Vec<String> = names
+        .iter()
+        .take(NAMES_SHOWN)
+        .map(|name| name.escape_debug().to_string())
+        .collect();
+    let more = if names.len() > NAMES_SHOWN {
+        ", …"
+    } else {
+        ""
+    };
+    format!("{}{more}", first.join(", "))
 }
 
 /// Detects the type of a column, unless it is given.
@@ -480,8 +515,19 @@ mod tests {
         assert_eq!(own[0], r#"{"_id":"1","n":1}"#);
         let numbers = read(b"code\n7\n", &options, Some("code")).unwrap();
         assert_eq!(numbers.documents[0], r#"{"_id":"7","code":7}"#);
+        let nested = CsvOptions {
+            nested: true,
+            ..CsvOptions::default()
+        };
+        let within = read(b"a.id,n\n7,1\n,2\n", &nested, Some("a.id")).unwrap();
+        assert_eq!(within.documents, [r#"{"_id":"7","a":{"id":7},"n":1}"#]);
+        assert_eq!(within.refused.len(), 1);
         let absent = read(b"code\n7\n", &options, Some("cod")).err().unwrap();
         assert!(absent.to_string().contains("no column \"cod\""), "{absent}");
+        let text = format!("a\u{1b}[31m{}\n1\n", ",b".repeat(100));
+        let absent = read(text.as_bytes(), &options, Some("cod")).err().unwrap();
+        let absent = absent.to_string();
+        assert!(absent.len() < 300 && !absent.contains('\u{1b}'), "{absent}");
     }
 
     #[test]
@@ -509,5 +555,7 @@ mod tests {
             "{latin}"
         );
         assert!(refusal(b"a,b,a\n1,2,3\n").contains("another column"));
+        let wide = refusal(",".repeat(COLUMNS_MAX).as_bytes());
+        assert!(wide.contains("16385 cells"), "{wide}");
     }
 }

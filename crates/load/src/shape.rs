@@ -28,7 +28,7 @@ pub(crate) fn members(columns: &[String], nested: bool) -> Result<Vec<Member>, S
     let mut members = Vec::new();
     for (at, column) in columns.iter().enumerate() {
         let path = match nested {
-            true => path(column),
+            true => member_path(column),
             false => vec![column.clone()],
         };
         if !insert(&mut members, &path, at) {
@@ -38,7 +38,10 @@ pub(crate) fn members(columns: &[String], nested: bool) -> Result<Vec<Member>, S
     Ok(members)
 }
 
-fn path(column: &str) -> Vec<String> {
+/// Returns the names on the way to a member: `a.b` is the member `b` of `a`, and `\.` is a dot of a
+/// name.
+#[must_use]
+pub fn member_path(column: &str) -> Vec<String> {
     let mut path = vec![String::new()];
     let mut rest = column.chars().peekable();
     while let Some(character) = rest.next() {

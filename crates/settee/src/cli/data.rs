@@ -118,9 +118,10 @@ pub struct ExportOptions {
     /// In CSV, objects become a column for each member, a.b, instead of one with JSON
     #[arg(long)]
     pub flatten: bool,
-    /// The character between the cells of CSV, or tab
-    #[arg(long, value_name = "CHARACTER", value_parser = character, default_value = ",")]
-    pub delimiter: u8,
+    /// The character between the cells of CSV, or tab; by default tab for names that end in .tsv, also before .gz, and a comma
+    /// for others
+    #[arg(long, value_name = "CHARACTER", value_parser = character)]
+    pub delimiter: Option<u8>,
     /// Export design documents too
     #[arg(long, conflicts_with_all = ["view", "query"])]
     pub design: bool,

@@ -13,13 +13,15 @@ use crate::cli::{ExportFormat, ExportOptions, with_credentials};
 use crate::commands::runtime;
 
 pub fn run(options: &ExportOptions) -> Result<(), Failure> {
+    let (format, delimiter) = format_of(options);
+    check_format(options, format)?;
     let run = export::ExportOptions {
         database: database_url(&options.database)?,
         selection: selection(options)?,
-        format: format_of(options),
+        format,
         fields: options.fields.clone(),
         flatten: options.flatten,
-        delimiter: options.delimiter,
+        delimiter: options.delimiter.unwrap_or(delimiter),
         limit: options.limit,
     };
     let runtime = runtime()?;
@@ -146,23 +148,42 @@ fn selection(options: &ExportOptions) -> Result<Selection, Failure> {
     })
 }
 
-/// The given format, or that of the file's name.
-fn format_of(options: &ExportOptions) -> Format {
-    match options.format {
-        Some(ExportFormat::Json) => return Format::Json,
-        Some(ExportFormat::Jsonl) => return Format::JsonLines,
-        Some(ExportFormat::Csv) => return Format::Csv,
-        Some(ExportFormat::Spreadsheet) => return Format::Spreadsheet,
-        None => {}
-    }
+/// The given format, or that of the file's name, and the delimiter of such a file.
+fn format_of(options: &ExportOptions) -> (Format, u8) {
     let name = options.output.as_deref().unwrap_or(Path::new(""));
     let name = name.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    match Path::new(name).extension().and_then(|end| end.to_str()) {
-        Some("json") => Format::Json,
-        Some("csv") => Format::Csv,
-        _ => Format::JsonLines,
-    }
+    let (by_name, delimiter) = match Path::new(name).extension().and_then(|end| end.to_str()) {
+        Some("json") => (Format::Json, b','),
+        Some("csv") => (Format::Csv, b','),
+        Some("tsv") => (Format::Csv, b'\t'),
+        _ => (Format::JsonLines, b','),
+    };
+    let format = match options.format {
+        Some(ExportFormat::Json) => Format::Json,
+        Some(ExportFormat::Jsonl) => Format::JsonLines,
+        Some(ExportFormat::Csv) => Format::Csv,
+        Some(ExportFormat::Spreadsheet) => Format::Spreadsheet,
+        None => by_name,
+    };
+    (format, delimiter)
+}
+
+/// Refuses options that the format would ignore.
+fn check_format(options: &ExportOptions, format: Format) -> Result<(), Failure> {
+    let is_csv = matches!(format, Format::Csv | Format::Spreadsheet);
+    let mut fields = options.fields.iter();
+    let has_attachments = fields.any(|field| field.starts_with("_attachments"));
+    let problem = if is_csv && options.attachments && !has_attachments {
+        "CSV has no attachments: export them with --format jsonl, or name them with --fields"
+    } else if !is_csv && !options.fields.is_empty() {
+        "--fields names columns of CSV: add --format csv, or select fields in --query"
+    } else if !is_csv && (options.flatten || options.delimiter.is_some()) {
+        "--flatten and --delimiter are for CSV: add --format csv"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(problem))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `settee load`.
 
-use command_line::{Grid, counted, server_url, terminal_width};
+use command_line::{Grid, counted, decode, server_url, terminal_width};
 use load::{InputFormat, Layout, Preview};
 
 use super::doctor::plain;
@@ -24,7 +24,7 @@ pub fn run(options: &LoadOptions) -> Result<(), Failure> {
         })?;
     let run = load::LoadOptions {
         url: with_credentials(url),
-        db: db.into(),
+        db: decode(db),
         ..options_of(options)
     };
     match runtime()?.block_on(load::load(run)) {

@@ -79,6 +79,7 @@ fn body(options: &QueryOptions) -> Result<Map<String, Value>, Failure> {
         set("sort", sort.collect());
     }
     if let Some(index) = &options.use_index {
+        let index = index.strip_prefix("_design/").unwrap_or(index);
         let parts: Vec<&str> = index.splitn(2, '/').collect();
         set("use_index", json!(parts));
     }
@@ -169,7 +170,7 @@ mod tests {
         let given = QueryOptions {
             fields: vec!["_id".to_owned(), "a.b".to_owned()],
             sort: vec!["price".to_owned(), "-day".to_owned()],
-            use_index: Some("d/prices".to_owned()),
+            use_index: Some("_design/d/prices".to_owned()),
             limit: Some(3),
             ..options()
         };

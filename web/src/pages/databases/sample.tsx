@@ -23,7 +23,9 @@ export function Sample(): JSX.Element {
 
 /** Creates the database; its documents are a file next to the pages, as `_bulk_docs` takes it. */
 async function load(): Promise<void> {
-  const body = await (await fetch(new URL('shop.json', location.href))).text();
+  const response = await fetch(new URL('shop.json', location.href));
+  if (!response.ok) throw new Error(response.statusText);
+  const body = await response.text();
   await send('PUT', path(NAME));
   await ask('POST', `${path(NAME)}/_bulk_docs`, { body });
   say(t().sampleLoaded);

@@ -179,7 +179,10 @@ function together(numbers: number[], how: How | 'count'): number | undefined {
 function numbersOf(columns: Column[], y: string, rows: number): (number | undefined)[] {
   if (y === '') return Array.from({ length: rows }, () => 1);
   const values = columnNamed(columns, y)?.values ?? [];
-  return values.map((value) => (value instanceof Num ? number(value) : undefined));
+  // A number such as 1e999 is none that can be drawn.
+  return values.map((value) =>
+    value instanceof Num && Number.isFinite(value.value) ? value.value : undefined,
+  );
 }
 
 export interface Bar {
@@ -229,7 +232,8 @@ const MONTH_MS = 30 * 24 * HOUR_MS;
 
 /** The place of a row on the axis: a number, or a time in milliseconds. */
 function at(value: Json | undefined): number {
-  return value instanceof Num ? value.value : isTime(value) ? Date.parse(value) : Number.NaN;
+  if (value instanceof Num) return Number.isFinite(value.value) ? value.value : Number.NaN;
+  return isTime(value) ? Date.parse(value) : Number.NaN;
 }
 
 /** The step that divides a range into few enough parts. */

@@ -173,9 +173,6 @@ function Head({
   const { db, id, clone } = draft;
   const t = say();
   const state = draft.state.value;
-  useEffect(() => {
-    if (id !== undefined && state === 'there') visited(db, id);
-  }, [db, id, state]);
   const isThere = state === 'there';
   const isDirty = draft.isDirty.value;
   const conflicts = draft.conflicts.value.length;

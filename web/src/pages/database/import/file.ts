@@ -15,8 +15,8 @@ export interface Settings {
   isComma: boolean;
   /** The member or column whose value becomes the id. */
   id: string | undefined;
-  /** Types of columns that were chosen, by name. */
-  types: Record<string, Column['type']>;
+  /** Types of columns that were chosen, by name: any name, so that this is no object. */
+  types: ReadonlyMap<string, Column['type']>;
 }
 
 /** The beginning of a file. */
@@ -51,7 +51,7 @@ export function encodingOf(bytes: Uint8Array): string {
 
 export function settingsOf(beginning: Beginning): Settings {
   const delimiter = beginning.isCsv ? delimiterOf(beginning.text) : ',';
-  return { delimiter, hasHeader: true, isComma: false, id: undefined, types: {} };
+  return { delimiter, hasHeader: true, isComma: false, id: undefined, types: new Map() };
 }
 
 /** What the first rows or objects become. */
@@ -75,7 +75,7 @@ export function previewOf(beginning: Beginning, settings: Settings): Preview {
   const rows = settings.hasHeader ? all.slice(1) : all;
   const columns = namesOf(first, settings.hasHeader).map((name, n) => {
     const cells = rows.map((row) => row[n] ?? '').filter(Boolean);
-    return { name, type: settings.types[name] ?? typeOf(name, cells, settings.isComma) };
+    return { name, type: settings.types.get(name) ?? typeOf(name, cells, settings.isComma) };
   });
   const options = { columns, id: settings.id, isComma: settings.isComma };
   const items = rows.slice(0, SHOWN).flatMap((row, n) => {

@@ -12,6 +12,7 @@ import {
   Progress,
   words,
 } from '../../../ui';
+import { useGuard } from '../views/shared';
 import { DELIMITERS } from './csv';
 import {
   type Beginning,
@@ -100,12 +101,12 @@ function Before({
             label={t().delimiter}
             value={settings.delimiter}
             of={DELIMITERS.map((each) => [each, each === '\t' ? t().tab : each] as const)}
-            onChange={(delimiter) => change({ delimiter, id: undefined, types: {} })}
+            onChange={(delimiter) => change({ delimiter, id: undefined, types: new Map() })}
           />
           <Check
             label={t().header}
             value={settings.hasHeader}
-            onChange={(hasHeader) => change({ hasHeader, id: undefined, types: {} })}
+            onChange={(hasHeader) => change({ hasHeader, id: undefined, types: new Map() })}
           />
           <Check
             label={t().comma}
@@ -171,7 +172,7 @@ function Shown({
                     label={name}
                     value={type}
                     of={TYPES.map((each): [Type, string] => [each, t().types[each]])}
-                    onChange={(to) => change({ types: { ...settings.types, [name]: to } })}
+                    onChange={(to) => change({ types: new Map(settings.types).set(name, to) })}
                   />
                 </th>
               ))}
@@ -211,6 +212,9 @@ function Running({
 }): JSX.Element {
   const state = job.state.value;
   const isRunning = state.is === 'running';
+  useGuard(isRunning);
+  // Nobody sees what is written once the page is left.
+  useEffect(() => () => job.stop(), [job]);
   return (
     <>
       <Progress value={isRunning ? state.read / Math.max(1, size) : 1} label={t().title} />

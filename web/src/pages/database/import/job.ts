@@ -38,7 +38,7 @@ export class Job {
 
   async run(beginning: Beginning, settings: Settings, columns: Column[]): Promise<void> {
     const { report, misfits } = this.state.value;
-    const words = { cells: t().cells, object: t().object, id: t().noId };
+    const words = { cells: t().cells, object: t().object, id: t().noId, stub: t().stub };
     const items = itemsOfFile(
       this.file,
       beginning,

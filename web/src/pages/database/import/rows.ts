@@ -5,7 +5,7 @@ export type Item =
   | { text: string; label: string; hasRev: boolean }
   | { label: string; refused: Refusal };
 
-export type Refusal = 'cells' | 'object' | 'id';
+export type Refusal = 'cells' | 'object' | 'id' | 'stub';
 
 export interface RowOptions {
   columns: Column[];

@@ -33,6 +33,7 @@ export const t = texts(
     cells: 'The row has more cells than the header.',
     object: 'This is not an object.',
     noId: 'There is no value for the id.',
+    stub: 'Attachments without data.',
   },
   {
     title: 'Dokumente importieren',
@@ -66,5 +67,6 @@ export const t = texts(
     cells: 'Die Zeile hat mehr Zellen als die Kopfzeile.',
     object: 'Das ist kein Objekt.',
     noId: 'Für die ID gibt es keinen Wert.',
+    stub: 'Anhänge ohne Inhalt.',
   },
 );

@@ -22,12 +22,15 @@ const KEPT = /^="([^"]*)"$/;
 
 /** The names of the columns. Those that stand twice get a number. */
 export function namesOf(first: string[], hasHeader: boolean): string[] {
-  const known = new Map<string, number>();
-  return first.map((cell, n) => {
-    const name = (hasHeader && cell.trim()) || `column${n + 1}`;
-    const times = (known.get(name) ?? 0) + 1;
-    known.set(name, times);
-    return times > 1 ? `${name} ${times}` : name;
+  const own = first.map((cell, n) => (hasHeader && cell.trim()) || `column${n + 1}`);
+  const known = new Set(own);
+  const times = new Map<string, number>();
+  return own.map((name) => {
+    let number = (times.get(name) ?? 0) + 1;
+    // Another column may have the name with this number.
+    while (number > 1 && known.has(`${name} ${number}`)) number++;
+    times.set(name, number);
+    return number > 1 ? `${name} ${number}` : name;
   });
 }
 

@@ -1,4 +1,4 @@
-import { Num, Obj, parse, print, text } from '../../../json';
+import { type Json, member, Num, Obj, parse, print, text } from '../../../json';
 import type { Item } from './rows';
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];
@@ -70,24 +70,41 @@ export class JsonReader {
   }
 }
 
+/** What a dump has besides its list. An object with other members is a document. */
+const DUMP_MEMBER = /^(total_rows|offset|update_seq|new_edits|last_seq|pending)$/;
+
+/** The list of a dump, and its name; `undefined` for a document. */
+function listOf(value: Obj): [name: string, list: Json[]] | undefined {
+  const [other, ...more] = [...value].filter(([name]) => !DUMP_MEMBER.test(name));
+  if (!other || more.length > 0) return undefined;
+  const [name, list] = other;
+  return /^(docs|rows|results)$/.test(name) && Array.isArray(list) ? [name, list] : undefined;
+}
+
 /** The documents of an object: itself, or those of a dump of `_all_docs` or a body of `_bulk_docs`. */
 export function itemsOf(source: string, label: string, id: string | undefined): Item[] {
   const value = parse(source);
   if (!(value instanceof Obj)) return [{ label, refused: 'object' }];
-  const docs = value.get('docs');
-  if (Array.isArray(docs) && !value.has('_id'))
-    return docs.map((doc) => itemOf(doc, print(doc), label, id));
-  const rows = value.get('rows') ?? value.get('results');
-  if (Array.isArray(rows) && !value.has('_id'))
-    return rows.map((row) => {
-      const doc = row instanceof Obj ? (row.get('doc') ?? null) : null;
-      return itemOf(doc, print(doc), label, id);
-    });
-  return [itemOf(value, source, label, id)];
+  const [name, list] = listOf(value) ?? [];
+  if (!list) return [itemOf(value, source, label, id)];
+  return list.map((each) => {
+    const doc = name === 'docs' ? each : (member(each, 'doc') ?? null);
+    return itemOf(doc, print(doc), label, id);
+  });
+}
+
+/** Whether attachments lack their data. The server refuses a whole request for one of these. */
+function hasStubs(document: Obj): boolean {
+  const attachments = document.get('_attachments');
+  return (
+    attachments instanceof Obj &&
+    [...attachments.values()].some((each) => each instanceof Obj && !each.has('data'))
+  );
 }
 
 function itemOf(value: unknown, source: string, label: string, id: string | undefined): Item {
   if (!(value instanceof Obj)) return { label, refused: 'object' };
+  if (hasStubs(value)) return { label: text(value.get('_id')) || label, refused: 'stub' };
   const hasRev = typeof value.get('_rev') === 'string';
   const own = value.get('_id');
   if (own !== undefined || id === undefined)

@@ -26,8 +26,8 @@ export default function Schema({ db, place }: PartProps): JSX.Element {
   const shown = fields?.filter(({ path }) =>
     nameOf(path).toLowerCase().includes(find.toLowerCase()),
   );
-  const toggle = (name: string, is: boolean) =>
-    setOpen((old) => new Set(is ? [...old, name] : [...old].filter((each) => each !== name)));
+  const toggle = (key: string, is: boolean) =>
+    setOpen((old) => new Set(is ? [...old, key] : [...old].filter((each) => each !== key)));
   return (
     <div class="schema">
       <div class="bar">
@@ -58,15 +58,16 @@ export default function Schema({ db, place }: PartProps): JSX.Element {
         </Empty>
       )}
       {shown?.map((field) => {
-        const name = nameOf(field.path);
+        // Two paths may have one name: the member `a.b`, and `b` of `a`.
+        const key = JSON.stringify(field.path);
         return (
           <FieldRow
-            key={name}
+            key={key}
             db={db}
             field={field}
             all={data?.docs.length ?? 0}
-            isOpen={open.has(name)}
-            onToggle={(is) => toggle(name, is)}
+            isOpen={open.has(key)}
+            onToggle={(is) => toggle(key, is)}
           />
         );
       })}
