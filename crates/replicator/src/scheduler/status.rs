@@ -1,4 +1,4 @@
-//! What the scheduler reports about its jobs.
+//! Reports about the jobs of the scheduler.
 
 use std::time::SystemTime;
 
