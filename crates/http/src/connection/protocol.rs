@@ -28,7 +28,8 @@ const PING_EVERY: Duration = Duration::from_secs(60);
 /// Bytes of one body that a client may send before they are read, in HTTP/2.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 
-/// Serves a connection until it is closed, or its current request has ended after the server was stopped.
+/// Serves a connection until it is closed, or its last request has ended after the server was
+/// stopped.
 pub(super) async fn serve_connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
