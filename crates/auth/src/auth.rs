@@ -1,31 +1,29 @@
 //! Authentication: everything the rest of the server asks about the sender of a request.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use config::{Change, Config, ConfigError};
+use config::{Change, Config};
 use database::Databases;
 
 use crate::account::{Account, Login};
-use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
+use crate::admins::{ensure_secret, hash_plain_passwords, new_hash};
 use crate::basic::{
     Basic, Credentials, Derivations, Gate, LoginKind, PendingDerivation, lockout_key,
     refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
 use crate::counters::{CACHE_HITS, CACHE_MISSES};
-use crate::effort::{CostliestHash, Effort};
+use crate::effort::CostliestHash;
 use crate::error::AuthError;
 use crate::handlers::Handler;
-use crate::jwt::JwtSettings;
-use crate::lockout::{Lockout, LockoutSettings};
+use crate::lockout::Lockout;
 use crate::origin::{Origin, Tokens};
 use crate::password::StoredPassword;
-use crate::proxy::ProxySettings;
-use crate::session::{Claim, CookieScope, Session, SessionSettings, Verdict};
+use crate::session::{Claim, CookieScope, Session, Verdict};
+use crate::state::State;
 use crate::totp::UsedTokens;
 use crate::turns::Turns;
 use crate::user::UserCtx;
@@ -55,27 +53,6 @@ pub(crate) struct Inner {
     tokens: Tokens,
     /// Every request is a server administrator's.
     admits_all: AtomicBool,
-}
-
-/// The settings, read once per change.
-pub(crate) struct State {
-    /// Version of the configuration that this was read from.
-    version: u64,
-    admins: HashMap<String, Arc<Account>>,
-    /// The least cost of checking a password: that of a new hash, or of the most expensive
-    /// administrator's.
-    pub(crate) effort: Effort,
-    /// The cost of checking a new hash.
-    pub(crate) new_effort: Effort,
-    session: SessionSettings,
-    pub(crate) lockout: LockoutSettings,
-    /// PBKDF2 iterations that a user document may have.
-    pub(crate) iterations: (u64, u64),
-    handlers: Vec<Handler>,
-    proxy: Arc<ProxySettings>,
-    jwt: Arc<JwtSettings>,
-    cache_entries_max: usize,
-    problems: Vec<String>,
 }
 
 /// The credentials in a request.
@@ -624,69 +601,6 @@ impl Inner {
         drop(state);
         // After the state: a reader of the new generation then also reads the new state.
         self.cache.clear(entries_max);
-    }
-}
-
-impl State {
-    fn read(config: &Config, mut problems: Vec<String>) -> Result<State, ConfigError> {
-        let version = config.version();
-        let settings = config.settings();
-        let auth = &settings.chttpd_auth;
-        let admins = read_admins(&settings, &mut problems);
-        let (hash, iterations) = new_scheme(auth);
-        let efforts = admins.values().filter_map(|admin| admin.hash.as_ref());
-        let new_effort = Effort::of(hash, iterations);
-        let effort = efforts
-            .map(|hash| hash.effort())
-            .fold(new_effort, Effort::max);
-        let session = SessionSettings::of(auth)?;
-        let (handlers, unknown) = Handler::parse_list(&settings.chttpd.authentication_handlers);
-        problems.extend(
-            unknown
-                .iter()
-                .map(|name| format!("[chttpd] authentication_handlers: {name} is not known here")),
-        );
-        let proxy = ProxySettings::of(auth, &session.secret, &session.algorithms);
-        if handlers.contains(&Handler::Proxy) && proxy.secret.is_none() {
-            problems.push(
-                "[chttpd_auth] proxy_use_secret is false: every client that can reach this server can take any name"
-                    .to_owned(),
-            );
-        }
-        let jwt = JwtSettings::of(&settings);
-        problems.extend(jwt.problems());
-        Ok(State {
-            version,
-            effort,
-            new_effort,
-            admins,
-            session,
-            lockout: LockoutSettings::of(&settings.chttpd_auth_lockout),
-            iterations: (auth.min_iterations, auth.max_iterations),
-            handlers,
-            proxy: Arc::new(proxy),
-            jwt: Arc::new(jwt),
-            cache_entries_max: auth.auth_cache_size,
-            problems,
-        })
-    }
-
-    /// Returns the state for a configuration that cannot be parsed: every login is refused.
-    fn of_nobody(&self, version: u64, problem: String) -> State {
-        State {
-            version,
-            admins: HashMap::new(),
-            effort: self.effort,
-            new_effort: self.new_effort,
-            session: self.session.clone(),
-            lockout: self.lockout,
-            iterations: self.iterations,
-            handlers: Vec::new(),
-            proxy: self.proxy.clone(),
-            jwt: self.jwt.clone(),
-            cache_entries_max: self.cache_entries_max,
-            problems: vec![problem],
-        }
     }
 }
 

@@ -9,12 +9,13 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use crate::account::{Account, Login};
-use crate::auth::{Auth, State};
+use crate::auth::Auth;
 use crate::cache::Tag;
 use crate::effort::Effort;
 use crate::error::AuthError;
 use crate::lockout::Key;
 use crate::origin::Origin;
+use crate::state::State;
 use crate::totp::UsedTokens;
 
 /// Standard base64; like Erlang's it does not mind the unused bits of the last character.

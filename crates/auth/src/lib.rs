@@ -26,6 +26,7 @@ mod proxy;
 mod reputation;
 mod security;
 mod session;
+mod state;
 mod totp;
 mod turns;
 mod user;

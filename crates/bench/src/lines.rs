@@ -79,6 +79,24 @@ pub struct Measurement {
     pub(crate) rounds: Rounds,
 }
 
+/// The names of [`Measurement::latencies_ms`], in tables.
+pub(crate) const LATENCIES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
+
+impl Measurement {
+    /// Returns the mean, the percentiles and the maximum, in milliseconds.
+    pub(crate) fn latencies_ms(&self) -> [f64; 7] {
+        [
+            self.latency_ms_mean,
+            self.latency_ms_p50,
+            self.latency_ms_p90,
+            self.latency_ms_p95,
+            self.latency_ms_p99,
+            self.latency_ms_p999,
+            self.latency_ms_max,
+        ]
+    }
+}
+
 /// A value with its extremes over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {

@@ -6,7 +6,7 @@ use command_line::Grid;
 
 use crate::compare::Comparison;
 use crate::couchdb::CouchDbFigure;
-use crate::lines::{Figure, Line, Measurement, Ratio, Spread};
+use crate::lines::{Figure, LATENCIES, Line, Measurement, Ratio, Spread};
 use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
 use crate::report::{Report, Server};
 use crate::sweep::{Sweep, SweepLine};
@@ -260,53 +260,39 @@ fn single(lines: &[Line]) -> Grid {
         .iter()
         .flat_map(|line| line.sides.iter().flatten())
         .any(|side| side.rate_interval.is_some());
-    let mut table = Grid::new(
-        &[
-            "workload",
-            "rate",
-            "unit/s",
-            if has_intervals {
-                "95 % interval"
-            } else {
-                "rounds"
-            },
-            "mean",
-            "p50",
-            "p90",
-            "p95",
-            "p99",
-            "p99.9",
-            "max",
-            "errors",
-            "cpu s",
-            "peak",
-            "CouchDB 3.5 (quoted)",
-            "x quoted",
-        ],
-        &[0, 2, 14],
-    );
+    let spread = match has_intervals {
+        true => "95 % interval",
+        false => "rounds",
+    };
+    let mut header = vec!["workload", "rate", "unit/s", spread];
+    header.extend(LATENCIES);
+    header.extend([
+        "errors",
+        "cpu s",
+        "peak",
+        "CouchDB 3.5 (quoted)",
+        "x quoted",
+    ]);
+    let mut table = Grid::new(&header, &[0, 2, 14]);
     for line in lines {
         let Some(Some(side)) = line.sides.first() else {
             continue;
         };
-        table.add_row([
+        let mut row = vec![
             line.name.clone(),
             number(side.rate.value),
             line.unit.clone(),
             interval(side),
-            milliseconds(side.latency_ms_mean),
-            milliseconds(side.latency_ms_p50),
-            milliseconds(side.latency_ms_p90),
-            milliseconds(side.latency_ms_p95),
-            milliseconds(side.latency_ms_p99),
-            milliseconds(side.latency_ms_p999),
-            milliseconds(side.latency_ms_max),
+        ];
+        row.extend(side.latencies_ms().map(milliseconds));
+        row.extend([
             side.errors.to_string(),
             cpu(side),
             peak(side),
             couchdb(line.couchdb),
             times(side.rate.value, line.couchdb),
         ]);
+        table.add_row(row);
     }
     table
 }
@@ -405,17 +391,7 @@ fn show_or_dash(side: Option<&Measurement>, show: &dyn Fn(&Measurement) -> Strin
 }
 
 fn latencies(side: &Measurement) -> String {
-    [
-        side.latency_ms_mean,
-        side.latency_ms_p50,
-        side.latency_ms_p90,
-        side.latency_ms_p95,
-        side.latency_ms_p99,
-        side.latency_ms_p999,
-        side.latency_ms_max,
-    ]
-    .map(milliseconds)
-    .join("/")
+    side.latencies_ms().map(milliseconds).join("/")
 }
 
 fn cpu(side: &Measurement) -> String {

@@ -1,7 +1,9 @@
 //! One database: its shards, properties and sizes.
 
-use crate::counters;
-use crate::security::SecurityObject;
+mod compaction;
+mod properties;
+mod purges;
+
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -9,24 +11,22 @@ use std::sync::{Arc, OnceLock};
 use document::{DocId, Rev};
 use functions::Languages;
 use parking_lot::RwLock;
-use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
+use storage::{Contents, Limits, Shard, ShardNumber, Store};
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
-use crate::databases::to_the_end;
 use crate::design_cache::DesignCache;
-use crate::expiry::{Expiry, ExpiryWatch};
+use crate::expiry::ExpiryWatch;
 use crate::find::IndexesFound;
 use crate::lifecycle::{DELETED, Lifecycle, REPLACED};
 use crate::maintenance::{Maintenance, RetainedData};
 use crate::open_databases::SharedParts;
 use crate::partition_room::{SharedLimit, SharedRoom};
 use crate::rules::{SlowWrites, SystemRules};
+use crate::security::SecurityObject;
 use crate::seq::Seqs;
-use crate::sequencer::{Property, Sequencer, SharedSequencer};
-use crate::ttl::Ttl;
-use crate::update::blocking;
+use crate::sequencer::{Sequencer, SharedSequencer};
 use crate::validators::Validators;
 use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};
@@ -441,297 +441,10 @@ impl Database {
         Ok(info)
     }
 
-    /// The security object's JSON text, unchanged.
-    pub fn security(&self) -> Arc<str> {
-        self.security.read().json().clone()
-    }
-
-    /// Returns the security object as `parse` reads its text. It is parsed at its first use, not by
-    /// each request.
-    ///
-    /// # Errors
-    /// Errors of `parse`.
-    pub fn parsed_security<T: Send + Sync + 'static, E>(
-        &self,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<Arc<T>, E> {
-        self.security_object().parsed(parse)
-    }
-
-    pub(crate) fn security_object(&self) -> Arc<SecurityObject> {
-        self.security.read().clone()
-    }
-
-    /// Replaces the security object by another JSON text; durable when this returns.
-    pub async fn set_security(self: &Arc<Self>, json: String) -> Result<(), Error> {
-        self.change(Property::Security(json)).await
-    }
-
-    /// Revisions kept of each branch.
-    pub fn revs_limit(&self) -> u64 {
-        self.record.read().revs_limit
-    }
-
-    /// Sets how many revisions of each branch are kept.
-    pub async fn set_revs_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
-        self.change(Property::RevsLimit(limit)).await
-    }
-
-    /// Purges remembered of each shard.
-    pub fn purged_infos_limit(&self) -> u64 {
-        self.record.read().purged_infos_limit
-    }
-
-    /// Sets how many purges of each shard are remembered.
-    pub async fn set_purged_infos_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
-        self.change(Property::PurgedInfosLimit(limit)).await
-    }
-
-    /// The time to live of deleted documents, if the database has its own.
-    pub fn deleted_document_ttl(&self) -> Option<Ttl> {
-        self.record.read().deleted_document_ttl.clone()
-    }
-
-    /// Sets how long deleted documents are kept; `None` for the server's setting.
-    pub async fn set_deleted_document_ttl(self: &Arc<Self>, ttl: Option<Ttl>) -> Result<(), Error> {
-        self.change(Property::DeletedDocumentTtl(ttl)).await
-    }
-
-    /// When documents expire, if they do.
-    pub fn expiry(&self) -> Option<Expiry> {
-        self.record.read().expiry.clone()
-    }
-
-    /// Sets when documents expire; `None` for never.
-    pub async fn set_expiry(self: &Arc<Self>, expiry: Option<Expiry>) -> Result<(), Error> {
-        self.change(Property::Expiry(expiry)).await
-    }
-
-    /// Notes that the index of expiry times is to be updated, if there is one.
-    fn note_expiry(&self) {
-        // The turn that resets it sees this commit, or it is noted again.
-        if self.has_expiry.load(Relaxed) && !self.is_expiry_noted.swap(true, AcqRel) {
-            self.expiry_watch.note(&self.name);
-        }
-    }
-
-    async fn change(self: &Arc<Self>, property: Property) -> Result<(), Error> {
-        match self.sequencer() {
-            Some(sequencer) => sequencer.change(self, property).await,
-            None => self.change_sequenced(property).await,
-        }
-    }
-
-    /// Changes a property, as sequenced; durable when this returns.
-    ///
-    /// # Errors
-    /// [`Error::NoDatabase`], and those of the store.
-    pub async fn change_sequenced(self: &Arc<Self>, property: Property) -> Result<(), Error> {
-        let me = self.clone();
-        to_the_end(async move {
-            let _one = me.changing.lock().await;
-            me.live()?;
-            let mut record = me.record.read().clone();
-            match property {
-                Property::Security(json) => record.security = json,
-                Property::RevsLimit(limit) => record.revs_limit = limit,
-                Property::PurgedInfosLimit(limit) => record.purged_infos_limit = limit,
-                Property::DeletedDocumentTtl(ttl) => record.deleted_document_ttl = ttl,
-                Property::Expiry(expiry) => record.expiry = expiry,
-            }
-            let put = Store::put_database(&me.name, record.encode());
-            let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);
-            put.await.map_err(|_| Error::ShuttingDown)??;
-            *me.security.write() = SecurityObject::new(&record.security);
-            let before = std::mem::replace(&mut *me.record.write(), record);
-            me.apply_expiry(before.expiry).await;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Applies the property of documents that expire, after it was stored.
-    async fn apply_expiry(self: &Arc<Self>, before: Option<Expiry>) {
-        let now = self.expiry();
-        if now == before {
-            return;
-        }
-        self.has_expiry.store(now.is_some(), Relaxed);
-        // Known to whoever watches, or not yet: it is told in either case.
-        self.expiry_watch.note(&self.name);
-        let is_of_another =
-            |old: &Expiry| now.as_ref().is_none_or(|new| new.member() != old.member());
-        if let Some(old) = before.filter(is_of_another) {
-            // Openings and clean-ups of indexes may take a while: no thread waits for them.
-            let turn = self.views.opening.clone().lock_owned().await;
-            let me = self.clone();
-            let drop_index = move || {
-                let _turn = turn;
-                me.drop_expiry_index(old.member())
-            };
-            let dropped = blocking(drop_index).await;
-            if let Err(error) = dropped {
-                tracing::warn!(db = %self.name, %error, "an unused index stays until _view_cleanup");
-            }
-        }
-    }
-
-    /// Starts a compaction in the background. If one waits already, does nothing; if one runs,
-    /// queues another one, since the running one does not see later writes.
-    pub fn compact(self: &Arc<Self>) -> Result<(), Error> {
-        self.live()?;
-        self.maintenance.compact(self);
-        Ok(())
-    }
-
-    /// Compacts all shards in this thread; `progress` receives (done, total) rows, and returns
-    /// false to stop.
-    pub(crate) fn compact_now(
-        &self,
-        progress: &(dyn Fn(u64, u64) -> bool + Sync),
-    ) -> Result<u64, Error> {
-        let mut removed = 0;
-        for (i, shard) in self.shards.iter().enumerate() {
-            self.live()?;
-            let committer = &self.store.committer;
-            storage::trim_purges(committer, shard, self.purged_infos_limit())?;
-            removed += storage::compact(committer, shard, self.homes.of_shard(i), progress)?;
-        }
-        self.homes.sweep_and_reclaim()?;
-        let kept = RetainedData {
-            superseded_rows: self.superseded_rows(),
-            garbage_bytes: self.attachment_garbage()?,
-        };
-        self.maintenance.note_kept(&self.name, kept);
-        Ok(removed)
-    }
-
-    /// Bytes of the bodies and attachments of all leaves.
-    pub(crate) fn leaf_bytes(&self) -> u64 {
-        self.shards.iter().map(|s| s.meta().external_bytes).sum()
-    }
-
-    /// Bytes of attachments that no leaf refers to. Leaves count their attachments each time that
-    /// they are referenced, so this is too low where contents are shared.
-    fn attachment_garbage(&self) -> Result<u64, Error> {
-        let stored = self.homes.stored_bytes()?;
-        Ok(stored.saturating_sub(self.leaf_bytes()))
-    }
-
-    /// Bytes of attachments that a compaction may reclaim.
-    pub(crate) fn removable_attachment_bytes(&self) -> Result<u64, Error> {
-        let garbage = self.attachment_garbage()?;
-        let mut all_kept = self.maintenance.kept(&self.name);
-        let kept = all_kept.garbage_bytes.min(garbage);
-        if kept < all_kept.garbage_bytes {
-            // Data that was kept and later removed must not hide new garbage.
-            all_kept.garbage_bytes = kept;
-            self.maintenance.note_kept(&self.name, all_kept);
-        }
-        Ok((garbage - kept).saturating_add(self.homes.reclaimable_bytes()?))
-    }
-
-    fn superseded_rows(&self) -> u64 {
-        self.shards.iter().map(|s| s.meta().superseded_rows).sum()
-    }
-
-    /// Rows that a compaction may remove.
-    pub(crate) fn removable_rows(&self) -> u64 {
-        let kept = self.maintenance.kept(&self.name).superseded_rows;
-        self.superseded_rows().saturating_sub(kept)
-    }
-
-    pub(crate) fn is_compacting(&self) -> bool {
-        self.maintenance.is_compacting(self)
-    }
-
     /// Returns once every write acknowledged before is on disk.
     pub async fn ensure_full_commit(&self) -> Result<(), Error> {
         let done = self.store.committer.sync().await;
         Ok(done.map_err(|_| Error::ShuttingDown)??)
-    }
-
-    /// Removes leaf revisions without a trace in the feed. Returns the removed ones, in the order
-    /// of the requests.
-    pub async fn purge(
-        self: &Arc<Self>,
-        requests: Vec<(DocId, Vec<Rev>)>,
-    ) -> Result<PurgeOutcome, Error> {
-        let documents = requests.len() as u64;
-        let done = self.purge_now(requests).await;
-        match &done {
-            Ok(_) => {
-                counters::PURGES.count();
-                counters::PURGED_DOCUMENTS.add(documents);
-            }
-            Err(_) => counters::PURGE_FAILURES.add(documents),
-        }
-        done
-    }
-
-    async fn purge_now(
-        self: &Arc<Self>,
-        requests: Vec<(DocId, Vec<Rev>)>,
-    ) -> Result<PurgeOutcome, Error> {
-        self.live()?;
-        let mut purges = Vec::with_capacity(requests.len());
-        for (id, revs) in &requests {
-            self.check_partitioned(id.as_str())?;
-            let mut uuid = [0; 16];
-            getrandom::fill(&mut uuid)
-                .map_err(|e| Error::Internal(format!("no random bytes: {e}")))?;
-            purges.push(ShardPurge {
-                shard: self.shard_for(id.as_str()).clone(),
-                id: id.clone(),
-                revs: revs.clone(),
-                uuid,
-            });
-        }
-        let (removed, has_few_copies) = match self.sequencer() {
-            Some(sequencer) => sequencer.purge(self, purges).await?,
-            None => {
-                let done = self.store.committer.purge(purges, self.limits()).await;
-                let done = done.map_err(|_| Error::ShuttingDown)?;
-                (done.or_else(|e| self.if_live(Err(e.into())))?, false)
-            }
-        };
-        let ids = requests.into_iter().map(|(id, _)| id);
-        Ok(PurgeOutcome {
-            removed: ids.zip(removed).collect(),
-            has_few_copies,
-        })
-    }
-
-    /// Passes the remembered purges from a place on to `take`, oldest first within a shard, until it
-    /// returns false. Returns the place of the next one; `None` at the end.
-    ///
-    /// # Errors
-    /// [`Error::NoDatabase`], and errors of the store.
-    pub fn purged_infos(
-        &self,
-        from: PurgePlace,
-        take: &mut dyn FnMut(PurgeInfo) -> bool,
-    ) -> Result<Option<PurgePlace>, Error> {
-        self.if_live(self.purged_infos_now(from, take))
-    }
-
-    fn purged_infos_now(
-        &self,
-        from: PurgePlace,
-        take: &mut dyn FnMut(PurgeInfo) -> bool,
-    ) -> Result<Option<PurgePlace>, Error> {
-        let mut purge_seq = from.purge_seq;
-        for (number, shard) in self.shards.iter().enumerate().skip(from.shard) {
-            let view = shard.view()?;
-            if let Some(next) = storage::read_purges(shard, &view, purge_seq, take)? {
-                return Ok(Some(PurgePlace {
-                    shard: number,
-                    purge_seq: next,
-                }));
-            }
-            purge_seq = 0;
-        }
-        Ok(None)
     }
 
     /// Returns which of the revisions of a document are missing; `None` if none is. The result may

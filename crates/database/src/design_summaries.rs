@@ -146,19 +146,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{CreateOptions, Databases, Durability, EditMode, KenOptions, Options, Outcome};
+    use crate::fixture::without_background_builds;
+    use crate::{CreateOptions, Databases, Durability, EditMode, Outcome};
 
     async fn with_database(dir: &std::path::Path) -> Arc<Database> {
         // The background would read design documents meanwhile.
-        let ken = KenOptions {
-            enabled: false,
-            ..KenOptions::default()
-        };
-        let options = Options {
-            ken,
-            ..Options::default()
-        };
-        let databases = Databases::open(dir, options).unwrap();
+        let databases = Databases::open(dir, without_background_builds()).unwrap();
         let created = databases.create("db", CreateOptions::default()).await;
         // Open until the test ends.
         std::mem::forget(databases);

@@ -537,26 +537,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+    use crate::EditMode;
+    use crate::fixture::Fixture;
 
     #[test]
     fn documents_are_visited_one_by_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::open(folder.path(), Options::default()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let options = CreateOptions {
-            q: Some(1),
-            ..CreateOptions::default()
-        };
-        let db = runtime.block_on(databases.create("db", options)).unwrap();
+        let fixture = Fixture::new(Some(1));
+        let db = &fixture.db;
         let docs = ["_design/a", "a1", "a2", "a3", "b1"].map(|id| {
             let doc = json!({"_id": id, "member": id});
             document::parse_document(doc.to_string().as_bytes()).unwrap()
         });
-        let written = db.update(docs.into(), EditMode::Interactive, Durability::Synced);
-        runtime.block_on(written).unwrap();
+        fixture.write(docs.into(), EditMode::Interactive);
         let later = Instant::now() + Duration::from_secs(60);
         let visited = |prefix, most, until| {
             let mut ids = vec![];
@@ -577,13 +569,8 @@ mod tests {
 
     #[test]
     fn some_of_many_design_documents_are_examined() {
-        let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::open(folder.path(), Options::default()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let options = CreateOptions::default();
-        let db = runtime.block_on(databases.create("db", options)).unwrap();
+        let fixture = Fixture::new(None);
+        let db = &fixture.db;
         let index = json!({"map": {"fields": {"b": "asc", "a": "asc"}}, "options": {"def": {"fields": ["b", "a"]}}});
         let designs = (0..10).map(|n| {
             let id = format!("_design/{n}");
@@ -591,8 +578,7 @@ mod tests {
                 json!({"_id": id, "language": "query", "autoupdate": false, "views": {"v": index}});
             document::parse_document(doc.to_string().as_bytes()).unwrap()
         });
-        let written = db.update(designs.collect(), EditMode::Interactive, Durability::Synced);
-        runtime.block_on(written).unwrap();
+        fixture.write(designs.collect(), EditMode::Interactive);
         let later = Instant::now() + Duration::from_secs(60);
         let of = |most, until| {
             let some = db.examine_designs(most, until).unwrap();
@@ -604,8 +590,7 @@ mod tests {
         assert_eq!(of(100, Instant::now()), (0, true));
         let doc = json!({"_id": "_design/text", "autoupdate": false, "nouveau": {"words": {"index": "x"}, "none": 1}});
         let doc = document::parse_document(doc.to_string().as_bytes()).unwrap();
-        let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
-        runtime.block_on(written).unwrap();
+        fixture.write(vec![doc], EditMode::Interactive);
         let some = db.examine_designs(100, later).unwrap();
         let texts: Vec<&TextFacts> = some
             .designs
@@ -620,7 +605,6 @@ mod tests {
         assert_eq!((words.was_used, words.open.is_none()), (Some(false), true));
         let view = db.examine_designs(1, later).unwrap().designs[0].views[0].clone();
         assert_eq!(view.fields, Some(vec!["b".to_owned(), "a".to_owned()]));
-        databases.close();
     }
 
     #[test]

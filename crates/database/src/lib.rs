@@ -27,6 +27,8 @@ mod examine;
 mod examine_functions;
 mod expiry;
 mod find;
+#[cfg(test)]
+mod fixture;
 mod global_changes;
 mod hash_ranges;
 mod keeper;

@@ -326,7 +326,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+    use crate::EditMode;
+    use crate::fixture::Fixture;
 
     const DOCUMENTS: u32 = 400;
 
@@ -352,16 +353,7 @@ mod tests {
 
     #[test]
     fn ranks_and_ids_are_found_in_pieces() {
-        let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::open(folder.path(), Options::default()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let options = CreateOptions {
-            q: Some(2),
-            ..CreateOptions::default()
-        };
-        let db = runtime.block_on(databases.create("db", options)).unwrap();
+        let fixture = Fixture::new(Some(2));
         let doc = |n: u32| {
             let mut doc = json!({"_id": id_of(n), "_rev": format!("1-{n:032x}")});
             if is_deleted(n) {
@@ -370,13 +362,12 @@ mod tests {
             parse_document(doc.to_string().as_bytes()).unwrap()
         };
         let docs = (0..DOCUMENTS).map(doc).collect();
-        let written = db.update(docs, EditMode::Replicated, Durability::Delayed);
-        runtime.block_on(written).unwrap();
+        fixture.write(docs, EditMode::Replicated);
         let live: Vec<String> = (0..DOCUMENTS)
             .filter(|n| !is_deleted(*n))
             .map(id_of)
             .collect();
-        let (views, blocks) = Views::open(db.all_shards()).unwrap();
+        let (views, blocks) = Views::open(fixture.db.all_shards()).unwrap();
 
         let mut pieces_most = 0;
         let others = ["", "d", "d0200x", "e"].map(String::from);
@@ -405,7 +396,5 @@ mod tests {
             pieces_most = pieces_most.max(pieces);
         }
         assert!(pieces_most > 3, "{pieces_most}");
-        drop(views);
-        databases.close();
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! | folder | answers |
 //! |---|---|
-//! | `connection` | how does a connection live, and what does every answer carry? |
+//! | `connection` | how does a connection live? |
+//! | `exchange` | what is checked before the router, and what does every answer carry? |
 //! | `request` | what did the client send, and a proxy on its behalf? |
 //! | `router` | who handles a route, and who may use it? The crate `routes` matches paths |
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
@@ -23,6 +24,7 @@ mod database_routes;
 mod design_routes;
 mod document_routes;
 mod errors;
+mod exchange;
 mod forwarded_clients;
 mod load;
 mod metric_catalogue;
@@ -35,7 +37,7 @@ mod shares;
 
 pub use app::{App, COUCHDB_VERSION, Ending};
 pub use browsers::dev::Dev;
-pub use connection::server::{Listeners, serve};
+pub use connection::listen::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
 pub use forwarded_clients::forwarded_clients;
 pub use reply::answers::measure_by;

@@ -41,6 +41,20 @@ pub struct StoredGroup {
     pub last: u64,
 }
 
+impl StoredGroup {
+    /// Returns a group whose state has these bytes, and whose last entry has this index, if there is
+    /// one.
+    ///
+    /// # Errors
+    /// [`DiskError::Damaged`]: the state has another form.
+    pub(crate) fn decode(state: &[u8], last: Option<u64>) -> Result<StoredGroup, DiskError> {
+        let state = GroupState::decode(state);
+        let state = state.map_err(|e| DiskError::Damaged(e.to_string()))?;
+        let last = last.unwrap_or(state.offsets.base().index);
+        Ok(StoredGroup { state, last })
+    }
+}
+
 /// A disk.
 pub trait LogDisk: Send + Sync + 'static {
     /// Returns the id of Raft that belongs to this disk; a new disk gets a new one, which is durable

@@ -10,7 +10,6 @@ use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize};
 
 use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
-use crate::state::GroupState;
 
 /// The group that holds the disk's id. Slots have smaller numbers.
 const DISK: u64 = 1 << 32;
@@ -124,11 +123,7 @@ impl LogDisk for EngineDisk {
         let Some(state) = self.engine.get(group, STATE) else {
             return Ok(None);
         };
-        let state = GroupState::decode(&state);
-        let state = state.map_err(|e| DiskError::Damaged(e.to_string()))?;
-        let last = self.engine.last_index(group);
-        let last = last.unwrap_or(state.offsets.base().index);
-        Ok(Some(StoredGroup { state, last }))
+        StoredGroup::decode(&state, self.engine.last_index(group)).map(Some)
     }
 
     fn write(&self, writes: &[&GroupWrite], sync: bool) -> Result<(), DiskError> {
@@ -178,7 +173,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{Base, Offsets};
+    use crate::{Base, GroupState, Offsets};
 
     fn entry(index: u64, term: u64, data: &'static [u8]) -> Entry {
         let mut entry = Entry::default();

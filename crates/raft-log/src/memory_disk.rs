@@ -8,7 +8,6 @@ use raft::eraftpb::Entry;
 
 use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
-use crate::state::GroupState;
 
 #[derive(Clone, Default)]
 struct StoredLog {
@@ -99,11 +98,8 @@ impl LogDisk for MemoryDisk {
         let Some(log) = disk.current.get(&slot) else {
             return Ok(None);
         };
-        let state = GroupState::decode(&log.state);
-        let state = state.map_err(|e| DiskError::Damaged(e.to_string()))?;
         let last = log.entries.last_key_value().map(|(index, _)| *index);
-        let last = last.unwrap_or(state.offsets.base().index);
-        Ok(Some(StoredGroup { state, last }))
+        StoredGroup::decode(&log.state, last).map(Some)
     }
 
     fn write(&self, writes: &[&GroupWrite], sync: bool) -> Result<(), DiskError> {

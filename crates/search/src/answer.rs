@@ -12,8 +12,9 @@ use crate::collect::{
 };
 use crate::reader::Reader;
 use crate::schema::Types;
+use crate::segment::Segment;
 use crate::statistics::{Numbers, Statistics};
-use crate::weigh::{Segment, weigh};
+use crate::weigh::weigh;
 use crate::{Effort, Error};
 
 /// The result of a query.

@@ -4,54 +4,18 @@ use std::borrow::Borrow;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use serde::Serialize;
-
 use crate::answer::Hit;
 use crate::collect::Request;
+use crate::explanation::Explanation;
 use crate::match_hits::places_of;
 use crate::matcher::{BoxMatcher, Doc};
 use crate::reader::Reader;
 use crate::schema::split_term;
+use crate::segment::Segment;
 use crate::similarity::Weight;
 use crate::statistics::Numbers;
-use crate::weigh::{Segment, WeightedQuery, weigh};
+use crate::weigh::{WeightedQuery, weigh};
 use crate::{Effort, Error};
-
-/// The contribution of a clause to a score.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Explanation {
-    /// The number.
-    pub value: f32,
-    /// A description for people.
-    pub description: String,
-    /// The parts that it is computed from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub details: Vec<Explanation>,
-}
-
-impl Explanation {
-    pub(crate) fn new(value: f32, description: impl Into<String>) -> Explanation {
-        Explanation::of(value, description, vec![])
-    }
-
-    /// Returns roughly how much memory it takes, which is also its size in an answer, in bytes.
-    pub fn bytes(&self) -> usize {
-        let details = self.details.iter().map(Explanation::bytes);
-        size_of::<Explanation>() + self.description.len() + details.sum::<usize>()
-    }
-
-    pub(crate) fn of(
-        value: f32,
-        description: impl Into<String>,
-        details: Vec<Explanation>,
-    ) -> Explanation {
-        Explanation {
-            value,
-            description: description.into(),
-            details,
-        }
-    }
-}
 
 /// Explains the scores of hits. `request` is the request of the answer with the statistics of the
 /// answer, so that the scores agree.

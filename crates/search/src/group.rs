@@ -15,9 +15,10 @@ use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::{Reader, SegmentFiles};
 use crate::schema::Types;
+use crate::segment::Segment;
 use crate::similarity::Similarity;
 use crate::statistics::{Numbers, Statistics};
-use crate::weigh::{Segment, weigh};
+use crate::weigh::weigh;
 use crate::{Effort, Error};
 
 /// A request for groups.

@@ -8,9 +8,10 @@ use crate::answer::Hit;
 use crate::matcher::Doc;
 use crate::query::Query;
 use crate::reader::Reader;
+use crate::segment::Segment;
 use crate::similarity::Similarity;
 use crate::statistics::{Numbers, Statistics};
-use crate::weigh::{Segment, weigh};
+use crate::weigh::weigh;
 use crate::{Effort, Error};
 
 /// Documents with their positions among the hits, by shard and segment.

@@ -1,7 +1,7 @@
 //! Scoring: BM25 as in Lucene 9, and TF-IDF as in Lucene 4.6, with their constants, their 8-bit
 //! lengths and their order of operations, so that hits come in the same order.
 
-use crate::explain::Explanation;
+use crate::explanation::Explanation;
 
 /// A scoring model of Lucene.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use document::ContentId;
 
 use crate::keys::ShardNumber;
-use crate::slot::{Position, SlotNumber, described};
+use crate::position::{Position, SlotNumber, described};
 
 /// Errors below the database.
 #[derive(Debug, Clone, thiserror::Error)]

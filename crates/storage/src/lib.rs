@@ -22,6 +22,7 @@ mod files;
 pub mod fuzz;
 #[cfg(test)]
 mod golden;
+mod iterators;
 mod keys;
 mod keyspace;
 mod last_backup;
@@ -30,6 +31,7 @@ mod limits;
 mod meta;
 #[allow(unsafe_code)]
 mod native;
+mod position;
 mod purges;
 mod rank;
 mod record;
@@ -63,6 +65,7 @@ pub use edit::{Change, Edit, File, Outcome, hashed};
 pub use engine::{Engine, OPEN_FILES_MAX, StoreOptions, WriteFailure};
 pub use error::Error;
 pub use files::{FileWriter, SortedFiles};
+pub use iterators::{BodyScan, ChangeIter, IdIter};
 pub use keys::{ShardNumber, meta::index_state as index_state_key, seq_key, shard_end};
 pub use keyspace::Keyspace;
 pub use leaf_check::{may_have_too_many_leaves, too_many_leaves};
@@ -72,7 +75,7 @@ pub use purges::{PurgeInfo, list as list_purges, read as read_purges};
 pub use rank::LiveCount;
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
-pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};
+pub use shard::{Shard, View, decode_local};
 pub use slot::{
     Adoption, Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy,
     SlotImport, SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,

@@ -1,8 +1,9 @@
 //! The rank of a document id: how many live documents are before it.
 
 use crate::Error;
+use crate::iterators::IdIter;
 use crate::record::RecordHead;
-use crate::shard::{IdIter, Shard, View};
+use crate::shard::{Shard, View};
 use crate::summary::IdBlocks;
 
 /// A count of the live documents before an id, in one shard. It can be made in pieces: rows of a

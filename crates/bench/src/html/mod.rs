@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use self::markup::{LETTERS, escape, figure, table};
 use crate::compare::Comparison;
-use crate::lines::{Line, Measurement};
+use crate::lines::{LATENCIES, Line, Measurement};
 use crate::numbers::{bytes, ratio};
 use crate::profile::Flame;
 use crate::report::Report;
@@ -160,10 +160,6 @@ fn parts(report: &Report) -> String {
 }
 
 fn measured_table(line: &Line) -> String {
-    let mut header = vec![
-        "", "rate", "mean", "p50", "p90", "p95", "p99", "p99.9", "max", "errors",
-    ];
-    header.extend(["server CPU", "client CPU", "peak memory"]);
     let sides = line.sides.iter().enumerate();
     let rows: Vec<Vec<String>> = sides
         .filter_map(|(at, side)| {
@@ -178,7 +174,7 @@ fn measured_table(line: &Line) -> String {
             Some(row)
         })
         .collect();
-    let mut html = table(&header, &rows);
+    let mut html = table(&header(), &rows);
     for (at, side) in line.sides.iter().enumerate() {
         if let Some(error) = side.as_ref().and_then(|side| side.first_error.as_ref()) {
             let _ = write!(
@@ -190,6 +186,14 @@ fn measured_table(line: &Line) -> String {
         }
     }
     html
+}
+
+/// Returns the header: a column for the name of a side or value, and those of [`cells`].
+fn header() -> Vec<&'static str> {
+    let mut header = vec!["", "rate"];
+    header.extend(LATENCIES);
+    header.extend(["errors", "server CPU", "client CPU", "peak memory"]);
+    header
 }
 
 fn cells(side: &Measurement) -> Vec<String> {
@@ -218,21 +222,6 @@ fn sweep(report: &Report) -> String {
     };
     let part = |line: &SweepLine| {
         let rows: Vec<Vec<String>> = sweep_rows(line, &sweep.values);
-        let header = [
-            "",
-            "rate",
-            "mean",
-            "p50",
-            "p90",
-            "p95",
-            "p99",
-            "p99.9",
-            "max",
-            "errors",
-            "server CPU",
-            "client CPU",
-            "peak memory",
-        ];
         let rate = charts::sweep(line, &sweep.values, &sweep.what, "rate", |side| {
             (side.rate.value, side.rate_interval)
         });
@@ -252,7 +241,7 @@ fn sweep(report: &Report) -> String {
              <div class=\"charts\">{}{}</div></section>",
             escape(&line.name),
             escape(&line.unit),
-            table(&header, &rows),
+            table(&header(), &rows),
             drift(line),
             figure(
                 &format!("{}/s; the ring is the first value again", line.unit),

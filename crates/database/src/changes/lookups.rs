@@ -116,9 +116,10 @@ mod tests {
     use document::{TextList, parse_document};
 
     use super::*;
+    use crate::EditMode;
     use crate::changes::{ChangesQuery, Since, Style};
+    use crate::fixture::Fixture;
     use crate::turn::Turn;
-    use crate::{CreateOptions, Databases, Durability, EditMode, Options};
 
     /// The number of rows in each piece, when the time of every piece is over.
     fn rows_of_pieces(feed: &mut Changes) -> Vec<usize> {
@@ -147,21 +148,14 @@ mod tests {
 
     #[test]
     fn ids_are_looked_up_and_written_in_pieces() {
-        let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::open(folder.path(), Options::default()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let created = databases.create("db", CreateOptions::default());
-        let db = runtime.block_on(created).unwrap();
+        let fixture = Fixture::new(None);
+        let db = &fixture.db;
         let write = |ids: &[&str], generation: u32| {
             let doc = |id: &&str| {
                 let json = format!(r#"{{"_id":"{id}","_rev":"{generation}-{generation}"}}"#);
                 parse_document(json.as_bytes()).unwrap()
             };
-            let docs = ids.iter().map(doc).collect();
-            let written = db.update(docs, EditMode::Replicated, Durability::Delayed);
-            runtime.block_on(written).unwrap();
+            fixture.write(ids.iter().map(doc).collect(), EditMode::Replicated);
         };
         write(&["a", "b", "c", "other"], 1);
         let ids: TextList = ["a", "b", "c", "missing"].into_iter().collect();
@@ -184,7 +178,5 @@ mod tests {
         write(&["b", "other"], 2);
         feed.refresh().unwrap();
         assert_eq!(rows_of_pieces(&mut feed), [0, 0, 0, 1, 0]);
-        drop(feed);
-        databases.close();
     }
 }

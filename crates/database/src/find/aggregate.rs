@@ -6,7 +6,8 @@ use mango::{Aggregate, Doc, Groups, LiftedValue, TextHits};
 use super::Working;
 use super::cursor::next_of;
 use super::docs::{Documents, is_stored};
-use super::rows::{Column, FindAnswer, Rows, Source};
+use super::index_rows::{Column, Rows};
+use super::rows::{FindAnswer, Source};
 use crate::Error;
 use crate::select::IdMerge;
 

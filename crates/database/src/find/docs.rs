@@ -12,7 +12,8 @@ use index::PlaceRange;
 use mango::{Doc, FieldPath, Find, Intervals, Plan};
 use storage::{IdBlocks, RecordHead};
 
-use super::rows::{FindAnswer, PIECE_TIME, counted_from, counted_up_to};
+use super::index_rows::{counted_from, counted_up_to};
+use super::rows::{FindAnswer, PIECE_TIME};
 use super::scan::Scan;
 use crate::select::{IdMerge, Views};
 use crate::{DatabaseAs, Error, partition};

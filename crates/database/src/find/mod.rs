@@ -4,6 +4,7 @@ mod aggregate;
 mod clock;
 mod cursor;
 mod docs;
+mod index_rows;
 mod mapper;
 mod rows;
 mod scan;

@@ -4,7 +4,8 @@ use document::parse_document;
 use serde_json::json;
 
 use super::*;
-use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+use crate::EditMode;
+use crate::fixture::Fixture;
 
 fn local_docs() -> RowsQuery {
     RowsQuery {
@@ -38,53 +39,39 @@ fn rows_of_pieces(rows: &mut Rows) -> Vec<usize> {
 
 #[test]
 fn long_rows_are_listed_in_short_pieces() {
-    let folder = tempfile::tempdir().unwrap();
-    let databases = Databases::open(folder.path(), Options::default()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
     for (name, count, bytes, pieces) in [
         ("short", 70, 10, vec![64, 6]),
         ("long", 4, 300 << 10, vec![1, 1, 1, 1, 0]),
     ] {
-        let created = databases.create(name, CreateOptions::default());
-        let db = runtime.block_on(created).unwrap();
+        let fixture = Fixture::new(None);
         let text = "x".repeat(bytes);
         let doc = |n: u32| {
             let doc = json!({"_id": format!("_local/{n:03}"), "text": text});
             parse_document(doc.to_string().as_bytes()).unwrap()
         };
         let docs = (0..count).map(doc).collect();
-        let written = db.update(docs, EditMode::Interactive, Durability::Delayed);
-        runtime.block_on(written).unwrap();
+        fixture.write(docs, EditMode::Interactive);
         for descending in [false, true] {
             let query = RowsQuery {
                 descending,
                 ..local_docs()
             };
-            let mut rows = db.start_rows(query).unwrap();
+            let mut rows = fixture.db.start_rows(query).unwrap();
             assert!(rows.is_placed(), "of local documents nothing is counted");
             assert_eq!(rows_of_pieces(&mut rows), pieces, "{name}");
         }
     }
-    databases.close();
 }
 
 #[test]
 fn a_listing_waits_for_its_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let databases = Databases::open(folder.path(), Options::default()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let created = databases.create("db", CreateOptions::default());
-    let db = runtime.block_on(created).unwrap();
+    let fixture = Fixture::new(None);
+    let db = &fixture.db;
     let docs = (0..200).map(|n| {
         let doc = json!({"_id": format!("d{n:03}")});
         parse_document(doc.to_string().as_bytes()).unwrap()
     });
-    let written = db.update(docs.collect(), EditMode::Interactive, Durability::Delayed);
-    runtime.block_on(written).unwrap();
+    fixture.write(docs.collect(), EditMode::Interactive);
     let query = || RowsQuery {
         listing: Listing::AllDocs,
         start: Some(Bound::Id("d150".into())),
@@ -107,5 +94,4 @@ fn a_listing_waits_for_its_counts() {
     assert_eq!((rows.total_rows, rows.offset), (Some(200), Some(150)));
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("d150") && text.contains("d151") && !text.contains("d152"));
-    databases.close();
 }

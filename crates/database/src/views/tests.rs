@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::fixture::without_background_builds;
 use crate::turn::Turn;
 use crate::{CreateOptions, Databases, Durability, EditMode, Options};
 
@@ -150,15 +151,7 @@ async fn write(db: &Arc<Database>, doc: serde_json::Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_is_stopped_when_its_design_document_is_gone_and_nobody_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let ken = KenOptions {
-        enabled: false,
-        ..KenOptions::default()
-    };
-    let options = Options {
-        ken,
-        ..Options::default()
-    };
-    let databases = Databases::open(folder.path(), options).unwrap();
+    let databases = Databases::open(folder.path(), without_background_builds()).unwrap();
     let created = databases.create("db", CreateOptions::default()).await;
     let db = created.unwrap();
     let view =

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use crate::app::App;
 use crate::browsers::dev::DevRequest;
+use crate::connection::AFTER_FAILED_ACCEPT;
 use crate::connection::head_timeout::HEAD_BYTES_MAX;
-use crate::connection::server::AFTER_FAILED_ACCEPT;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::metric_catalogue;
 

@@ -1,6 +1,6 @@
 //! A single server that becomes the first node of a cluster, with the data that it has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use database::{
 };
 use document::DocId;
 use storage::{Keyspace, Store, StoreOptions};
+use tempfile::TempDir;
 
 use super::nodes::{Nodes, SLOTS, database, listing, options, until};
 use super::{docs, edited};
@@ -111,9 +112,9 @@ async fn three(nodes: &mut Nodes, dir: &Path) {
     nodes.agree(&[1, 2, 3]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_server_becomes_the_first_node_and_others_copy_all_of_it() {
-    let mut nodes = Nodes::none();
+/// Makes the filled store of a single server that of the first node. Returns its folder, and the
+/// listing of `a`.
+async fn adopt_filled(nodes: &Nodes) -> (PathBuf, String) {
     let dir = nodes.folder("alone");
     let before = alone(&dir, async |databases| {
         fill(databases).await;
@@ -121,6 +122,13 @@ async fn a_single_server_becomes_the_first_node_and_others_copy_all_of_it() {
     });
     let before = before.await;
     adopt(&dir, KnownSeqs::Valid).await;
+    (dir, before)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_server_becomes_the_first_node_and_others_copy_all_of_it() {
+    let mut nodes = Nodes::none();
+    let (dir, before) = adopt_filled(&nodes).await;
     three(&mut nodes, &dir).await;
     for node in 1..=3 {
         let databases = &nodes.node(node).databases;
@@ -150,9 +158,7 @@ async fn a_single_server_becomes_the_first_node_and_others_copy_all_of_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_brought_can_be_read_before_anything_is_written() {
     let mut nodes = Nodes::none();
-    let dir = nodes.folder("alone");
-    alone(&dir, async |databases| fill(databases).await).await;
-    adopt(&dir, KnownSeqs::Valid).await;
+    let (dir, _) = adopt_filled(&nodes).await;
     nodes.place(FIRST, &dir);
     nodes.start(FIRST).await;
     let gateway = nodes.node(FIRST).gateway.clone();
@@ -176,9 +182,7 @@ async fn what_a_node_brought_can_be_read_before_anything_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_was_prepared_is_still_that_of_a_single_server() {
     let mut nodes = Nodes::none();
-    let dir = nodes.folder("alone");
-    alone(&dir, async |databases| fill(databases).await).await;
-    adopt(&dir, KnownSeqs::Valid).await;
+    let (dir, _) = adopt_filled(&nodes).await;
     let before = alone(&dir, async |databases| {
         write(databases, "a", &docs(300, 20)).await;
         databases.delete("empty").await.unwrap();
@@ -239,6 +243,25 @@ fn new_cluster() -> NewCluster {
             address: "127.0.0.1:5986".into(),
         },
     }
+}
+
+/// A data folder with the filled store of a single server, and the folder of that store.
+async fn filled() -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("store");
+    alone(&path, async |databases| fill(databases).await).await;
+    (root, path)
+}
+
+/// Stops node 1. Returns its store, and the new data folder in which it is opened, of a node of the
+/// same cluster.
+async fn lose(lost: &mut Nodes) -> (TempDir, IdleStore) {
+    let dir = lost.dir(1);
+    lost.stop(1).await;
+    let root = tempfile::tempdir().unwrap();
+    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
+    let found = idle_at(root.path(), &dir).await;
+    (root, found)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -321,10 +344,8 @@ async fn the_update_seqs_of_a_nodes_store_are_not_adopted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recovery_can_be_repeated_from_each_of_its_steps() {
-    let root = tempfile::tempdir().unwrap();
+    let (root, path) = filled().await;
     let data = root.path();
-    let path = data.join("store");
-    alone(&path, async |databases| fill(databases).await).await;
     init(data, "lost", SLOTS, new_cluster().member).unwrap();
     Membership::read(data)
         .unwrap()
@@ -356,10 +377,8 @@ async fn a_recovery_can_be_repeated_from_each_of_its_steps() {
 /// The node had deleted it from the catalogue, and lost power before it deleted the data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_whose_deletion_is_on_disk_is_not_recovered() {
-    let root = tempfile::tempdir().unwrap();
+    let (root, path) = filled().await;
     let data = root.path();
-    let path = data.join("store");
-    alone(&path, async |databases| fill(databases).await).await;
     idle(data).await.adopt(&new_cluster()).unwrap();
     let opened = store(&path).await;
     let record = opened.database("empty").unwrap().unwrap();
@@ -389,11 +408,7 @@ async fn a_database_whose_deletion_was_announced_is_not_recovered() {
     let uuid = lost.node(1).databases.get("a").unwrap().uuid();
     lost.enter(1, Entry::AnnounceDrop { uuid }).await;
     lost.agree(&[1, 2, 3]).await;
-    let dir = lost.dir(1);
-    lost.stop(1).await;
-    let root = tempfile::tempdir().unwrap();
-    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
-    let found = idle_at(root.path(), &dir).await;
+    let (_root, found) = lose(&mut lost).await;
     let left = found.left(RecordVersion::LATEST).unwrap();
     assert_eq!(left.deleted, ["a"]);
     assert_eq!(left.data.databases, ["kept"]);
@@ -410,14 +425,10 @@ async fn a_recovered_database_keeps_the_number_of_copies_that_was_requested() {
     };
     lost.node(1).databases.create("a", wanted).await.unwrap();
     lost.agree(&[1, 2, 3]).await;
-    let dir = lost.dir(1);
-    lost.stop(1).await;
-    let root = tempfile::tempdir().unwrap();
-    init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
-    let found = idle_at(root.path(), &dir).await;
+    let (_root, found) = lose(&mut lost).await;
     let recovered = found.recover(&new_cluster(), RecordVersion::LATEST);
     assert_eq!(recovered.unwrap().1.databases, ["a"]);
-    let opened = store(&dir).await;
+    let opened = store(&lost.dir(1)).await;
     let state = crate::control::state_in(&opened.snapshot()).unwrap();
     assert_eq!(state.databases["a"].n, Some(2));
     close(opened).await;
@@ -425,9 +436,7 @@ async fn a_recovered_database_keeps_the_number_of_copies_that_was_requested() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_of_another_format_is_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("store");
-    alone(&path, async |databases| fill(databases).await).await;
+    let (root, path) = filled().await;
     let opened = store(&path).await;
     let mut writes = opened.engine().writes();
     writes.put(Keyspace::Meta, b"f", b"settee 2");
@@ -441,9 +450,7 @@ async fn a_store_of_another_format_is_refused() {
 /// Early versions stored all attachments of a database under its first shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_with_attachments_of_an_early_version_is_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("store");
-    alone(&path, async |databases| fill(databases).await).await;
+    let (root, path) = filled().await;
     let opened = store(&path).await;
     for name in ["a", "empty"] {
         let record = opened.database(name).unwrap().unwrap();

@@ -45,6 +45,17 @@ fn upload(db: &Database, doc: &str, bytes: &[u8]) -> Content {
     upload.finish().unwrap()
 }
 
+/// Returns three nodes with a database, and a content that was uploaded to node 1 for the document
+/// `doc`, with its slot and name.
+async fn with_upload() -> (Nodes, SlotNumber, ContentName, Content) {
+    let nodes = with_database().await;
+    let bytes = random_bytes();
+    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
+    let db = nodes.node(1).databases.get("a").unwrap();
+    let content = upload(&db, "doc", &bytes);
+    (nodes, slot, name, content)
+}
+
 /// Returns the contents that a node's store keeps.
 fn kept_on_disk(nodes: &Nodes, node: u64) -> usize {
     let store = nodes.node(node).databases.store();
@@ -111,12 +122,8 @@ async fn a_node_that_sends_slowly_delays_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_given_up_sends_nothing_more() {
-    let nodes = with_database().await;
+    let (nodes, slot, name, content) = with_upload().await;
     nodes.net.stalled.lock().extend([2, 3]);
-    let bytes = random_bytes();
-    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let content = upload(&db, "doc", &bytes);
     let contents = nodes.node(1).contents.clone();
     let staging = tokio::spawn(async move { contents.stage(slot, name, content).await });
     let stalled = || nodes.net.stalled_calls.load(Relaxed);
@@ -128,12 +135,7 @@ async fn a_request_that_is_given_up_sends_nothing_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attachment_for_a_deleted_database_is_refused_as_any_other_write() {
-    let nodes = with_database().await;
-    let bytes = random_bytes();
-    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let content = upload(&db, "doc", &bytes);
-    drop(db);
+    let (nodes, slot, name, content) = with_upload().await;
     nodes.delete(1, "a").await;
     nodes.agree(&[1, 2, 3]).await;
     let refused = nodes.node(1).contents.stage(slot, name, content).await;
@@ -178,11 +180,7 @@ async fn a_deleted_database_is_no_report_that_a_content_is_lacking() {
 /// The caller is dropped while the disk is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_for_a_caller_that_is_gone_is_reclaimed() {
-    let nodes = with_database().await;
-    let bytes = random_bytes();
-    let (_, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let _content = upload(&db, "doc", &bytes);
+    let (nodes, _, name, _content) = with_upload().await;
     let (contents, query) = (&nodes.node(1).contents, name.to_query());
     let call = contents.answer(2, (PIN, query.as_str()), Body::empty());
     drop(call.now_or_never());
@@ -195,11 +193,7 @@ async fn what_is_kept_for_a_caller_that_is_gone_is_reclaimed() {
 /// Otherwise each further request would sync the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_already_is_not_written_again() {
-    let nodes = with_database().await;
-    let bytes = random_bytes();
-    let (_, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let _content = upload(&db, "doc", &bytes);
+    let (nodes, _, name, _content) = with_upload().await;
     let (contents, query) = (&nodes.node(1).contents, name.to_query());
     let pin = || contents.answer(2, (PIN, query.as_str()), Body::empty());
     pin().await.unwrap().unwrap();
@@ -230,11 +224,7 @@ async fn a_content_that_is_not_here_is_not_noted() {
 /// A long request names its contents again, so that the first ones are still there at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contents_that_are_named_again_are_kept_for_longer() {
-    let nodes = with_database().await;
-    let bytes = random_bytes();
-    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let content = upload(&db, "doc", &bytes);
+    let (nodes, slot, name, content) = with_upload().await;
     let contents_of = |node| &nodes.node(node).contents;
     let staged = contents_of(1).stage(slot, name, content);
     staged.await.unwrap();
@@ -248,11 +238,7 @@ async fn contents_that_are_named_again_are_kept_for_longer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_does_not_answer_delays_naming_at_no_other() {
-    let nodes = with_database().await;
-    let bytes = random_bytes();
-    let (slot, name) = name_of(&nodes, 1, "doc", &bytes);
-    let db = nodes.node(1).databases.get("a").unwrap();
-    let content = upload(&db, "doc", &bytes);
+    let (nodes, slot, name, content) = with_upload().await;
     let contents_of = |node| &nodes.node(node).contents;
     contents_of(1).stage(slot, name, content).await.unwrap();
     until("copied", || {

@@ -15,6 +15,7 @@
 //! are read go through a [`sorter`].
 
 mod catalogue;
+mod claims;
 mod contents;
 mod files;
 mod finding;

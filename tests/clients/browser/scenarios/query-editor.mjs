@@ -1,6 +1,7 @@
 // The editor of queries: fields, operators and values complete from sampled documents, queries are starred and kept in a document of
 // the user, a link runs its query.
 import { checkAxe } from '../axe.mjs';
+import { editorOf, textOf, write } from '../query.mjs';
 
 export const name = 'query: completion, stars and history';
 export const short = true;
@@ -27,18 +28,8 @@ export async function run(tools) {
   }
 }
 
-const editorOf = (page) => page.getByRole('textbox', { name: 'Query', exact: true });
-const textOf = async (page) => (await editorOf(page).innerText()).trim();
 const listOf = (page) => page.getByRole('listbox', { name: 'Proposals' });
 const optionsOf = async (page) => (await listOf(page).getByRole('option').allInnerTexts()).map((text) => text.split('\n')[0]);
-
-/** Writes a text, of which the last characters are typed. */
-async function write(page, text, typed = '') {
-  await editorOf(page).click();
-  await page.keyboard.press('Control+a');
-  await page.keyboard.insertText(text || ' ');
-  if (typed) await page.keyboard.type(typed);
-}
 
 const isShown = (page) => listOf(page).waitFor({ timeout: 5000 }).then(() => true, () => false);
 const isHidden = (page) => listOf(page).waitFor({ state: 'hidden', timeout: 5000 }).then(() => true, () => false);

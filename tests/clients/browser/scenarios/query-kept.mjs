@@ -1,4 +1,6 @@
 // A query that was typed is kept, Ctrl+Enter runs it, and one that needs an index says which, and creates it under a name that can be read.
+import { editorOf, textOf, write } from '../query.mjs';
+
 export const name = 'query: kept, and helped';
 export const short = true;
 export const themes = true;
@@ -23,15 +25,6 @@ export async function run(tools) {
     await page.evaluate(() => localStorage.removeItem('settee-language'));
     await server.request('DELETE', `/${db}`);
   }
-}
-
-const editorOf = (page) => page.getByRole('textbox', { name: 'Query', exact: true });
-const textOf = async (page) => (await editorOf(page).innerText()).trim();
-
-async function write(page, text) {
-  await editorOf(page).click();
-  await page.keyboard.press('Control+a');
-  await page.keyboard.insertText(text);
 }
 
 function shows(page, text) {

@@ -1,0 +1,189 @@
+//! Listening: connections are accepted until the server stops, and running requests finish.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use metrics::Socket;
+use socket2::{SockRef, TcpKeepalive};
+use telemetry::{State, within};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::app::App;
+use crate::connection::AFTER_FAILED_ACCEPT;
+use crate::connection::client::{Client, Spoken};
+use crate::connection::metrics_port::serve_metrics;
+use crate::connection::places::Place;
+use crate::connection::protocol::serve_connection;
+use crate::connection::tls::Tls;
+use crate::reply::ahead::Ahead;
+
+/// How long requests under way may take when the server stops.
+const STOP_TIME_MAX: Duration = Duration::from_secs(10);
+/// TCP probes a connection that was silent for 120 s,
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+/// and again every 30 s, until it is given up: a client without power or network does not close its
+/// connection.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+
+/// Where connections come in.
+pub struct Listeners {
+    /// Connections without TLS.
+    pub http: TcpListener,
+    /// Connections with TLS, and its configuration.
+    pub https: Option<(TcpListener, Arc<Tls>)>,
+    /// The port on which Prometheus reads metrics without a login.
+    pub metrics: Option<TcpListener>,
+    /// Connections of `http` and `https` that are open at a time: others make room, or wait.
+    pub connections_max: Option<usize>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(http: TcpListener) -> Self {
+        Listeners {
+            http,
+            https: None,
+            metrics: None,
+            connections_max: None,
+        }
+    }
+}
+
+impl Listeners {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let https = self.https.as_ref().map(|(https, _)| https);
+        [Some(&self.http), https]
+            .into_iter()
+            .flatten()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// The sockets once more, to ask the kernel about them.
+    fn sockets(&self) -> Vec<Socket> {
+        let https = self.https.as_ref().map(|(https, _)| (https, true));
+        let socket = |(listener, is_secured): (&TcpListener, bool)| {
+            Some(Socket {
+                address: listener.local_addr().ok()?,
+                is_secured,
+                descriptor: listener.as_fd().try_clone_to_owned().ok()?,
+            })
+        };
+        let all = [Some((&self.http, false)), https].into_iter().flatten();
+        all.filter_map(socket).collect()
+    }
+
+    /// The next connection, and its TLS configuration.
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
+        let Some((https, tls)) = &self.https else {
+            return self.http.accept().await.map(|(s, peer)| (s, peer, None));
+        };
+        tokio::select! {
+            a = self.http.accept() => a.map(|(s, peer)| (s, peer, None)),
+            a = https.accept() => a.map(|(s, peer)| (s, peer, Some(tls))),
+        }
+    }
+}
+
+/// Serves until `stop` resolves, then finishes running requests.
+pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
+    let mut listeners = listeners.into();
+    let metrics = listeners.metrics.take();
+    let metrics = metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())));
+    let graceful = GracefulShutdown::new();
+    let keeper = {
+        let auth = app.node.auth.clone();
+        tokio::spawn(async move { auth.keep_users().await })
+    };
+    app.node.set_listening(listeners.addresses());
+    app.stats.listen_at(listeners.sockets());
+    app.node.replicator.start();
+    tokio::pin!(stop);
+    if let Some(max) = listeners.connections_max {
+        app.places.set_max(max);
+    }
+    loop {
+        let accepting = async {
+            let accepted = within!(State::Accept, listeners.accept()).0?;
+            // Others wait in the kernel's queue meanwhile.
+            let place = app.places.take(accepted.1.ip()).await;
+            Ok::<_, std::io::Error>((accepted, place))
+        };
+        let accepted = tokio::select! {
+            a = accepting => a,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok(((stream, peer, tls), place)) => {
+                let watcher = graceful.watcher();
+                accept(stream, peer, tls.cloned(), &app, (watcher, place));
+            }
+            Err(e) => {
+                // Out of file descriptors, mostly: wait for some to come back.
+                tracing::warn!(error = %e, "accepting a connection failed");
+                app.places.make_room();
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
+            }
+        }
+    }
+    app.stats.listen_at(vec![]);
+    drop(listeners);
+    keeper.abort();
+    if let Some(metrics) = metrics {
+        metrics.abort();
+    }
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.node.replicator.stop().await;
+    app.stop_feeds();
+    if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests did not finish in time");
+    }
+}
+
+/// Serves a connection in a separate task.
+fn accept(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    app: &Arc<App>,
+    (watcher, place): (Watcher, Place),
+) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+    if let Err(e) = set {
+        tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
+    }
+    let (app, ticket) = (app.clone(), place.ticket());
+    tokio::spawn(place.serve(async move {
+        let _open = app.stats.connect();
+        let client = Client {
+            peer,
+            spoken: Spoken::Unknown,
+            place: ticket,
+            ahead: Ahead::default(),
+        };
+        match tls {
+            None => serve_connection(stream, client, &app, watcher).await,
+            Some(tls) => {
+                if let Some(stream) = within!(State::Accept, tls.accept(stream)).0 {
+                    let spoken = match stream.get_ref().1.alpn_protocol() {
+                        Some(b"h2") => Spoken::Http2,
+                        _ => Spoken::Http1,
+                    };
+                    let client = Client { spoken, ..client };
+                    serve_connection(stream, client, &app, watcher).await;
+                }
+            }
+        }
+    }));
+}

@@ -1,0 +1,91 @@
+//! One connection: HTTP/1 or HTTP/2, with its time-outs and buffers, and one request after another.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::Watcher;
+use telemetry::{State, within};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::app::App;
+use crate::connection::client::{Client, Spoken};
+use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LongHeads};
+use crate::connection::lenient::Lenient;
+use crate::connection::linger::Lingering;
+use crate::connection::places::Held;
+use crate::connection::repoll::Repoll;
+use crate::connection::spelling::{Bodiless, Spelling};
+use crate::exchange::answer::answer;
+use crate::shares::address_share;
+
+/// Clients of HTTP/2 that answer no ping are gone.
+const PING_EVERY: Duration = Duration::from_secs(60);
+/// Bytes of one body that a client may send before they are read, in HTTP/2.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+
+/// Serves a connection until it is closed, or its last request has ended after the server was
+/// stopped.
+pub(super) async fn serve_connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let spoken = client.spoken;
+    let long_heads = LongHeads {
+        places: app.bodies.long_heads(),
+        share: address_share(client.peer.ip()),
+    };
+    let bodiless = Arc::new(Bodiless::default());
+    let service = {
+        let (app, bodiless) = (app.clone(), bodiless.clone());
+        service_fn(move |req: hyper::Request<Incoming>| {
+            let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
+            let is_http1 = req.version() < hyper::Version::HTTP_2;
+            let is_to_head = req.method() == hyper::Method::HEAD;
+            async move {
+                let busy = client.place.seat.begin();
+                let (answer, _) = within!(State::Answer, answer(&app, req, client));
+                if is_http1 {
+                    bodiless.note(is_to_head);
+                }
+                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
+            }
+        })
+    };
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder = match spoken {
+        Spoken::Unknown => builder,
+        Spoken::Http1 => builder.http1_only(),
+        Spoken::Http2 => builder.http2_only(),
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        // A body that waits for memory, unread, leaves the connection's window to others.
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(16 * STREAM_WINDOW_BYTES)
+        .max_send_buf_size(HEAD_BYTES_MAX)
+        .keep_alive_interval(PING_EVERY);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES_MAX)
+        // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
+        .header_read_timeout(app.silence_max());
+    let stream = Lenient::new(Lingering::new(stream));
+    let stream = HeadTimeout::new(
+        stream,
+        (app.settings().chttpd.header_timeout, app.silence_max()),
+        long_heads,
+    );
+    let connection = builder
+        .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
+        .into_owned();
+    if let Err(e) = Repoll::new(watcher.watch(connection)).await {
+        tracing::debug!(error = %e, "connection ended");
+    }
+}
