@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::log::{AppendError, LogError, RawReadBackResult, RawRecord, Tail};
 use cluster::record::BYTES_MAX;
-use cluster::{BoxFuture, Log, NodeId, SlotNumber};
+use cluster::{BoxFuture, Log, NodeId, SlotNumber, TailSender, tail_channel};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -22,8 +22,6 @@ use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
 use crate::options::{LogNode, Options};
 
-/// Records buffered for a follower.
-const TAIL_MAX: usize = 1024;
 /// The pause after an answer without a record that was not waited for.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -203,7 +201,7 @@ impl Log for RaftLog {
     }
 
     fn follow(&self, slot: SlotNumber, from: u64) -> mpsc::Receiver<Tail> {
-        let (to, tail) = mpsc::channel(TAIL_MAX);
+        let (to, tail) = tail_channel();
         let request = FetchRequest {
             slot,
             from,
@@ -243,7 +241,9 @@ impl Log for RaftLog {
     }
 
     fn is_reachable(&self) -> BoxFuture<'static, bool> {
-        let is_reachable = self.is_reachable.load(Ordering::Relaxed);
+        // A thread that panicked reports nothing any more.
+        let runs = self.threads.iter().all(|thread| !thread.is_finished());
+        let is_reachable = runs && self.is_reachable.load(Ordering::Relaxed);
         Box::pin(std::future::ready(is_reachable))
     }
 }
@@ -260,7 +260,7 @@ async fn deliver_tail(
     commands: Sender<Command>,
     mut request: FetchRequest,
     log: u64,
-    to: mpsc::Sender<Tail>,
+    mut to: TailSender,
 ) {
     while !to.is_closed() {
         let fetched = tokio::select! {
@@ -277,12 +277,12 @@ async fn deliver_tail(
                 let first = records.first().map(|record| record.offset);
                 debug_assert!(first.is_none_or(|first| first == request.from));
                 let is_outside = request.from < start || request.from > end;
-                if records.is_empty() && to.send(Tail::NoRecord { start, end }).await.is_err() {
+                if records.is_empty() && !to.send(Tail::NoRecord { start, end }).await {
                     return;
                 }
                 for record in records {
                     request.from = record.offset + 1;
-                    if to.send(Tail::Record(raw(record, log))).await.is_err() {
+                    if !to.send(Tail::Record(raw(record, log))).await {
                         return;
                     }
                 }
