@@ -21,7 +21,7 @@ const AWAY_TIME: Duration = Duration::from_hours(72);
 /// Trims this node's part of the log, until the future is dropped.
 pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<Replicas>) {
     let began = Instant::now();
-    let mut trimmed = BTreeMap::<SlotNumber, u64>::new();
+    let mut trimmed = BTreeMap::<SlotNumber, (u64, u64)>::new();
     loop {
         tokio::time::sleep(EVERY).await;
         let is_away = |node: NodeId| {
@@ -29,11 +29,14 @@ pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<
             node != members.me && heard.unwrap_or(began).elapsed() > AWAY_TIME
         };
         for (slot, replica) in replicas.all() {
-            let end = unneeded(&replica.status(), is_away);
-            let before = trimmed.entry(slot).or_default();
-            if end > *before {
-                *before = end;
-                log.trim(slot, end);
+            let status = replica.status();
+            if status.log != log.options().log {
+                // Its offsets are those of an earlier log.
+                continue;
+            }
+            let next = (unneeded(&status, is_away), status.stable);
+            if trimmed.insert(slot, next) != Some(next) {
+                log.trim(slot, next.0, next.1);
             }
         }
     }

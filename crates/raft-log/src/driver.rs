@@ -27,10 +27,37 @@ const TICK: Duration = Duration::from_millis(100);
 const COMMANDS_MAX: usize = 1024;
 /// Ticks between checks of the log's size.
 const SIZE_TICKS: u64 = 50;
+/// Ticks in which the space of trimmed entries is reclaimed: raft-engine rewrites entries that keep old
+/// files from being removed when the tenth call finds them.
+const RECLAIM_TICKS: u64 = 12 * SIZE_TICKS;
 /// Ticks between updates of the figures.
 const FIGURES_TICKS: u64 = 10;
 /// The pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Decides when the log is trimmed because of its size.
+pub(crate) struct SizeLimit {
+    bytes_max: u64,
+    /// The tick before which the size is not compared.
+    next: u64,
+}
+
+impl SizeLimit {
+    /// Creates the limit.
+    pub fn new(bytes_max: u64) -> SizeLimit {
+        SizeLimit { bytes_max, next: 0 }
+    }
+
+    /// Returns whether the log must be trimmed now. The size follows only after a while: each trim in
+    /// the meantime would halve the rest.
+    fn is_exceeded(&mut self, bytes: u64, ticks: u64) -> bool {
+        let is_exceeded = bytes > self.bytes_max && ticks >= self.next;
+        if is_exceeded {
+            self.next = ticks + RECLAIM_TICKS;
+        }
+        is_exceeded
+    }
+}
 
 /// Sends bundles to other nodes.
 pub trait Transport: Send + Sync + 'static {
@@ -57,7 +84,8 @@ pub(crate) enum Command {
     LogNodes(Vec<LogNode>),
     Trim {
         slot: SlotNumber,
-        offset: u64,
+        unneeded: u64,
+        stable: u64,
     },
     Flushed(Vec<Flush>),
     Stop,
@@ -68,7 +96,7 @@ pub(crate) struct Driver<D: LogDisk> {
     pub core: Core<D>,
     pub disk: Arc<D>,
     pub log: u64,
-    pub bytes_max: u64,
+    pub size_limit: SizeLimit,
     pub transport: Arc<dyn Transport>,
     pub commands: Receiver<Command>,
     /// To the writing thread.
@@ -149,7 +177,11 @@ impl<D: LogDisk> Driver<D> {
                 Err(e) => tracing::warn!(node = from, "a message of the log is malformed: {e}"),
             },
             Command::LogNodes(nodes) => self.core.set_log_nodes(nodes),
-            Command::Trim { slot, offset } => self.core.trim(slot, offset),
+            Command::Trim {
+                slot,
+                unneeded,
+                stable,
+            } => self.core.trim(slot, unneeded, stable),
             Command::Flushed(flushes) => {
                 for flush in flushes {
                     self.writing -= 1;
@@ -175,7 +207,8 @@ impl<D: LogDisk> Driver<D> {
         }
         if self.ticks.is_multiple_of(SIZE_TICKS) {
             // A full disk lets raft-engine begin files that it counts as full.
-            if self.disk.bytes() > self.bytes_max && !self.core.is_stalled() {
+            let is_stalled = self.core.is_stalled();
+            if !is_stalled && self.size_limit.is_exceeded(self.disk.bytes(), self.ticks) {
                 self.core.trim_half();
             }
             // The thread ends with this one.
@@ -276,4 +309,21 @@ fn write_flushes<D: LogDisk>(disk: &D, flushes: &[Flush], is_stopped: &AtomicBoo
         SYNCED.record(began.elapsed());
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_too_large_is_halved_once_until_its_space_is_reclaimed() {
+        let mut limit = SizeLimit::new(100);
+        assert!(!limit.is_exceeded(100, SIZE_TICKS));
+        let trims = |limit: &mut SizeLimit, from: u64| {
+            let ticks = (0..12).map(|turn| from + turn * SIZE_TICKS);
+            ticks.filter(|ticks| limit.is_exceeded(101, *ticks)).count()
+        };
+        assert_eq!(trims(&mut limit, 2 * SIZE_TICKS), 1);
+        assert_eq!(trims(&mut limit, 14 * SIZE_TICKS), 1);
+    }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
-use crate::driver::{Command, Driver, Transport, reclaim, write};
+use crate::driver::{Command, Driver, SizeLimit, Transport, reclaim, write};
 use crate::figures::LogFigures;
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
@@ -89,7 +89,7 @@ impl RaftLog {
             core,
             disk: disk.clone(),
             log: options.log,
-            bytes_max: options.disk_bytes_max,
+            size_limit: SizeLimit::new(options.disk_bytes_max),
             transport,
             commands: todo,
             jobs,
@@ -140,9 +140,15 @@ impl RaftLog {
         &self.options
     }
 
-    /// Removes the records of a slot before an offset, which all replicas have.
-    pub fn trim(&self, slot: SlotNumber, offset: u64) {
-        self.send(Command::Trim { slot, offset });
+    /// Removes the records of a slot before the offset `unneeded`, which all replicas have. Later ones
+    /// are removed only when the log is too large, and never those from `stable` on: no majority of
+    /// replicas has them.
+    pub fn trim(&self, slot: SlotNumber, unneeded: u64, stable: u64) {
+        self.send(Command::Trim {
+            slot,
+            unneeded,
+            stable,
+        });
     }
 
     fn send(&self, command: Command) {
