@@ -108,8 +108,8 @@ impl OwnLogStatus {
                 .map(|seat| name(seat.node))
                 .collect(),
             disk: format!("{:x}", own.options().me.raft),
-            led: figures.led,
-            unsettled: figures.unsettled,
+            led: figures.led.len(),
+            unsettled: figures.unsettled.len(),
             leaderless: figures.leaderless,
             halted: halted.collect(),
             bytes: figures.bytes,

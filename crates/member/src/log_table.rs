@@ -54,9 +54,9 @@ pub(crate) struct OwnLogReport {
     /// The nodes that its groups are compared with.
     pub compared: Vec<LogSeat>,
     /// Groups that it leads.
-    pub led: usize,
+    pub led: BTreeSet<SlotNumber>,
     /// Those among them whose members are others than these nodes.
-    pub unsettled: usize,
+    pub unsettled: BTreeSet<SlotNumber>,
 }
 
 impl LogTables {
@@ -218,22 +218,29 @@ pub(crate) fn next_table(
     })
 }
 
-/// Returns whether all groups have exactly these nodes, as those that lead them report.
+/// Returns whether all groups have exactly these nodes, as those that lead them report. Reports are of
+/// different times, so that two nodes may report the same group.
 pub(crate) fn is_settled<'a>(
     nodes: &[LogSeat],
     slots: SlotNumber,
     reports: impl Iterator<Item = &'a OwnLogReport>,
 ) -> bool {
     let same = reports.filter(|report| report.compared == nodes);
-    let (led, unsettled) = same.fold((0, 0), |(led, unsettled), report| {
-        (led + report.led, unsettled + report.unsettled)
-    });
-    // The control slot has a group, too.
-    led > usize::from(slots) && unsettled == 0
+    are_all(
+        slots,
+        same.flat_map(|report| report.led.difference(&report.unsettled)),
+    )
+}
+
+/// Returns whether these are all groups of a cluster: the control slot has one, too.
+pub(crate) fn are_all<'a>(slots: SlotNumber, groups: impl Iterator<Item = &'a SlotNumber>) -> bool {
+    groups.collect::<BTreeSet<_>>().len() > usize::from(slots)
 }
 
 #[cfg(test)]
 mod tests {
+    use cluster::CONTROL;
+
     use super::*;
 
     fn seat(node: NodeId) -> LogSeat {
@@ -322,19 +329,23 @@ mod tests {
 
     #[test]
     fn groups_are_settled_when_the_leaders_of_all_say_so() {
-        let report = |compared: &[NodeId], led, unsettled| OwnLogReport {
-            disk: 1,
-            table: LogTable::default(),
-            compared: table(0, compared).nodes,
-            led,
-            unsettled,
-        };
+        let report =
+            |compared: &[NodeId], led: &[SlotNumber], unsettled: &[SlotNumber]| OwnLogReport {
+                disk: 1,
+                table: LogTable::default(),
+                compared: table(0, compared).nodes,
+                led: led.iter().copied().collect(),
+                unsettled: unsettled.iter().copied().collect(),
+            };
         let nodes = table(0, &[1, 3]).nodes;
         let settled = |reports: &[OwnLogReport]| is_settled(&nodes, 4, reports.iter());
-        assert!(settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 2, 0)]));
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 1, 0)]));
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 2, 1)]));
+        let first = report(&[1, 3], &[0, 1, CONTROL], &[]);
+        assert!(settled(&[first.clone(), report(&[1, 3], &[2, 3], &[])]));
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[3], &[])]));
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[2, 3], &[2])]));
+        // A group that both report hides none.
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[0, 2], &[])]));
         // One of them has not heard of the change.
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 2, 3], 2, 0)]));
+        assert!(!settled(&[first, report(&[1, 2, 3], &[2, 3], &[])]));
     }
 }

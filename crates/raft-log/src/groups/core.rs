@@ -210,11 +210,12 @@ impl<D: LogDisk> Core<D> {
         let is_log_node = self.is_log_node();
         let has_no_leader =
             |group: &&Group<D>| is_log_node && group.is_member() && group.leader().is_none();
+        let unsettled = led.clone().filter(|group| !is_settled(group));
         let halted = self.halted.iter();
         LogFigures {
             log_nodes: self.log_nodes.clone(),
-            led: led.clone().count(),
-            unsettled: led.filter(|group| !is_settled(group)).count(),
+            led: led.map(|group| group.slot).collect(),
+            unsettled: unsettled.map(|group| group.slot).collect(),
             leaderless: all.filter(has_no_leader).count(),
             halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
             bytes: 0,
