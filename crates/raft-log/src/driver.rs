@@ -1,6 +1,6 @@
 //! The threads of a log: one drives all groups, one writes, one reclaims space.
 //!
-//! The first never waits for the disk, so that leaders continue to send heartbeats. The second writes
+//! The first never waits for a write, so that leaders continue to send heartbeats. The second writes
 //! everything that piled up during a sync with the next one.
 
 use std::collections::BTreeMap;
@@ -64,6 +64,11 @@ pub trait Transport: Send + Sync + 'static {
     /// Sends a bundle, and returns whether it was accepted. It may be lost all the same; those over one
     /// connection arrive in order.
     fn send(&self, to: NodeId, bundle: Bytes) -> bool;
+
+    /// Sends a short bundle that must not wait for the others, and may overtake them. It may be lost.
+    fn send_urgent(&self, to: NodeId, bundle: Bytes) {
+        self.send(to, bundle);
+    }
 }
 
 /// An order to the driving thread.
@@ -233,9 +238,16 @@ impl<D: LogDisk> Driver<D> {
     /// refused are put out the next time.
     fn put_out(&mut self) {
         let mut messages: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
+        let mut urgent: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
         for effect in self.core.take_effects() {
             match effect {
-                Effect::Send { to, message } => messages.entry(to).or_default().push(message),
+                Effect::Send { to, message } => {
+                    let lane = match message.is_urgent() {
+                        true => &mut urgent,
+                        false => &mut messages,
+                    };
+                    lane.entry(to).or_default().push(message);
+                }
                 // Callers that gave up are gone.
                 Effect::Appended { number, outcome } => {
                     if let Some(reply) = self.appends.remove(&number) {
@@ -247,6 +259,11 @@ impl<D: LogDisk> Driver<D> {
                         let _ = reply.send(fetched);
                     }
                 }
+            }
+        }
+        for (to, urgent) in urgent {
+            for bundle in codec::encode(self.log, urgent.iter()) {
+                self.transport.send_urgent(to, bundle);
             }
         }
         for (to, messages) in messages {
