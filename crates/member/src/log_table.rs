@@ -123,21 +123,25 @@ impl LogTables {
         (table.log == self.number && !table.nodes.is_empty()).then_some(table)
     }
 
-    /// Uses the control slot's table if it is later than the one in use.
+    /// Uses the control slot's table unless the one in use is later.
     pub fn take_from_control(&self) {
         if let Some(table) = self.in_control() {
-            self.take(&table);
+            self.take_unless(&table, |latest| latest == &table || latest.follows(&table));
         }
     }
 
     /// Uses a table if it is later than the one in use.
     pub fn take(&self, table: &LogTable) {
+        self.take_unless(table, |latest| !table.follows(latest));
+    }
+
+    fn take_unless(&self, table: &LogTable, is_refused: impl Fn(&LogTable) -> bool) {
         let Some(own) = &self.own else {
             return;
         };
         let mut latest = self.latest.lock();
         let is_usable = table.log == self.number && !table.nodes.is_empty();
-        if is_usable && table.follows(&latest) {
+        if is_usable && !is_refused(&latest) {
             tracing::info!(nodes = ?table.nodes, "the nodes that keep the log");
             own.set_log_nodes(log_nodes(&table.nodes));
             *latest = table.clone();
@@ -177,6 +181,9 @@ impl LogTables {
 /// Returns the table that is to follow; `None` if the one in the control slot is right. `disks` are those
 /// of the nodes that answer.
 ///
+/// A later one than that of the control slot was taken back there, by a new generation: others may use it,
+/// so another one follows both.
+///
 /// Nodes stay in the table while they are members. A node that answers with another disk lost the
 /// one before, and gets the other id immediately: Raft's own rules decide when that disk gets its vote.
 pub(crate) fn next_table(
@@ -209,7 +216,9 @@ pub(crate) fn next_table(
         }
     }
     nodes.truncate(seats);
-    let is_right = in_control.is_some_and(|table| table.nodes == nodes && table.barred == barred);
+    let is_right = in_control.is_some_and(|table| {
+        table.nodes == nodes && table.barred == barred && !latest.follows(table)
+    });
     (!is_right && !nodes.is_empty()).then(|| LogTable {
         log: before.log,
         changes: before.changes.max(latest.changes) + 1,
@@ -325,6 +334,15 @@ mod tests {
             &numbers(&[]),
         );
         assert_eq!(next.unwrap().changes, 7);
+    }
+
+    #[test]
+    fn a_table_that_the_control_slot_took_back_is_replaced() {
+        let (right, taken_back) = (table(3, &[1, 2]), table(4, &[1, 3]));
+        let (members, live) = (numbers(&[1, 2]), disks(&[1, 2]));
+        let tables = (Some(&right), &taken_back);
+        let next = next_table(tables, &members, &live, &numbers(&[])).unwrap();
+        assert_eq!((next.changes, next.nodes), (5, right.nodes));
     }
 
     #[test]
