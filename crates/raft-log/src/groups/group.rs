@@ -252,8 +252,8 @@ impl<D: LogDisk> Group<D> {
         if !self.is_leader() || self.node.raft.lead_transferee.is_some() {
             return Some(AppendOutcome::NotLeader(None));
         }
-        let before = self.sequences.get(&request.origin);
-        if before.is_some_and(|before| *before >= request.sequence) {
+        let before = self.sequences.get(&request.origin).copied();
+        if before.is_some_and(|before| before >= request.sequence) {
             // It was overtaken by a later one, or arrived twice.
             return Some(AppendOutcome::Unknown);
         }
@@ -266,7 +266,7 @@ impl<D: LogDisk> Group<D> {
         if self.node.step(message).is_err() {
             return Some(AppendOutcome::Refused);
         }
-        if self.sequences.len() >= ORIGINS_MAX {
+        if before.is_none() && self.sequences.len() >= ORIGINS_MAX {
             self.sequences.pop_first();
         }
         self.sequences.insert(request.origin, request.sequence);
