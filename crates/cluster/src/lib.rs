@@ -15,7 +15,9 @@ pub mod position;
 pub mod record;
 pub mod replica;
 pub mod slot;
+mod tail_channel;
 
 pub use log::{BoxFuture, CONTROL, Log, SlotNumber};
 pub use memory_log::MemoryLog;
 pub use position::{Generation, NodeId, Position};
+pub use tail_channel::{TailSender, tail_channel};

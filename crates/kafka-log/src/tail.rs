@@ -7,12 +7,12 @@
 //! partition out of its fetches. The maximum per slot is 2.5 MB: 0.5 MB and the answer to a
 //! fetch (1 MB) in librdkafka's queue, and 1 MB in the channel.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cluster::log::{RawRecord, Tail};
+use cluster::{TailSender, tail_channel};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -20,10 +20,6 @@ use crate::bounds::{Bounds, BoundsOf};
 use crate::names::Place;
 use crate::raw::{Event, Reading, Topic};
 
-/// Records in a channel.
-const CHANNEL_RECORDS_MAX: usize = 256;
-/// Bytes in a channel, unless a single record has more.
-const CHANNEL_BYTES_MAX: usize = 1 << 20;
 /// Time without a record after which the partition's bounds are queried.
 const QUIET: Duration = Duration::from_secs(2);
 /// Time without an existing record after which the partition's reader is restarted.
@@ -63,7 +59,7 @@ pub(crate) struct Follower {
     place: Place,
     log: u64,
     bounds: BoundsOf,
-    channel: Channel,
+    channel: TailSender,
     turn: u64,
     turns: watch::Receiver<u64>,
     next: u64,
@@ -92,7 +88,7 @@ pub(crate) struct Source {
 impl Follower {
     /// From now on the slot's other followers end.
     pub fn new(slot: &Arc<Slot>, source: Source, from: u64) -> (Follower, mpsc::Receiver<Tail>) {
-        let (sender, receiver) = mpsc::channel(CHANNEL_RECORDS_MAX);
+        let (channel, receiver) = tail_channel();
         slot.turn.send_modify(|turn| *turn += 1);
         let turns = slot.turn.subscribe();
         let turn = *turns.borrow();
@@ -102,10 +98,7 @@ impl Follower {
             place: source.place,
             log: source.log,
             bounds: source.bounds,
-            channel: Channel {
-                sender,
-                sizes: VecDeque::new(),
-            },
+            channel,
             turn,
             turns,
             next: from,
@@ -147,14 +140,14 @@ impl Follower {
     }
 
     fn is_wanted(&self) -> bool {
-        *self.turns.borrow() == self.turn && !self.channel.sender.is_closed()
+        *self.turns.borrow() == self.turn && !self.channel.is_closed()
     }
 
     async fn pause(&mut self) {
         tokio::select! {
             () = tokio::time::sleep(AGAIN) => {}
             _ = self.turns.changed() => {}
-            () = self.channel.sender.closed() => {}
+            () = self.channel.closed() => {}
         }
     }
 
@@ -171,7 +164,7 @@ impl Follower {
                     tokio::select! {
                         () = reading.ready() => None,
                         _ = self.turns.changed() => Some(StopReason::Unwanted),
-                        () = self.channel.sender.closed() => Some(StopReason::Unwanted),
+                        () = self.channel.closed() => Some(StopReason::Unwanted),
                         () = tokio::time::sleep_until(quiet) => {
                             let over = self.look(Some(reading)).await;
                             asked = Instant::now();
@@ -268,107 +261,5 @@ impl Follower {
             is_sent = self.channel.send(tail) => (!is_sent).then_some(StopReason::Unwanted),
             _ = self.turns.changed() => Some(StopReason::Unwanted),
         }
-    }
-}
-
-/// A channel with a limited size in bytes.
-struct Channel {
-    sender: mpsc::Sender<Tail>,
-    /// Sizes of the items in the channel, the latest last.
-    sizes: VecDeque<usize>,
-}
-
-impl Channel {
-    /// Waits until there is room; `false` when the receiver is gone.
-    async fn send(&mut self, tail: Tail) -> bool {
-        let size = match &tail {
-            Tail::Record(record) => record.bytes.len(),
-            Tail::NoRecord { .. } | Tail::Trouble(_) => 0,
-        };
-        let room = CHANNEL_RECORDS_MAX - self.fitting(size);
-        let Ok(mut permits) = self.sender.reserve_many(room.max(1)).await else {
-            return false;
-        };
-        let Some(permit) = permits.next() else {
-            return false;
-        };
-        permit.send(tail);
-        drop(permits);
-        self.sizes.push_back(size);
-        let held = CHANNEL_RECORDS_MAX - self.sender.capacity();
-        while self.sizes.len() > held {
-            self.sizes.pop_front();
-        }
-        true
-    }
-
-    /// Returns the number of recently sent items that may still be in the channel together with one
-    /// of this size.
-    fn fitting(&self, size: usize) -> usize {
-        let mut bytes = size;
-        let latest = self.sizes.iter().rev();
-        let fits = latest.take_while(|size| {
-            bytes += **size;
-            bytes <= CHANNEL_BYTES_MAX
-        });
-        match fits.count() {
-            // All of them: the channel's length is the limit.
-            count if count == self.sizes.len() => CHANNEL_RECORDS_MAX - 1,
-            count => count,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(size: usize) -> Tail {
-        Tail::Record(RawRecord {
-            log: 1,
-            offset: 0,
-            epoch: 0,
-            bytes: vec![0; size],
-        })
-    }
-
-    fn channel() -> (Channel, mpsc::Receiver<Tail>) {
-        let (sender, receiver) = mpsc::channel(CHANNEL_RECORDS_MAX);
-        let sizes = VecDeque::new();
-        (Channel { sender, sizes }, receiver)
-    }
-
-    async fn count(channel: &mut Channel, size: usize) -> usize {
-        let mut count = 0;
-        let wait = Duration::from_millis(50);
-        while let Ok(true) = tokio::time::timeout(wait, channel.send(record(size))).await {
-            count += 1;
-        }
-        count
-    }
-
-    #[tokio::test]
-    async fn a_channel_holds_one_megabyte_and_goes_on_when_there_is_room() {
-        let (mut channel, mut receiver) = channel();
-        assert_eq!(count(&mut channel, 256 << 10).await, 4);
-        receiver.recv().await.unwrap();
-        assert_eq!(count(&mut channel, 256 << 10).await, 1);
-        for _ in 0..4 {
-            receiver.recv().await.unwrap();
-        }
-        assert_eq!(count(&mut channel, 2 << 20).await, 1);
-    }
-
-    #[tokio::test]
-    async fn small_records_fill_a_channel_by_their_number() {
-        let (mut channel, _receiver) = channel();
-        assert_eq!(count(&mut channel, 10).await, CHANNEL_RECORDS_MAX);
-    }
-
-    #[tokio::test]
-    async fn nobody_receives_any_more() {
-        let (mut channel, receiver) = channel();
-        drop(receiver);
-        assert!(!channel.send(record(1)).await);
     }
 }

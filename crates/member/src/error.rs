@@ -82,7 +82,7 @@ pub enum Error {
     OwnLog(#[from] raft_log::StartError),
     /// The disk of the log in the nodes could not be opened.
     #[error(
-        "{0}. If it is damaged, remove the folder `cluster/log` of this --data: the node gets its records from the other nodes again. Never do that on more than one node at a time"
+        "{0}. If it is damaged, remove the folder `cluster/log` of this --data: the other nodes have its records. Never do that on more than one node at a time. A cluster of one or two nodes needs `settee cluster reseed` after it"
     )]
     LogDisk(#[from] raft_log::DiskError),
     /// An error of the store.

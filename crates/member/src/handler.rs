@@ -19,6 +19,7 @@ use crate::copy::CopySender;
 use crate::jobs::Jobs;
 use crate::join::Issuer;
 use crate::log_table::LogTables;
+use crate::log_transport::LOG_MESSAGES;
 use crate::members::{
     APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, LOG_REPORT,
     Members, PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
@@ -65,23 +66,24 @@ impl Handler for NodeHandler {
     }
 
     async fn message(&self, from: NodeId, message: Bytes) {
-        let Some((slot, message)) = message.split_first_chunk() else {
+        let Some((slot, body)) = message.split_first_chunk() else {
             return;
         };
         if self.is_double(from) {
             return;
         }
-        let replica = self.replicas.get(SlotNumber::from_be_bytes(*slot));
-        if let (Some(replica), Some(message)) = (replica, Message::decode(message)) {
+        let slot = SlotNumber::from_be_bytes(*slot);
+        if slot == LOG_MESSAGES {
+            return self.deliver_to_log(from, message.slice(size_of_val(&slot)..));
+        }
+        if let (Some(replica), Some(message)) = (self.replicas.get(slot), Message::decode(body)) {
             replica.deliver(from, message);
         }
     }
 
     async fn bulk_message(&self, from: NodeId, message: Bytes) {
-        if !self.is_double(from)
-            && let Some(log) = self.logs.own()
-        {
-            log.inlet().deliver(from, message);
+        if !self.is_double(from) {
+            self.deliver_to_log(from, message);
         }
     }
 
@@ -163,6 +165,12 @@ pub const NOT_STARTED: &str = "x-settee-not-started";
 pub const CLIENT_ADDRESS: &str = "x-settee-client-address";
 
 impl NodeHandler {
+    fn deliver_to_log(&self, from: NodeId, bundle: Bytes) {
+        if let Some(log) = self.logs.own() {
+            log.inlet().deliver(from, bundle);
+        }
+    }
+
     /// Messages of two processes of one node are not those of that node.
     fn is_double(&self, node: NodeId) -> bool {
         let mut doubles = self.doubles.lock();

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::Error;
 use crate::control::entry::{Entry, LogTable};
 use crate::gateway::Gateway;
-use crate::log_table::{LogReport, LogTables, is_settled, next_table};
+use crate::log_table::{LogReport, LogTables, are_all, is_settled, next_table};
 use crate::members::Members;
 use crate::membership::{self, LogKeeper, OwnLog, random};
 use crate::open_log::{LogHome, LogPlace};
@@ -204,8 +204,7 @@ impl LogDuty {
             reports.insert(self.members.me, self.tables.report());
             reports.retain(|_, report| report.number == self.tables.number());
             let all = reports.values().filter_map(|report| report.own.as_ref());
-            let led: usize = all.map(|own| own.led).sum();
-            if led > usize::from(own.options().slots) {
+            if are_all(own.options().slots, all.flat_map(|own| &own.led)) {
                 return true;
             }
             if Instant::now() > deadline {

@@ -54,9 +54,9 @@ pub(crate) struct OwnLogReport {
     /// The nodes that its groups are compared with.
     pub compared: Vec<LogSeat>,
     /// Groups that it leads.
-    pub led: usize,
+    pub led: BTreeSet<SlotNumber>,
     /// Those among them whose members are others than these nodes.
-    pub unsettled: usize,
+    pub unsettled: BTreeSet<SlotNumber>,
 }
 
 impl LogTables {
@@ -123,21 +123,25 @@ impl LogTables {
         (table.log == self.number && !table.nodes.is_empty()).then_some(table)
     }
 
-    /// Uses the control slot's table if it is later than the one in use.
+    /// Uses the control slot's table unless the one in use is later.
     pub fn take_from_control(&self) {
         if let Some(table) = self.in_control() {
-            self.take(&table);
+            self.take_unless(&table, |latest| latest == &table || latest.follows(&table));
         }
     }
 
     /// Uses a table if it is later than the one in use.
     pub fn take(&self, table: &LogTable) {
+        self.take_unless(table, |latest| !table.follows(latest));
+    }
+
+    fn take_unless(&self, table: &LogTable, is_refused: impl Fn(&LogTable) -> bool) {
         let Some(own) = &self.own else {
             return;
         };
         let mut latest = self.latest.lock();
         let is_usable = table.log == self.number && !table.nodes.is_empty();
-        if is_usable && table.follows(&latest) {
+        if is_usable && !is_refused(&latest) {
             tracing::info!(nodes = ?table.nodes, "the nodes that keep the log");
             own.set_log_nodes(log_nodes(&table.nodes));
             *latest = table.clone();
@@ -177,6 +181,9 @@ impl LogTables {
 /// Returns the table that is to follow; `None` if the one in the control slot is right. `disks` are those
 /// of the nodes that answer.
 ///
+/// A later one than that of the control slot was taken back there, by a new generation: others may use it,
+/// so another one follows both.
+///
 /// Nodes stay in the table while they are members. A node that answers with another disk lost the
 /// one before, and gets the other id immediately: Raft's own rules decide when that disk gets its vote.
 pub(crate) fn next_table(
@@ -209,7 +216,9 @@ pub(crate) fn next_table(
         }
     }
     nodes.truncate(seats);
-    let is_right = in_control.is_some_and(|table| table.nodes == nodes && table.barred == barred);
+    let is_right = in_control.is_some_and(|table| {
+        table.nodes == nodes && table.barred == barred && !latest.follows(table)
+    });
     (!is_right && !nodes.is_empty()).then(|| LogTable {
         log: before.log,
         changes: before.changes.max(latest.changes) + 1,
@@ -218,22 +227,29 @@ pub(crate) fn next_table(
     })
 }
 
-/// Returns whether all groups have exactly these nodes, as those that lead them report.
+/// Returns whether all groups have exactly these nodes, as those that lead them report. Reports are of
+/// different times, so that two nodes may report the same group.
 pub(crate) fn is_settled<'a>(
     nodes: &[LogSeat],
     slots: SlotNumber,
     reports: impl Iterator<Item = &'a OwnLogReport>,
 ) -> bool {
     let same = reports.filter(|report| report.compared == nodes);
-    let (led, unsettled) = same.fold((0, 0), |(led, unsettled), report| {
-        (led + report.led, unsettled + report.unsettled)
-    });
-    // The control slot has a group, too.
-    led > usize::from(slots) && unsettled == 0
+    are_all(
+        slots,
+        same.flat_map(|report| report.led.difference(&report.unsettled)),
+    )
+}
+
+/// Returns whether these are all groups of a cluster: the control slot has one, too.
+pub(crate) fn are_all<'a>(slots: SlotNumber, groups: impl Iterator<Item = &'a SlotNumber>) -> bool {
+    groups.collect::<BTreeSet<_>>().len() > usize::from(slots)
 }
 
 #[cfg(test)]
 mod tests {
+    use cluster::CONTROL;
+
     use super::*;
 
     fn seat(node: NodeId) -> LogSeat {
@@ -321,20 +337,33 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_the_control_slot_took_back_is_replaced() {
+        let (right, taken_back) = (table(3, &[1, 2]), table(4, &[1, 3]));
+        let (members, live) = (numbers(&[1, 2]), disks(&[1, 2]));
+        let tables = (Some(&right), &taken_back);
+        let next = next_table(tables, &members, &live, &numbers(&[])).unwrap();
+        assert_eq!((next.changes, next.nodes), (5, right.nodes));
+    }
+
+    #[test]
     fn groups_are_settled_when_the_leaders_of_all_say_so() {
-        let report = |compared: &[NodeId], led, unsettled| OwnLogReport {
-            disk: 1,
-            table: LogTable::default(),
-            compared: table(0, compared).nodes,
-            led,
-            unsettled,
-        };
+        let report =
+            |compared: &[NodeId], led: &[SlotNumber], unsettled: &[SlotNumber]| OwnLogReport {
+                disk: 1,
+                table: LogTable::default(),
+                compared: table(0, compared).nodes,
+                led: led.iter().copied().collect(),
+                unsettled: unsettled.iter().copied().collect(),
+            };
         let nodes = table(0, &[1, 3]).nodes;
         let settled = |reports: &[OwnLogReport]| is_settled(&nodes, 4, reports.iter());
-        assert!(settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 2, 0)]));
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 1, 0)]));
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 3], 2, 1)]));
+        let first = report(&[1, 3], &[0, 1, CONTROL], &[]);
+        assert!(settled(&[first.clone(), report(&[1, 3], &[2, 3], &[])]));
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[3], &[])]));
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[2, 3], &[2])]));
+        // A group that both report hides none.
+        assert!(!settled(&[first.clone(), report(&[1, 3], &[0, 2], &[])]));
         // One of them has not heard of the change.
-        assert!(!settled(&[report(&[1, 3], 3, 0), report(&[1, 2, 3], 2, 0)]));
+        assert!(!settled(&[first, report(&[1, 2, 3], &[2, 3], &[])]));
     }
 }

@@ -21,7 +21,7 @@ const AWAY_TIME: Duration = Duration::from_hours(72);
 /// Trims this node's part of the log, until the future is dropped.
 pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<Replicas>) {
     let began = Instant::now();
-    let mut trimmed = BTreeMap::<SlotNumber, u64>::new();
+    let mut trimmed = BTreeMap::<SlotNumber, (u64, u64)>::new();
     loop {
         tokio::time::sleep(EVERY).await;
         let is_away = |node: NodeId| {
@@ -29,14 +29,20 @@ pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<
             node != members.me && heard.unwrap_or(began).elapsed() > AWAY_TIME
         };
         for (slot, replica) in replicas.all() {
-            let end = unneeded(&replica.status(), is_away);
-            let before = trimmed.entry(slot).or_default();
-            if end > *before {
-                *before = end;
-                log.trim(slot, end);
+            let next = bounds(log.options().log, &replica.status(), is_away);
+            if let Some((unneeded, stable)) = next
+                && trimmed.insert(slot, (unneeded, stable)) != next
+            {
+                log.trim(slot, unneeded, stable);
             }
         }
     }
+}
+
+/// Returns the offsets before which no replica needs a record, and before which a majority has all of
+/// them. `None` while the replica is in an earlier log, which has other offsets.
+fn bounds(log: u64, status: &SlotStatus, is_away: impl Fn(NodeId) -> bool) -> Option<(u64, u64)> {
+    (status.log == log).then(|| (unneeded(status, is_away), status.stable))
 }
 
 /// Returns the offset before which no replica needs a record.
@@ -53,6 +59,21 @@ fn unneeded(status: &SlotStatus, is_away: impl Fn(NodeId) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn positions_in_an_earlier_log_trim_nothing() {
+        let mut status = SlotStatus {
+            members: vec![1],
+            durable: vec![(1, 9_000)],
+            stable: 9_000,
+            log: 0,
+            ..SlotStatus::default()
+        };
+        assert_eq!(bounds(70_000, &status, |_| false), None);
+        status.log = 70_000;
+        let trimmed = bounds(70_000, &status, |_| false);
+        assert_eq!(trimmed, Some((9_000 - KEPT, 9_000)));
+    }
 
     #[test]
     fn the_replica_that_has_least_decides_unless_it_was_away_for_days() {

@@ -236,6 +236,8 @@ impl Membership {
             _ => return Err(Error::OtherStore(store.to_owned())),
         }
         if !self.is_started {
+            // It follows from `is_started` in files of earlier programs.
+            self.log = Some(self.keeper());
             self.is_started = true;
             self.write(&folder(data))?;
         }
@@ -354,6 +356,19 @@ mod tests {
         assert_eq!(old(1, true).keeper(), kafka);
         assert_eq!(old(2, false).keeper(), kafka);
         assert_eq!(old(1, false).keeper(), LogKeeper::Undecided);
+    }
+
+    #[test]
+    fn a_first_node_that_an_earlier_program_created_decides_at_its_first_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, store) = (dir.path(), dir.path().join("store"));
+        fs::create_dir_all(folder(data)).unwrap();
+        fs::create_dir(&store).unwrap();
+        let mut home = old(1, false);
+        home.claim(data, &store).unwrap();
+        assert_eq!(home.keeper(), LogKeeper::Undecided);
+        let read = Membership::read_in(&folder(data)).unwrap();
+        assert_eq!(read.keeper(), LogKeeper::Undecided);
     }
 
     #[test]

@@ -51,10 +51,7 @@ pub(crate) async fn newest_log(
         }
         // They are gone. A recreated log has another number; only an operator recreates it.
         None => {
-            let known = databases.store().slot_state(CONTROL, b"@cursor");
-            let rows = known.map_err(failed)?;
-            let cursor = rows.first().and_then(|(_, row)| Cursor::decode(row));
-            kafka.log = cursor.map_or(0, |cursor| cursor.log);
+            kafka.log = log_of_control(databases)?.unwrap_or(0);
             tracing::error!(
                 brokers = kafka.brokers,
                 "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads continue where possible. If the topics are gone, `settee cluster reseed` creates others and continues from the nodes' state"
@@ -66,6 +63,14 @@ pub(crate) async fn newest_log(
     patiently(async || kafka_log::check_topics(&kafka).await).await?;
     let exists = true;
     Ok(NewestLog { kafka, exists })
+}
+
+/// Returns the number of the log that the control slot's position is in; `None` before the first start.
+pub(crate) fn log_of_control(databases: &Databases) -> Result<Option<u64>, Error> {
+    let known = databases.store().slot_state(CONTROL, b"@cursor");
+    let rows = known.map_err(failed)?;
+    let cursor = rows.first().and_then(|(_, row)| Cursor::decode(row));
+    Ok(cursor.map(|cursor| cursor.log))
 }
 
 /// Describes a log that is that of another cluster of this name.

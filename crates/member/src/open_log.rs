@@ -26,7 +26,7 @@ use crate::control::entry::{LogSeat, LogTable};
 use crate::control::stored_state;
 use crate::log_transport::LogTransport;
 use crate::membership::{LogKeeper, Membership, OwnLog, folder, random};
-use crate::newest_log::{NewestLog, newest_log};
+use crate::newest_log::{NewestLog, log_of_control, newest_log};
 
 /// The bytes that a log may occupy on a node before it is trimmed.
 const LOG_BYTES_MAX: u64 = 2 << 30;
@@ -175,6 +175,9 @@ async fn open_kafka(
         )));
     }
     let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
+    if exists && log_of_control(databases)? == Some(kafka.log) {
+        remove_others(&folder(&at.data).join(LOGS), kafka.log);
+    }
     Ok(OpenLog {
         log,
         keeper: match exists {

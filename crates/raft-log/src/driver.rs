@@ -1,6 +1,6 @@
 //! The threads of a log: one drives all groups, one writes, one reclaims space.
 //!
-//! The first never waits for the disk, so that leaders continue to send heartbeats. The second writes
+//! The first never waits for a write, so that leaders continue to send heartbeats. The second writes
 //! everything that piled up during a sync with the next one.
 
 use std::collections::BTreeMap;
@@ -27,16 +27,48 @@ const TICK: Duration = Duration::from_millis(100);
 const COMMANDS_MAX: usize = 1024;
 /// Ticks between checks of the log's size.
 const SIZE_TICKS: u64 = 50;
+/// Ticks in which the space of trimmed entries is reclaimed: raft-engine rewrites entries that keep old
+/// files from being removed when the tenth call finds them.
+const RECLAIM_TICKS: u64 = 12 * SIZE_TICKS;
 /// Ticks between updates of the figures.
 const FIGURES_TICKS: u64 = 10;
 /// The pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Decides when the log is trimmed because of its size.
+pub(crate) struct SizeLimit {
+    bytes_max: u64,
+    /// The tick before which the size is not compared.
+    next: u64,
+}
+
+impl SizeLimit {
+    /// Creates the limit.
+    pub fn new(bytes_max: u64) -> SizeLimit {
+        SizeLimit { bytes_max, next: 0 }
+    }
+
+    /// Returns whether the log must be trimmed now. The size follows only after a while: each trim in
+    /// the meantime would halve the rest.
+    fn is_exceeded(&mut self, bytes: u64, ticks: u64) -> bool {
+        let is_exceeded = bytes > self.bytes_max && ticks >= self.next;
+        if is_exceeded {
+            self.next = ticks + RECLAIM_TICKS;
+        }
+        is_exceeded
+    }
+}
 
 /// Sends bundles to other nodes.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a bundle, and returns whether it was accepted. It may be lost all the same; those over one
     /// connection arrive in order.
     fn send(&self, to: NodeId, bundle: Bytes) -> bool;
+
+    /// Sends a short bundle that must not wait for the others, and may overtake them. It may be lost.
+    fn send_urgent(&self, to: NodeId, bundle: Bytes) {
+        self.send(to, bundle);
+    }
 }
 
 /// An order to the driving thread.
@@ -57,7 +89,8 @@ pub(crate) enum Command {
     LogNodes(Vec<LogNode>),
     Trim {
         slot: SlotNumber,
-        offset: u64,
+        unneeded: u64,
+        stable: u64,
     },
     Flushed(Vec<Flush>),
     Stop,
@@ -68,7 +101,7 @@ pub(crate) struct Driver<D: LogDisk> {
     pub core: Core<D>,
     pub disk: Arc<D>,
     pub log: u64,
-    pub bytes_max: u64,
+    pub size_limit: SizeLimit,
     pub transport: Arc<dyn Transport>,
     pub commands: Receiver<Command>,
     /// To the writing thread.
@@ -149,7 +182,11 @@ impl<D: LogDisk> Driver<D> {
                 Err(e) => tracing::warn!(node = from, "a message of the log is malformed: {e}"),
             },
             Command::LogNodes(nodes) => self.core.set_log_nodes(nodes),
-            Command::Trim { slot, offset } => self.core.trim(slot, offset),
+            Command::Trim {
+                slot,
+                unneeded,
+                stable,
+            } => self.core.trim(slot, unneeded, stable),
             Command::Flushed(flushes) => {
                 for flush in flushes {
                     self.writing -= 1;
@@ -175,7 +212,8 @@ impl<D: LogDisk> Driver<D> {
         }
         if self.ticks.is_multiple_of(SIZE_TICKS) {
             // A full disk lets raft-engine begin files that it counts as full.
-            if self.disk.bytes() > self.bytes_max && !self.core.is_stalled() {
+            let is_stalled = self.core.is_stalled();
+            if !is_stalled && self.size_limit.is_exceeded(self.disk.bytes(), self.ticks) {
                 self.core.trim_half();
             }
             // The thread ends with this one.
@@ -200,9 +238,16 @@ impl<D: LogDisk> Driver<D> {
     /// refused are put out the next time.
     fn put_out(&mut self) {
         let mut messages: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
+        let mut urgent: BTreeMap<NodeId, Vec<NodeMessage>> = BTreeMap::new();
         for effect in self.core.take_effects() {
             match effect {
-                Effect::Send { to, message } => messages.entry(to).or_default().push(message),
+                Effect::Send { to, message } => {
+                    let lane = match message.is_urgent() {
+                        true => &mut urgent,
+                        false => &mut messages,
+                    };
+                    lane.entry(to).or_default().push(message);
+                }
                 // Callers that gave up are gone.
                 Effect::Appended { number, outcome } => {
                     if let Some(reply) = self.appends.remove(&number) {
@@ -214,6 +259,11 @@ impl<D: LogDisk> Driver<D> {
                         let _ = reply.send(fetched);
                     }
                 }
+            }
+        }
+        for (to, urgent) in urgent {
+            for bundle in codec::encode(self.log, urgent.iter()) {
+                self.transport.send_urgent(to, bundle);
             }
         }
         for (to, messages) in messages {
@@ -276,4 +326,21 @@ fn write_flushes<D: LogDisk>(disk: &D, flushes: &[Flush], is_stopped: &AtomicBoo
         SYNCED.record(began.elapsed());
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_too_large_is_halved_once_until_its_space_is_reclaimed() {
+        let mut limit = SizeLimit::new(100);
+        assert!(!limit.is_exceeded(100, SIZE_TICKS));
+        let trims = |limit: &mut SizeLimit, from: u64| {
+            let ticks = (0..12).map(|turn| from + turn * SIZE_TICKS);
+            ticks.filter(|ticks| limit.is_exceeded(101, *ticks)).count()
+        };
+        assert_eq!(trims(&mut limit, 2 * SIZE_TICKS), 1);
+        assert_eq!(trims(&mut limit, 14 * SIZE_TICKS), 1);
+    }
 }

@@ -20,6 +20,12 @@ const STATE: &[u8] = b"state";
 /// The size of a file of the log.
 const FILE_BYTES: u64 = 64 << 20;
 
+/// Entries that are read together: raft-engine allocates room for all that are requested, however few
+/// bytes of them are.
+const READ_ENTRIES_MAX: u64 = 4096;
+/// Attempts to read entries.
+const READ_ATTEMPTS: usize = 4;
+
 /// How entries are stored.
 struct Entries;
 
@@ -45,12 +51,20 @@ impl EngineDisk {
     /// [`DiskError`]. An end that was cut off is not an error: it is what a crash leaves of a write
     /// that was not synced.
     pub fn open(path: &Path, bytes_max: u64) -> Result<EngineDisk, DiskError> {
+        EngineDisk::open_with_files(path, bytes_max, FILE_BYTES)
+    }
+
+    fn open_with_files(
+        path: &Path,
+        bytes_max: u64,
+        file_bytes: u64,
+    ) -> Result<EngineDisk, DiskError> {
         let directory = path.to_str();
         let odd = || DiskError::Failed("the log's directory has no name in UTF-8".into());
-        let purge = (bytes_max / 2).max(2 * FILE_BYTES);
+        let purge = (bytes_max / 2).max(2 * file_bytes);
         let config = Config {
             dir: directory.ok_or_else(odd)?.to_owned(),
-            target_file_size: ReadableSize(FILE_BYTES),
+            target_file_size: ReadableSize(file_bytes),
             purge_threshold: ReadableSize(purge),
             ..Config::default()
         };
@@ -61,6 +75,27 @@ impl EngineDisk {
         };
         sync_names(path).map_err(|e| DiskError::Failed(e.to_string()))?;
         Ok(EngineDisk { engine, id })
+    }
+
+    fn read(
+        &self,
+        slot: SlotNumber,
+        (low, high): (u64, u64),
+        bytes_max: u64,
+    ) -> Result<Vec<Entry>, DiskError> {
+        let mut found = vec![];
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let group = u64::from(slot);
+        self.engine
+            .fetch_entries_to::<Entries>(group, low, high, Some(bytes_max), &mut found)
+            .map_err(failure)?;
+        let is_asked = found.first().is_some_and(|first| first.get_index() == low);
+        match is_asked {
+            true => Ok(found),
+            false => Err(DiskError::Damaged(format!(
+                "slot {slot} has no entry {low}"
+            ))),
+        }
     }
 }
 
@@ -142,19 +177,17 @@ impl LogDisk for EngineDisk {
         high: u64,
         bytes_max: u64,
     ) -> Result<Vec<Entry>, DiskError> {
-        let mut found = vec![];
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let group = u64::from(slot);
-        self.engine
-            .fetch_entries_to::<Entries>(group, low, high, Some(bytes_max), &mut found)
-            .map_err(failure)?;
-        let is_asked = found.first().is_some_and(|first| first.get_index() == low);
-        match is_asked {
-            true => Ok(found),
-            false => Err(DiskError::Damaged(format!(
-                "slot {slot} has no entry {low}"
-            ))),
+        let range = (low, high.min(low.saturating_add(READ_ENTRIES_MAX)));
+        let mut read = self.read(slot, range, bytes_max);
+        for _ in 1..READ_ATTEMPTS {
+            if read.is_ok() {
+                break;
+            }
+            // raft-engine looks up where entries are, and then reads them. Meanwhile `reclaim` may move
+            // them, and remove the file.
+            read = self.read(slot, range, bytes_max);
         }
+        read
     }
 
     fn bytes(&self) -> u64 {
@@ -218,6 +251,48 @@ mod tests {
         assert_eq!(stored.state, second.state);
         assert_eq!(disk.entries(3, 3, 4, 0).unwrap(), second.entries);
         assert!(disk.entries(3, 2, 3, 0).is_err());
+    }
+
+    #[test]
+    fn entries_are_read_while_space_is_reclaimed() {
+        const FILE_BYTES: u64 = 16 << 10;
+        const KEPT: u64 = 20;
+        const FILLING: u64 = 100;
+        let dir = tempfile::tempdir().unwrap();
+        let disk = EngineDisk::open_with_files(dir.path(), 8 * FILE_BYTES, FILE_BYTES).unwrap();
+        let write = |slot: SlotNumber, first: u64, count: u64, trim: Option<u64>| {
+            let random = |index| {
+                let mut random = entry(index, 1, b"");
+                let data: Vec<u8> = (0..500).map(|_| fastrand::u8(..)).collect();
+                random.set_data(Bytes::from(data));
+                random
+            };
+            let write = GroupWrite {
+                slot,
+                reset: false,
+                entries: (first..first + count).map(random).collect(),
+                trim,
+                state: GroupState::first(7),
+            };
+            disk.write(&[&write], false).unwrap();
+        };
+        write(1, 1, KEPT, None);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..100 {
+                    // The same entries are in a new file, and the old one is removed.
+                    write(1, 1, KEPT, None);
+                    let first = 1 + round * FILLING;
+                    write(2, first, FILLING, Some(first));
+                    disk.reclaim().unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let found = disk.entries(1, 1, KEPT + 1, u64::MAX).unwrap();
+                assert_eq!(found.len() as u64, KEPT);
+            }
+            writer.join().unwrap();
+        });
     }
 
     #[test]

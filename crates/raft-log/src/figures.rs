@@ -1,5 +1,7 @@
 //! Figures of a node's log.
 
+use std::collections::BTreeSet;
+
 use cluster::SlotNumber;
 use telemetry::Durations;
 
@@ -14,9 +16,9 @@ pub struct LogFigures {
     /// The log nodes that the node knew then.
     pub log_nodes: Vec<LogNode>,
     /// Groups that this node leads.
-    pub led: usize,
+    pub led: BTreeSet<SlotNumber>,
     /// Groups that this node leads, and whose members are not the log nodes yet.
-    pub unsettled: usize,
+    pub unsettled: BTreeSet<SlotNumber>,
     /// Groups of this node without a leader that it knows.
     pub leaderless: usize,
     /// Groups that cannot continue on this node, with the reasons.

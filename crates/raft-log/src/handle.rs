@@ -10,20 +10,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::log::{AppendError, LogError, RawReadBackResult, RawRecord, Tail};
 use cluster::record::BYTES_MAX;
-use cluster::{BoxFuture, Log, NodeId, SlotNumber};
+use cluster::{BoxFuture, Log, NodeId, SlotNumber, TailSender, tail_channel};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
-use crate::driver::{Command, Driver, Transport, reclaim, write};
+use crate::driver::{Command, Driver, SizeLimit, Transport, reclaim, write};
 use crate::figures::LogFigures;
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
 use crate::options::{LogNode, Options};
 
-/// Records buffered for a follower.
-const TAIL_MAX: usize = 1024;
 /// The pause after an answer without a record that was not waited for.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -91,7 +89,7 @@ impl RaftLog {
             core,
             disk: disk.clone(),
             log: options.log,
-            bytes_max: options.disk_bytes_max,
+            size_limit: SizeLimit::new(options.disk_bytes_max),
             transport,
             commands: todo,
             jobs,
@@ -142,9 +140,15 @@ impl RaftLog {
         &self.options
     }
 
-    /// Removes the records of a slot before an offset, which all replicas have.
-    pub fn trim(&self, slot: SlotNumber, offset: u64) {
-        self.send(Command::Trim { slot, offset });
+    /// Removes the records of a slot before the offset `unneeded`, which all replicas have. Later ones
+    /// are removed only when the log is too large, and never those from `stable` on: no majority of
+    /// replicas has them.
+    pub fn trim(&self, slot: SlotNumber, unneeded: u64, stable: u64) {
+        self.send(Command::Trim {
+            slot,
+            unneeded,
+            stable,
+        });
     }
 
     fn send(&self, command: Command) {
@@ -203,7 +207,7 @@ impl Log for RaftLog {
     }
 
     fn follow(&self, slot: SlotNumber, from: u64) -> mpsc::Receiver<Tail> {
-        let (to, tail) = mpsc::channel(TAIL_MAX);
+        let (to, tail) = tail_channel();
         let request = FetchRequest {
             slot,
             from,
@@ -243,7 +247,10 @@ impl Log for RaftLog {
     }
 
     fn is_reachable(&self) -> BoxFuture<'static, bool> {
-        let is_reachable = self.is_reachable.load(Ordering::Relaxed);
+        // A thread that panicked reports nothing any more. The third one reclaims space only.
+        let mut threads = self.threads.iter().take(2);
+        let runs = threads.all(|thread| !thread.is_finished());
+        let is_reachable = runs && self.is_reachable.load(Ordering::Relaxed);
         Box::pin(std::future::ready(is_reachable))
     }
 }
@@ -260,7 +267,7 @@ async fn deliver_tail(
     commands: Sender<Command>,
     mut request: FetchRequest,
     log: u64,
-    to: mpsc::Sender<Tail>,
+    mut to: TailSender,
 ) {
     while !to.is_closed() {
         let fetched = tokio::select! {
@@ -277,12 +284,12 @@ async fn deliver_tail(
                 let first = records.first().map(|record| record.offset);
                 debug_assert!(first.is_none_or(|first| first == request.from));
                 let is_outside = request.from < start || request.from > end;
-                if records.is_empty() && to.send(Tail::NoRecord { start, end }).await.is_err() {
+                if records.is_empty() && !to.send(Tail::NoRecord { start, end }).await {
                     return;
                 }
                 for record in records {
                     request.from = record.offset + 1;
-                    if to.send(Tail::Record(raw(record, log))).await.is_err() {
+                    if !to.send(Tail::Record(raw(record, log))).await {
                         return;
                     }
                 }

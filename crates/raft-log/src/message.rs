@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cluster::{NodeId, SlotNumber};
-use raft::eraftpb::Message;
+use raft::eraftpb::{Message, MessageType};
 
 /// A message to another node.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,30 @@ pub enum NodeMessage {
     Beat(Vec<Asleep>),
     /// The receiver leads this group, which must not sleep: a follower lacks something.
     Wake(SlotNumber),
+}
+
+impl NodeMessage {
+    /// Returns whether it is short, and keeps or elects a leader: it must not wait for records, or
+    /// elections would follow from large writes. It may overtake other messages, as Raft permits.
+    pub(crate) fn is_urgent(&self) -> bool {
+        use MessageType::{
+            MsgHeartbeat, MsgHeartbeatResponse, MsgRequestPreVote, MsgRequestPreVoteResponse,
+            MsgRequestVote, MsgRequestVoteResponse,
+        };
+        match self {
+            NodeMessage::Beat(_) | NodeMessage::Wake(_) => true,
+            NodeMessage::Raft { message, .. } => matches!(
+                message.get_msg_type(),
+                MsgHeartbeat
+                    | MsgHeartbeatResponse
+                    | MsgRequestPreVote
+                    | MsgRequestPreVoteResponse
+                    | MsgRequestVote
+                    | MsgRequestVoteResponse
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// A record to append.
@@ -132,4 +156,24 @@ pub struct Asleep {
     pub term: u64,
     /// The index of its last entry, which all members have.
     pub last: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_and_votes_do_not_wait_for_records() {
+        let raft = |kind| {
+            let mut message = Message::default();
+            message.set_msg_type(kind);
+            let message = Box::new(message);
+            NodeMessage::Raft { slot: 1, message }
+        };
+        assert!(raft(MessageType::MsgHeartbeat).is_urgent());
+        assert!(raft(MessageType::MsgRequestPreVoteResponse).is_urgent());
+        assert!(NodeMessage::Beat(vec![]).is_urgent());
+        assert!(!raft(MessageType::MsgAppend).is_urgent());
+        assert!(!raft(MessageType::MsgSnapshot).is_urgent());
+    }
 }

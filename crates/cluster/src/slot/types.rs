@@ -214,6 +214,8 @@ pub struct StableOffset {
 pub struct SlotStatus {
     /// The durable position.
     pub position: Position,
+    /// The number of the log that contains the generation of the position.
+    pub log: u64,
     /// A majority is known to have everything before this offset of its generation.
     pub stable: u64,
     /// The slot's replicas.

@@ -105,12 +105,12 @@ fn own_log(list: &mut List, log: &LogFigures) {
         (
             "settee/cluster/log/led",
             "slots whose log this node leads",
-            log.led as u64,
+            log.led.len() as u64,
         ),
         (
             "settee/cluster/log/unsettled",
             "slots whose log this node leads, and which other nodes keep than those of the table",
-            log.unsettled as u64,
+            log.unsettled.len() as u64,
         ),
         (
             "settee/cluster/log/leaderless",

@@ -1,6 +1,6 @@
 //! The log in the nodes: as a node opens it, and below three nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -241,10 +241,8 @@ impl OwnLogs {
         until("settled", || {
             let all = self.running.values().map(|log| log.figures());
             let same = all.filter(|figures| figures.log_nodes == self.table);
-            let (led, unsettled) = same.fold((0, 0), |(led, unsettled), figures| {
-                (led + figures.led, unsettled + figures.unsettled)
-            });
-            led == usize::from(SLOTS) + 1 && unsettled == 0
+            let settled = same.flat_map(|figures| &figures.led - &figures.unsettled);
+            settled.collect::<BTreeSet<_>>().len() == usize::from(SLOTS) + 1
         })
         .await;
     }

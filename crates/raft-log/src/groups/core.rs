@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cluster::{NodeId, SlotNumber};
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::Message;
 
 use super::appends::Appends;
 use super::fetches::Fetches;
@@ -206,12 +206,16 @@ impl<D: LogDisk> Core<D> {
         let all = self.groups.values();
         let led = all.clone().filter(|group| group.is_leader());
         let is_settled = |group: &&Group<D>| group.is_authority() && group.has_members(&wanted);
-        let has_no_leader = |group: &&Group<D>| group.is_member() && group.leader().is_none();
+        // One that left without a notice takes itself for a member.
+        let is_log_node = self.is_log_node();
+        let has_no_leader =
+            |group: &&Group<D>| is_log_node && group.is_member() && group.leader().is_none();
+        let unsettled = led.clone().filter(|group| !is_settled(group));
         let halted = self.halted.iter();
         LogFigures {
             log_nodes: self.log_nodes.clone(),
-            led: led.clone().count(),
-            unsettled: led.filter(|group| !is_settled(group)).count(),
+            led: led.map(|group| group.slot).collect(),
+            unsettled: unsettled.map(|group| group.slot).collect(),
             leaderless: all.filter(has_no_leader).count(),
             halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
             bytes: 0,
@@ -250,14 +254,24 @@ impl<D: LogDisk> Core<D> {
         group.is_some_and(|group| group.is_authority() && group.has_members(&wanted))
     }
 
-    /// Removes the records of a slot before an offset: all replicas have them, or the disk is full.
-    pub fn trim(&mut self, slot: SlotNumber, offset: u64) {
+    /// Returns whether a slot's group sleeps.
+    #[cfg(test)]
+    pub(crate) fn sleeps(&self, slot: SlotNumber) -> bool {
+        let group = self.groups.get(&slot);
+        group.is_some_and(|group| group.is_asleep(self.now))
+    }
+
+    /// Removes the records of a slot before an offset, which all replicas have. A majority has those
+    /// before `stable`.
+    pub fn trim(&mut self, slot: SlotNumber, unneeded: u64, stable: u64) {
         if let Some(group) = self.groups.get_mut(&slot) {
-            group.trim_to(offset);
+            group.stable = stable;
+            group.trim_to(unneeded);
         }
     }
 
-    /// Removes the older half of the records of slots with many: the log occupies too much.
+    /// Removes the older half of the records of slots with many: the log occupies too much. Records
+    /// that no majority of replicas has stay: the slot could not continue without them.
     pub fn trim_half(&mut self) {
         let slots: Vec<SlotNumber> = self.groups.keys().copied().collect();
         let bounds: Vec<_> = slots
@@ -267,8 +281,10 @@ impl<D: LogDisk> Core<D> {
         let records: u64 = bounds.iter().map(|(_, (start, end))| end - start).sum();
         let mean = records / bounds.len().max(1) as u64;
         for (slot, (start, end)) in bounds {
-            if end - start >= mean {
-                self.trim(slot, start + (end - start).div_ceil(2));
+            let group = self.groups.get_mut(&slot);
+            if let Some(group) = group.filter(|_| end - start >= mean) {
+                let half = start + (end - start).div_ceil(2);
+                group.trim_to(half.min(group.stable));
             }
         }
     }
@@ -334,7 +350,11 @@ impl<D: LogDisk> Core<D> {
                 }
             }
             NodeMessage::Wake(slot) => {
-                if let Some(group) = self.groups.get_mut(&slot) {
+                let ids = self.nodes.iter().filter(|(_, node)| **node == from);
+                let mut ids = ids.map(|(id, _)| *id);
+                let group = self.groups.get_mut(&slot);
+                // One that left, perhaps without a notice, lacks everything.
+                if let Some(group) = group.filter(|group| ids.any(|id| group.has(id))) {
                     group.wake();
                 }
             }
@@ -355,10 +375,13 @@ impl<D: LogDisk> Core<D> {
         if !self.groups.contains_key(&slot) {
             self.open_group(slot);
         }
-        // A leader may get one after it went to sleep.
-        let is_echo = message.get_msg_type() == MessageType::MsgHeartbeatResponse;
+        let is_stalled = self.is_stalled();
         self.with_group(slot, |group, _| {
-            if !is_echo {
+            if is_stalled && group.follows(&message) {
+                // The answers could not leave, and would pile up. Its leader sends it again.
+                return Ok(());
+            }
+            if group.is_woken_by(&message) {
                 group.wake();
             }
             group.step(message);
@@ -418,10 +441,15 @@ impl<D: LogDisk> Core<D> {
     /// Returns whether a group is on this node and hears from the others. One that left, perhaps
     /// without a notice, uses the log as if it were not here.
     pub(super) fn is_open(&self, slot: SlotNumber) -> bool {
-        let me = self.options.me.raft;
-        let is_wanted = self.log_nodes.is_empty() || self.log_nodes.iter().any(|it| it.raft == me);
+        let is_log_node = self.is_log_node();
         let group = self.groups.get(&slot);
-        group.is_some_and(|it| it.is_member() && (is_wanted || it.leader().is_some()))
+        group.is_some_and(|it| it.is_member() && (is_log_node || it.leader().is_some()))
+    }
+
+    /// Returns whether this node is to keep the log, as far as it knows.
+    fn is_log_node(&self) -> bool {
+        let me = self.options.me.raft;
+        self.log_nodes.is_empty() || self.log_nodes.iter().any(|it| it.raft == me)
     }
 
     pub(super) fn leader_node(&self, slot: SlotNumber) -> Option<NodeId> {

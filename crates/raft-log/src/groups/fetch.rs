@@ -123,6 +123,9 @@ impl<D: LogDisk> Core<D> {
         let now = self.now;
         let mut due = vec![];
         for group in self.groups.values_mut() {
+            if !group.parked.iter().any(|it| group.is_due(it, now)) {
+                continue;
+            }
             let parked = std::mem::take(&mut group.parked);
             let (over, waiting) = parked.into_iter().partition(|it| group.is_due(it, now));
             group.parked = waiting;

@@ -106,6 +106,8 @@ pub(crate) struct Group<D: LogDisk> {
     pub is_dirty: bool,
     /// Entries before this index are to be removed from the disk.
     pub trim: Option<u64>,
+    /// A majority of replicas has the records before this offset; 0 while that is not known.
+    pub stable: u64,
     /// Ticks since the last work.
     pub idle_ticks: u64,
     /// The tick until which it sleeps: a leader until there is work.
@@ -152,6 +154,7 @@ impl<D: LogDisk> Group<D> {
             parked: vec![],
             is_dirty: false,
             trim: None,
+            stable: 0,
             idle_ticks: 0,
             asleep_until: 0,
             waiting: BTreeMap::new(),
@@ -175,6 +178,11 @@ impl<D: LogDisk> Group<D> {
             || members.get_voters_outgoing().contains(me)
     }
 
+    /// Returns whether an id is that of a member, as far as this node knows.
+    pub fn has(&self, id: RaftId) -> bool {
+        self.node.raft.prs().get(id).is_some()
+    }
+
     /// Returns the id of its leader, if it is known. A node that left does not know it.
     pub fn leader(&self) -> Option<RaftId> {
         if !self.is_member() {
@@ -185,6 +193,12 @@ impl<D: LogDisk> Group<D> {
             false => self.node.raft.leader_id,
         };
         (id != raft::INVALID_ID).then_some(id)
+    }
+
+    /// Returns whether a message is from the leader that this node follows.
+    pub fn follows(&self, message: &Message) -> bool {
+        let raft = &self.node.raft;
+        !self.is_leader() && raft.leader_id == message.get_from() && raft.term == message.get_term()
     }
 
     /// Returns whether this node leads it, and has delivered all entries of earlier leaders that were
@@ -238,8 +252,8 @@ impl<D: LogDisk> Group<D> {
         if !self.is_leader() || self.node.raft.lead_transferee.is_some() {
             return Some(AppendOutcome::NotLeader(None));
         }
-        let before = self.sequences.get(&request.origin);
-        if before.is_some_and(|before| *before >= request.sequence) {
+        let before = self.sequences.get(&request.origin).copied();
+        if before.is_some_and(|before| before >= request.sequence) {
             // It was overtaken by a later one, or arrived twice.
             return Some(AppendOutcome::Unknown);
         }
@@ -252,7 +266,7 @@ impl<D: LogDisk> Group<D> {
         if self.node.step(message).is_err() {
             return Some(AppendOutcome::Refused);
         }
-        if self.sequences.len() >= ORIGINS_MAX {
+        if before.is_none() && self.sequences.len() >= ORIGINS_MAX {
             self.sequences.pop_first();
         }
         self.sequences.insert(request.origin, request.sequence);

@@ -2,6 +2,8 @@
 //! groups that it lets sleep, every [`crate::options::BEAT_TICKS`]; a follower of such a group calls no
 //! election while it receives that.
 
+use raft::eraftpb::{Message, MessageType};
+
 use super::group::Group;
 use crate::disk::LogDisk;
 use crate::message::Asleep;
@@ -13,6 +15,7 @@ impl<D: LogDisk> Group<D> {
         self.idle_ticks += 1;
         if self.idle_ticks >= IDLE_TICKS && self.is_done(wanted) {
             self.asleep_until = u64::MAX;
+            self.node.mut_store().forget_written();
         }
     }
 
@@ -29,6 +32,18 @@ impl<D: LogDisk> Group<D> {
         }
         if until == u64::MAX {
             self.node.ping();
+        }
+    }
+
+    /// Returns whether a message wakes it. The answer to a heartbeat does not: a leader may get one after
+    /// it went to sleep. Nor do the elections of one that left, which may not have noticed that.
+    pub fn is_woken_by(&self, message: &Message) -> bool {
+        match message.get_msg_type() {
+            MessageType::MsgHeartbeatResponse => false,
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.has(message.get_from())
+            }
+            _ => true,
         }
     }
 
@@ -53,6 +68,7 @@ impl<D: LogDisk> Group<D> {
             && raft.raft_log.committed == leader.last;
         if is_equal {
             self.asleep_until = now + SLEEP_TICKS;
+            self.node.mut_store().forget_written();
         }
         is_equal
     }

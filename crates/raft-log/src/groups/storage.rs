@@ -12,6 +12,11 @@ use crate::disk::{DiskError, LogDisk};
 use crate::options::RECENT_BYTES;
 use crate::state::{GroupState, get_base, put_base};
 
+/// Entries of at most this size are copied to keep them, in bytes. An entry from the network is a part of
+/// its message, which has those of other groups, too: it would stay in memory with one of them.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+/// Entries that an idle group keeps room for.
+const IDLE_ENTRIES: usize = 8;
 /// Bytes of an entry that its data do not count.
 const ENTRY_BYTES: usize = 16;
 
@@ -76,7 +81,7 @@ impl<D: LogDisk> GroupStorage<D> {
             self.state.offsets.push(entry.get_index(), is_record(entry));
             self.recent_bytes += size(entry);
             self.last = entry.get_index();
-            self.recent.push_back(entry.clone());
+            self.recent.push_back(detached(entry));
         }
     }
 
@@ -109,6 +114,14 @@ impl<D: LogDisk> GroupStorage<D> {
         while self.recent_bytes > RECENT_BYTES && self.first_recent() <= self.written {
             self.forget_oldest();
         }
+    }
+
+    /// Releases the memory of written entries, except the last one: the group is idle.
+    pub fn forget_written(&mut self) {
+        while self.recent.len() > 1 && self.first_recent() <= self.written {
+            self.forget_oldest();
+        }
+        self.recent.shrink_to(IDLE_ENTRIES);
     }
 
     /// Removes the entries up to an index that was applied. Returns whether there were any.
@@ -251,6 +264,15 @@ pub(crate) fn is_record(entry: &Entry) -> bool {
     entry.get_entry_type() == EntryType::EntryNormal && !entry.get_data().is_empty()
 }
 
+/// Returns an entry that can be kept.
+fn detached(entry: &Entry) -> Entry {
+    let mut kept = entry.clone();
+    if kept.data.len() <= COPIED_BYTES_MAX {
+        kept.data = Bytes::copy_from_slice(&kept.data);
+    }
+    kept
+}
+
 fn size(entry: &Entry) -> usize {
     entry.get_data().len() + ENTRY_BYTES
 }
@@ -282,6 +304,38 @@ mod tests {
             state: GroupState::default(),
         };
         disk.write(&[&write], true).unwrap();
+    }
+
+    #[test]
+    fn a_small_entry_does_not_keep_its_message_in_memory() {
+        let mut storage = GroupStorage::open(Arc::new(MemoryDisk::new(1)), 0).unwrap();
+        let message = Bytes::from(vec![1; 1 << 20]);
+        let mut small = entry(1, 1);
+        small.set_data(message.slice(10..20));
+        storage.append(&[small]);
+        assert!(message.is_unique());
+        assert_eq!(storage.recent[0].get_data(), [1; 10]);
+    }
+
+    #[test]
+    fn an_idle_group_keeps_one_written_entry_in_memory() {
+        let disk = Arc::new(MemoryDisk::new(1));
+        let mut storage = GroupStorage::open(disk.clone(), 0).unwrap();
+        let mut entries: Vec<Entry> = (1..=50).map(|index| entry(index, 1)).collect();
+        for entry in &mut entries {
+            entry.set_data(Bytes::from_static(b"record"));
+        }
+        storage.append(&entries);
+        write(&disk, &entries[..20]);
+        storage.note_written(20, 1);
+        storage.forget_written();
+        assert_eq!(storage.recent.len(), 30);
+        write(&disk, &entries[20..]);
+        storage.note_written(50, 1);
+        storage.forget_written();
+        assert_eq!(storage.recent.len(), 1);
+        assert_eq!(storage.term(50).unwrap(), 1);
+        assert_eq!(storage.read(1, 51, u64::MAX).unwrap(), entries);
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl World {
             let offset = self.read_by_all(slot);
             for node in &mut self.nodes {
                 if let Some(core) = &mut node.core {
-                    core.trim(slot, offset);
+                    core.trim(slot, offset, offset);
                 }
             }
         }

@@ -167,6 +167,64 @@ fn a_leader_that_cannot_write_is_replaced_although_records_arrive() {
 }
 
 #[test]
+fn a_follower_that_cannot_write_keeps_no_answers_to_its_leader() {
+    let mut world = settled_world();
+    let leader = world.leader(0).unwrap();
+    let follower = (leader + 1) % 3;
+    world.nodes[follower].hangs_until = u64::MAX;
+    for slot in SLOTS {
+        world.append(leader, slot, false).unwrap();
+    }
+    world.run_until(9_500).unwrap();
+    let (before, messages) = (world.flushes(follower), world.raft_messages);
+    assert!(before > 0);
+    world.run_until(12_500).unwrap();
+    // It lacks a record, so that the groups do not sleep.
+    assert!(world.raft_messages > messages + 10);
+    assert_eq!(world.flushes(follower), before);
+}
+
+#[test]
+fn a_log_that_is_too_large_keeps_what_no_majority_has() {
+    let mut world = settled_world();
+    for _ in 0..10 {
+        world.append(3, 0, true).unwrap();
+    }
+    world.run_until(6_000).unwrap();
+    let core = world.nodes[0].core.as_mut().unwrap();
+    core.trim_half();
+    assert_eq!(core.bounds(0), Some((0, 10)));
+    core.trim(0, 0, 3);
+    core.trim_half();
+    assert_eq!(core.bounds(0), Some((3, 10)));
+    core.trim(0, 0, 9);
+    core.trim_half();
+    assert_eq!(core.bounds(0), Some((7, 10)));
+}
+
+#[test]
+fn elections_of_a_node_that_left_wake_no_group() {
+    let mut world = settled_world();
+    for other in [0, 2, 3] {
+        world.cut_both(1, other, 5_000);
+    }
+    let other = world.nodes[3].me;
+    world.set_log_node(1, other);
+    // It has not noticed, and the others sleep.
+    world.run_until(9_500).unwrap();
+    let sleeps = |world: &World| {
+        let cores = [0, 2, 3].map(|at| world.nodes[at].core.as_ref().unwrap());
+        cores.iter().all(|core| core.sleeps(0))
+    };
+    for step in 0..30 {
+        assert!(sleeps(&world), "{step}");
+        world.run_until(9_500 + step * 100).unwrap();
+    }
+    let left = world.nodes[1].core.as_ref().unwrap();
+    assert_eq!(left.figures().leaderless, 0);
+}
+
+#[test]
 fn a_leader_that_sleeps_alone_does_not_deny_newer_records() {
     let mut world = settled_world();
     world.append(3, 0, true).unwrap();

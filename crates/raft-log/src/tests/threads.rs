@@ -101,6 +101,35 @@ async fn all_nodes_read_what_any_node_appended() {
     assert_eq!(record.bytes, b"record 29");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_applies_slowly_holds_little_of_the_log() {
+    const LARGE: usize = 512 << 10;
+    let logs = start();
+    let mut last = 0;
+    for _ in 0..12 {
+        last = append(&logs[0], &"x".repeat(LARGE)).await;
+    }
+    let mut slow = logs[0].follow(CONTROL, 0);
+    let mut quick = logs[0].follow(CONTROL, 0);
+    let mut next = 0;
+    while next <= last {
+        if let Some(Tail::Record(record)) = quick.recv().await {
+            next = record.offset + 1;
+        }
+    }
+    // As many steps again for the other one.
+    for offset in 0..=last {
+        let _found = logs[0].read_back(CONTROL, offset, 1).await;
+    }
+    assert!(slow.len() <= 4, "{} records wait", slow.len());
+    let mut offsets = 0..=last;
+    while !offsets.is_empty() {
+        if let Tail::Record(record) = slow.recv().await.unwrap() {
+            assert_eq!(Some(record.offset), offsets.next());
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_record_or_has_no_slot_is_refused() {
     let logs = start();

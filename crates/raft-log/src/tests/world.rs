@@ -440,6 +440,11 @@ impl World {
         self.sync(at);
     }
 
+    /// Returns the number of flushes of a node that have not ended.
+    pub fn flushes(&self, at: usize) -> usize {
+        self.nodes[at].flushes.len()
+    }
+
     /// Begins a sync, if there is something to sync and none is under way.
     fn sync(&mut self, at: usize) {
         let node = &mut self.nodes[at];

@@ -478,6 +478,7 @@ impl<S: SlotStore> Task<S> {
         };
         let cursor = &replica.saved().cursor;
         status.position = cursor.position;
+        status.log = cursor.log;
         status.stable = replica.stable();
         status.halted = replica.halted();
         status.sealed = replica.saved().promises.sealed > cursor.position.generation;
