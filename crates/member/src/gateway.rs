@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::{Duration, Instant};
 
-use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, RecordVersion, Request, Work};
+use cluster::record::{
+    BYTES_MAX, DatabaseWork, EditRecord, PurgeRecord, RecordVersion, Request, Work,
+};
 use cluster::{CONTROL, Generation, NodeId, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, NewDatabase, Property, Sequencer, SequencerFuture,
@@ -45,6 +47,9 @@ const NEW_TIME_MAX: Duration = Duration::from_secs(10);
 const NEW_PAUSE: Duration = Duration::from_millis(100);
 /// Approximate maximum size of the edits of one request, in bytes: longer ones are split.
 const REQUEST_BYTES: usize = 512 << 10;
+
+/// An entry of at most this length, in bytes, is sent in one record.
+const ENTRY_BYTES_OF_RECORD: usize = BYTES_MAX - (1 << 10);
 
 /// Maximum number of concurrent requests of one bulk.
 const PARTS_AT_ONCE: usize = 32;
@@ -98,11 +103,16 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotNow`], also if the record version that it needs is not in force yet.
     pub async fn enter(&self, entry: Entry) -> Result<EntryOutcome, Error> {
-        self.wait_for_version(entry.needs()).await?;
         let shuts_out = entry.shuts_out();
         let is_me = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let leaves = is_me && !self.members.has_left();
         let json = serde_json::to_vec(&entry).map_err(|e| Error::Membership(e.to_string()))?;
+        // Earlier programs ignore entries that are longer than a record.
+        let needs = match json.len() > ENTRY_BYTES_OF_RECORD {
+            true => entry.needs().max(RecordVersion::V4),
+            false => entry.needs(),
+        };
+        self.wait_for_version(needs).await?;
         let work = DatabaseWork {
             database: [0; 16],
             since: 0,

@@ -314,13 +314,14 @@ fn groups_are_skipped_in_pieces() {
 
 #[test]
 fn long_rows_are_skipped_in_pieces() {
-    const LONG_ROWS: usize = 12;
+    const LONG_ROWS: usize = 30;
+    const KEY_BYTES: usize = 250_000;
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());
     let indexed = runtime().block_on(async {
         let indexed = Indexed::new(&databases, "db", 2).await;
         let long = |n| {
-            let key = "x".repeat(600_000);
+            let key = "x".repeat(KEY_BYTES);
             doc(&format!(r#"{{"_id":"long{n}","a":"{key}{n:02}"}}"#))
         };
         write(&indexed.db, (0..LONG_ROWS).map(long).collect()).await;
@@ -345,7 +346,7 @@ fn long_rows_are_skipped_in_pieces() {
         assert!(
             pieces > 1,
             "{} bytes were skipped in one piece",
-            600_000 * (LONG_ROWS - 1)
+            KEY_BYTES * (LONG_ROWS - 1)
         );
         let row: Value = serde_json::from_slice(&out).unwrap();
         let last = if descending { 0 } else { LONG_ROWS - 1 };

@@ -1,5 +1,6 @@
 //! The control slot on this node's store.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use storage::{SlotOutcome, Snapshot, WorkOutcome};
 use super::state::{ControlState, Effect};
 use super::{Catalogue, OnSetting, bring_in_line};
 use crate::copy::{Copier, FetchedCopy};
-use crate::slot::{Prepare, PreparedRecord, Queue, failed, open_error};
+use crate::slot::{Assembly, Chunk, Prepare, PreparedRecord, Queue, failed, open_error};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -41,7 +42,9 @@ impl ControlSlot {
             databases: databases.clone(),
             catalogue: catalogue.clone(),
             on_setting,
+            long: Assembly::new(databases.store().clone(), CONTROL),
             ahead: Mutex::default(),
+            queued: Mutex::default(),
             going: Mutex::default(),
             one: tokio::sync::Mutex::default(),
             is_late: AtomicBool::new(false),
@@ -86,9 +89,7 @@ impl SlotStore for ControlSlot {
         // Changes that were not written have no effect.
         let at = saved.as_ref().map_or(0, |s| s.cursor.position.next_offset);
         self.applier.going.lock().retain(|(of, ..)| *of <= at);
-        let state = stored_state(&self.applier.databases)?;
-        *self.applier.ahead.lock() = state.clone();
-        self.applier.catalogue.set(state);
+        self.applier.renew(stored_state(&self.applier.databases)?)?;
         // A database that could not be deleted is deleted later, whether records arrive or not.
         if !self.applier.going.lock().is_empty() {
             tokio::spawn(self.applier.clone().delete_late(at));
@@ -101,7 +102,6 @@ impl SlotStore for ControlSlot {
         body: Option<Body>,
         cursor: &Cursor,
     ) -> BoxFuture<'static, Result<Outcomes<SlotOutcome>>> {
-        let entries = body.as_ref().map(entries).unwrap_or_default();
         let next_offset = cursor.position.next_offset;
         let done = self.queue.apply(body, cursor);
         let applier = self.applier.clone();
@@ -109,7 +109,7 @@ impl SlotStore for ControlSlot {
             let outcomes = done.await?;
             applier.delete_before(next_offset).await?;
             // Shown once it is on disk and its action is done.
-            applier.catalogue.apply(&entries);
+            applier.show_before(next_offset);
             Ok(outcomes)
         })
     }
@@ -134,11 +134,11 @@ impl SlotStore for ControlSlot {
     }
 }
 
-/// Returns the entries of a record, with gateways and counters. A request has one.
-fn entries(body: &Body) -> Vec<(u64, u64, Vec<u8>)> {
-    let Body::Requests(requests) = body else {
-        return vec![];
-    };
+/// An entry with the gateway and the counter of its request.
+type NumberedEntry = (u64, u64, Vec<u8>);
+
+/// Returns the entries of requests. Each has one.
+fn entries(requests: &[Request]) -> Vec<NumberedEntry> {
     let entry = |request: &Request| {
         let entry = request.databases.iter().find_map(|part| match &part.work {
             Work::Entry(entry) => Some(entry.clone()),
@@ -154,8 +154,12 @@ struct Applier {
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
     on_setting: OnSetting,
+    /// Requests in chunks: an entry may be longer than a record.
+    long: Assembly,
     /// The state after everything queued for the store.
     ahead: Mutex<ControlState>,
+    /// Entries that are queued for the store, each with the offset after it.
+    queued: Mutex<VecDeque<(u64, NumberedEntry)>>,
     /// Databases to delete once their drop is on disk: each with the offset after it.
     going: Mutex<Vec<(u64, String, DatabaseUuid)>>,
     /// Databases are created and deleted one at a time: one that is being deleted blocks another of
@@ -172,19 +176,61 @@ impl Prepare for Applier {
         // The action is taken before the entry is written: after a crash it is repeated, which has
         // no effect. But a deletion is irreversible, so it is done after the write: every database
         // in the stored catalogue exists here.
-        for (gateway, counter, entry) in entries(&body) {
+        let entries = match body {
+            Body::Requests(requests) => entries(&requests),
+            Body::Part {
+                gateway,
+                counter,
+                index,
+                count,
+                bytes,
+            } => {
+                let part = Chunk {
+                    gateway,
+                    counter,
+                    index,
+                    count,
+                    bytes,
+                };
+                let parted = self.long.take(&part, next_offset).await?;
+                prepared.rows = parted.rows;
+                entries(parted.request.as_slice())
+            }
+            _ => vec![],
+        };
+        for (gateway, counter, entry) in entries {
             let applied = self.ahead.lock().apply(gateway, counter, &entry);
             self.carry_out(applied.effect, next_offset).await?;
             prepared.rows.extend(applied.rows);
             let code = WorkOutcome::Refused(applied.outcome as u8);
             let outcome = SlotOutcome::Done(vec![code]);
             prepared.outcomes.push(((gateway, counter), outcome));
+            let numbered = (gateway, counter, entry);
+            self.queued.lock().push_back((next_offset, numbered));
         }
         Ok(prepared)
     }
 }
 
 impl Applier {
+    /// Begins again with a stored state. What was queued and not written has no effect.
+    fn renew(&self, state: ControlState) -> Result<()> {
+        self.long.load()?;
+        self.queued.lock().clear();
+        *self.ahead.lock() = state.clone();
+        self.catalogue.set(state);
+        Ok(())
+    }
+
+    /// Shows the entries of records before this offset, which are written.
+    fn show_before(&self, next_offset: u64) {
+        let mut queued = self.queued.lock();
+        let count = queued.partition_point(|(at, _)| *at <= next_offset);
+        let written: Vec<_> = queued.drain(..count).map(|(_, entry)| entry).collect();
+        // Under the lock: they are shown in order.
+        self.catalogue.apply(&written);
+    }
+
     async fn carry_out(&self, effect: Effect, next_offset: u64) -> Result<()> {
         let done = match effect {
             Effect::None | Effect::Members => Ok(()),
@@ -254,8 +300,6 @@ impl Applier {
             tracing::error!(error = %e, "applying the catalogue on this node failed: it is retried");
             tokio::time::sleep(AGAIN_AFTER).await;
         }
-        *self.ahead.lock() = state.clone();
-        self.catalogue.set(state);
-        Ok(())
+        self.renew(state)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cluster::record::Request;
 use cluster::slot::StoreError;
+use parking_lot::Mutex;
 use storage::{SlotNumber, Store};
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(5);
 type Row = (Vec<u8>, Option<Vec<u8>>);
 
 /// A chunk of a request.
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub gateway: u64,
     pub counter: u64,
     pub index: u32,
@@ -32,14 +33,14 @@ pub(super) struct Chunk {
 
 /// Rows of the slot to write, and the request if it is complete.
 #[derive(Default)]
-pub(super) struct ChunkResult {
+pub(crate) struct ChunkResult {
     pub rows: Vec<Row>,
     pub request: Option<Request>,
 }
 
 /// The stored chunks: their keys, and the offset of each.
 #[derive(Default)]
-pub(super) struct PendingChunks(BTreeMap<Vec<u8>, u64>);
+struct PendingChunks(BTreeMap<Vec<u8>, u64>);
 
 impl Chunk {
     /// Returns the common prefix of the keys of a request's chunks.
@@ -112,9 +113,53 @@ impl PendingChunks {
     }
 }
 
+/// Assembles the long requests of a slot.
+pub(crate) struct Assembly {
+    store: Arc<Store>,
+    slot: SlotNumber,
+    /// The chunks after everything that was queued.
+    pending: Mutex<PendingChunks>,
+}
+
+impl Assembly {
+    /// Has no chunks until [`Assembly::load`].
+    pub fn new(store: Arc<Store>, slot: SlotNumber) -> Assembly {
+        Assembly {
+            store,
+            slot,
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Loads the keys of the chunks from the store.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn load(&self) -> Result<(), StoreError> {
+        *self.pending.lock() = PendingChunks::load(&self.store, self.slot)?;
+        Ok(())
+    }
+
+    /// Takes a chunk that is at this offset of the log.
+    ///
+    /// # Errors
+    /// Those of reading, and one if earlier chunks are not written in time.
+    pub async fn take(&self, part: &Chunk, offset: u64) -> Result<ChunkResult, StoreError> {
+        if part.index + 1 < part.count {
+            return Ok(self.pending.lock().add(part, offset));
+        }
+        let is_whole = self.pending.lock().has_all_before(part);
+        let known = match is_whole && part.index > 0 {
+            true => before(part, &self.store, self.slot).await?,
+            false => vec![],
+        };
+        Ok(self.pending.lock().finish(part, &known))
+    }
+}
+
 /// Returns the chunks before the last one, all of which are stored: in order, once the store has
 /// them.
-pub(super) async fn before(
+async fn before(
     part: &Chunk,
     store: &Arc<Store>,
     slot: SlotNumber,

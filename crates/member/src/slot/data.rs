@@ -7,11 +7,10 @@ use cluster::replica::{Cursor, DurableState, Promises};
 use cluster::slot::{Outcomes, SlotStore, StoreError};
 use cluster::{BoxFuture, NodeId, SlotNumber};
 use database::{Database, DatabaseUuid, Databases};
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 
-use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
+use super::chunks::{Assembly, Chunk};
 use super::queue::{Prepare, PreparedRecord, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::content::{ContentExchange, ContentName, LackedContent};
@@ -49,7 +48,7 @@ impl DataSlot {
             databases: databases.clone(),
             catalogue: catalogue.clone(),
             contents: contents.clone(),
-            parts: Mutex::default(),
+            long: Assembly::new(databases.store().clone(), slot),
             validators,
         });
         DataSlot {
@@ -102,8 +101,8 @@ struct Applier {
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
     contents: Arc<ContentExchange>,
-    /// Pending chunks, after everything that was queued.
-    parts: Mutex<PendingChunks>,
+    /// Requests in chunks.
+    long: Assembly,
     /// The design documents that edits must have been validated by.
     validators: Arc<Validators>,
 }
@@ -132,7 +131,7 @@ impl Prepare for Applier {
                     count,
                     bytes,
                 };
-                let parted = self.part(&part, cursor.position.next_offset).await?;
+                let parted = self.long.take(&part, cursor.position.next_offset).await?;
                 prepared.rows = parted.rows;
                 if let Some(request) = parted.request {
                     let request = self.request(request, &mut prepared.lacking).await?;
@@ -241,21 +240,9 @@ impl Applier {
         }
     }
 
-    async fn part(&self, part: &Chunk, offset: u64) -> Result<ChunkResult> {
-        if part.index + 1 < part.count {
-            return Ok(self.parts.lock().add(part, offset));
-        }
-        let is_whole = self.parts.lock().has_all_before(part);
-        let known = match is_whole && part.index > 0 {
-            true => before(part, self.databases.store(), self.slot).await?,
-            false => vec![],
-        };
-        Ok(self.parts.lock().finish(part, &known))
-    }
-
     /// Loads the slot's rows that are kept in memory.
     fn load(&self) -> Result<()> {
-        *self.parts.lock() = PendingChunks::load(self.databases.store(), self.slot)?;
+        self.long.load()?;
         self.load_validators()
     }
 

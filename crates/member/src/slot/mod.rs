@@ -6,6 +6,7 @@ mod data;
 mod queue;
 mod translate;
 
+pub(crate) use chunks::{Assembly, Chunk};
 pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS, stored_in_force};
 pub(crate) use queue::{
     CURSOR, PROMISES, Prepare, PreparedRecord, Queue, failed, from_stored, open_error, to_stored,

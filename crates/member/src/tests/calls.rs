@@ -69,7 +69,7 @@ async fn a_clients_request_is_no_call_between_nodes() {
         let reply = answering.call(2, of_client).await.unwrap();
         assert_eq!(reply.body.read(1 << 20).await.unwrap(), path);
         let of_node = answering.call(2, Call::new(path, Bytes::new())).await;
-        let answers = ["/copy", "/bench", "/versions"];
+        let answers = ["/copy", "/bench", "/versions", "/log-report"];
         match answers.iter().any(|call| path.starts_with(call)) {
             true => assert!(of_node.is_ok()),
             false => assert!(of_node.is_err_and(|e| e.status != StatusCode::OK)),

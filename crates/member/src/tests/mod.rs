@@ -123,6 +123,25 @@ async fn who_comes_after_the_log_forgot_is_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_are_longer_than_a_record_are_applied() {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 2).await;
+    let security = |name: &str| format!(r#"{{"admins":{{"names":["{}"]}}}}"#, name.repeat(900_000));
+    let db = nodes.node(1).databases.get("a").unwrap();
+    db.set_security(security("x")).await.unwrap();
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(3).await;
+    db.set_security(security("y")).await.unwrap();
+    drop(db);
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(2).await;
+    nodes.start(2).await;
+    nodes.agree(&[1, 2, 3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replications_are_kept_on_all_nodes() {
     let mut nodes = Nodes::three().await;
     let of = |node: &nodes::Node| RequestedReplications::new(node.gateway.clone());
