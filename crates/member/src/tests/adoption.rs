@@ -450,7 +450,7 @@ async fn a_store_of_another_format_is_refused() {
 /// Early versions stored all attachments of a database under its first shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_with_attachments_of_an_early_version_is_refused() {
-    let (root, path) = filled().await;
+    let (_root, path) = filled().await;
     let opened = store(&path).await;
     for name in ["a", "empty"] {
         let record = opened.database(name).unwrap().unwrap();

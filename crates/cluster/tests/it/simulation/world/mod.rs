@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use cluster::position::{Chain, Generation, NodeId};
 use cluster::replica::{
-    Cursor, DurableState, Header, Input, Kind, Message, Output, Promises, Replica, Rules,
+    Cursor, DurableState, Header, Input, Kind, Output, Promises, Replica, Rules,
 };
 use fastrand::Rng;
 
