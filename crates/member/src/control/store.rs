@@ -213,7 +213,7 @@ impl Prepare for Applier {
 }
 
 impl Applier {
-    /// Begins again with a stored state. What was queued and not written has no effect.
+    /// Restarts from a stored state. Entries that were queued and not written have no effect.
     fn renew(&self, state: ControlState) -> Result<()> {
         self.long.load()?;
         self.queued.lock().clear();
