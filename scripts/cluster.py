@@ -204,7 +204,7 @@ class Cluster:
     def why_not_whole(self, nodes=None):
         """What is missing until these nodes have all slots, and all take writes; "" when nothing is."""
         nodes = list(nodes or self.nodes)
-        tables = set()
+        tables, led, groups = set(), 0, 0
         for number in nodes:
             status = self.status(number)
             if status is None:
@@ -217,7 +217,12 @@ class Cluster:
                     return f"node {number}: slot {slot['slot']} has {len(slot['members'])} replicas; {slot['reason']}"
             if why := why_log_not_whole(status, live):
                 return f"node {number}: {why}"
-            tables.add(status.get("log", {}).get("changes"))
+            log = status.get("log", {})
+            tables.add(log.get("changes"))
+            led += log.get("led", len(status["slots"]))
+            groups = len(status["slots"])
+        if len(nodes) == len(self.nodes) and led < groups:
+            return f"the log of {groups - led} slots has no leader"
         return "" if len(tables) == 1 else "not all nodes know which nodes and disks keep the log"
 
     def wait_until_whole(self, nodes=None, timeout_s=WHOLE_TIMEOUT_S):

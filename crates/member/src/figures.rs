@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::control::entry::LogSeat;
 use crate::log_table::LogTables;
 use crate::members::Members;
+use crate::open_log::log_nodes;
 use crate::planner::leads;
 use crate::replicas::Replicas;
 
@@ -93,17 +94,24 @@ impl LogStatus {
 
 impl OwnLogStatus {
     fn of(own: &RaftLog, logs: &LogTables, members: &Members) -> OwnLogStatus {
+        // Before the figures: groups that are compared with another table do not count as settled.
+        let table = logs.latest();
         let figures = own.figures();
+        let are_compared = figures.log_nodes == log_nodes(&table.nodes);
+        let unsettled = match are_compared {
+            true => &figures.unsettled,
+            false => &figures.led,
+        };
         let names = members.all();
         let name = |node: NodeId| {
             let known = names.iter().find(|(of, _)| *of == node);
             known.map_or_else(|| format!("{node:x}"), |(_, member)| member.name.clone())
         };
-        let halted = figures.halted.into_iter().map(|(slot, reason)| HaltedLog {
-            slot: slot_name(slot),
-            reason,
+        let halted = figures.halted.iter().map(|(slot, reason)| HaltedLog {
+            slot: slot_name(*slot),
+            reason: reason.clone(),
         });
-        let (table, me) = (logs.latest(), own.options().me);
+        let me = own.options().me;
         let keeps = |seat: &&LogSeat| seat.node != me.node || seat.disk == me.raft;
         let seats = table.nodes.iter().filter(keeps);
         OwnLogStatus {
@@ -111,7 +119,7 @@ impl OwnLogStatus {
             changes: table.changes,
             disk: format!("{:x}", me.raft),
             led: figures.led.len(),
-            unsettled: figures.unsettled.len(),
+            unsettled: unsettled.len(),
             leaderless: figures.leaderless,
             halted: halted.collect(),
             bytes: figures.bytes,
