@@ -659,6 +659,27 @@ def test_restarts(suite, nodes):
     replicas_are_alike(suite, nodes)
 
 
+def test_status_of_a_node_alone(suite, nodes):
+    """The status says what the writes of a node say that lost the others."""
+    cluster = nodes.cluster
+    nodes.database("alone")
+    for number in (2, 3):
+        cluster.kill(number)
+    try:
+        seen = wait_until(
+            lambda: not any(slot["takes_writes"] for slot in (cluster.status(1) or {"slots": [{"takes_writes": True}]})["slots"]), SEEN_TIMEOUT_S
+        )
+        suite.report.check("no slot takes writes", seen, cluster.status(1))
+        said = cluster.command("status", cluster.url_of(1))
+        suite.report.check("the command says why", "slots: 0 of " in said and "a majority of its replicas does not answer" in said, said)
+        suite.report.equal("a write is refused", cluster.api(1, timeout=REFUSAL_TIMEOUT_S).put("/alone/refused", {}).status, 503)
+    finally:
+        for number in (2, 3):
+            cluster.restart(number)
+    cluster.wait_until_whole()
+    replicas_are_alike(suite, Nodes(suite, cluster))
+
+
 def test_tokens(suite, nodes):
     cluster = nodes.cluster
     folder = suite.folder(f"tokens-{cluster.log}")

@@ -698,6 +698,12 @@ def test_a_lost_log(suite, days):
     for node in cluster.nodes.values():
         node.wait_until_ready()
     days.all_is_there("the log is gone: what was acknowledged is read with r=1", query="?r=1")
+    seen = wait_until(
+        lambda: not any(slot["takes_writes"] for slot in (cluster.status(2) or {"slots": [{"takes_writes": True}]})["slots"]), SAID_TIMEOUT_S
+    )
+    suite.report.check("the status says that no slot takes writes", seen, cluster.status(2))
+    plan = cluster.command("reseed", "--dry-run", cluster.url_of(2))
+    suite.report.check("and reseed --dry-run that none works", "no leader" in plan and "needs no new generation" not in plan, plan)
     reseed(suite, days)
     numbers = {number: cluster.status(number)["log"]["number"] for number in cluster.nodes}
     suite.report.check("all nodes have another log", len(set(numbers.values())) == 1 and numbers[1] > 0, numbers)

@@ -120,7 +120,7 @@ impl OwnLogStatus {
             disk: format!("{:x}", me.raft),
             led: figures.led.len(),
             unsettled: unsettled.len(),
-            leaderless: figures.leaderless,
+            leaderless: figures.leaderless.len(),
             halted: halted.collect(),
             bytes: figures.bytes,
         }

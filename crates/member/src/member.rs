@@ -15,7 +15,7 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, stored_agreement};
 use crate::database_lifecycle::finish_drops;
-use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus, slot_name};
+use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus};
 use crate::forward::{self, ForwardedClientRequest};
 use crate::gateway::{ClusterSequencer, Gateway};
 use crate::ground::Ground;
@@ -32,6 +32,7 @@ use crate::options::MemberOptions;
 use crate::replicas::Replicas;
 use crate::requested::RequestedReplications;
 use crate::reseed;
+use crate::slot_summary::{NOT_A_MEMBER, NodeView, SlotSummary};
 use crate::versions::{self, VersionKeeper};
 
 /// Maximum number of databases named in an error.
@@ -84,29 +85,6 @@ pub struct ClusterVersions {
     pub written: RecordVersion,
     /// The latest version that this node's program reads.
     pub known: RecordVersion,
-}
-
-/// The status of a slot on this node.
-#[derive(Clone, Debug, Serialize)]
-pub struct SlotSummary {
-    /// Its number, `control` for the control slot.
-    pub slot: String,
-    /// Offset of the next record.
-    pub next_offset: u64,
-    /// A majority has everything before this offset.
-    pub stable: u64,
-    /// The end of the log.
-    pub log_end: Option<u64>,
-    /// The generation's number.
-    pub generation: u64,
-    /// Hash over all applied records.
-    pub chain: String,
-    /// The nodes of its replicas.
-    pub members: Vec<String>,
-    /// It accepts writes.
-    pub takes_writes: bool,
-    /// Why it does not, or the last error.
-    pub reason: Option<String>,
 }
 
 impl Member {
@@ -265,13 +243,11 @@ impl Member {
         if self.members.count() == 0 && !self.home.others.is_empty() {
             return Some("This node has not read the state of the cluster yet.");
         }
+        if self.members.has_left() {
+            return Some(NOT_A_MEMBER);
+        }
         let replicas = self.replicas.get(CONTROL)?.status().members;
-        let peers = self.members.peers()?;
-        // What is heard of a node does not say that it can be called.
-        let reached = |id: &&NodeId| {
-            **id == self.home.node || self.members.is_live(**id) && peers.is_connected(**id)
-        };
-        let live = replicas.iter().filter(reached);
+        let live = replicas.iter().filter(|id| self.reaches(**id));
         (live.count() * 2 <= replicas.len() && !replicas.is_empty())
             .then_some("This node does not reach a majority of the nodes of the cluster.")
     }
@@ -379,24 +355,36 @@ impl Member {
 
     /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
+        let view = self.view();
         self.replicas
             .all()
-            .map(|(slot, replica)| {
-                let status = replica.status();
-                let ok = status.proposes && status.error.is_none();
-                SlotSummary {
-                    slot: slot_name(slot),
-                    next_offset: status.position.next_offset,
-                    stable: status.stable,
-                    log_end: status.log_end,
-                    generation: status.position.generation.number,
-                    chain: data_encoding::HEXLOWER.encode(&status.position.chain),
-                    members: status.members.iter().map(|id| format!("{id:x}")).collect(),
-                    takes_writes: status.proposes,
-                    reason: (!ok).then(|| status.reason()),
-                }
-            })
+            .map(|(slot, replica)| SlotSummary::of(slot, &replica.status(), &view))
             .collect()
+    }
+
+    /// Returns this node's view of the cluster.
+    fn view(&self) -> NodeView {
+        let members = self.members.all().into_iter().map(|(id, _)| id);
+        let own = self.logs.own();
+        NodeView {
+            has_left: self.members.has_left(),
+            is_log_lost: self.replicas.reach.is_lost(),
+            leaderless: own.map(|own| own.figures().leaderless).unwrap_or_default(),
+            reached: members
+                .chain([self.home.node])
+                .filter(|id| self.reaches(*id))
+                .collect(),
+        }
+    }
+
+    /// Returns whether this node can call another one, or is it. A node that sends messages may be
+    /// unreachable for calls.
+    fn reaches(&self, node: NodeId) -> bool {
+        let is_connected = || {
+            let peers = self.members.peers();
+            peers.is_some_and(|peers| peers.is_connected(node))
+        };
+        node == self.home.node || self.members.is_live(node) && is_connected()
     }
 
     /// Returns figures of this node's part in the cluster.

@@ -20,7 +20,7 @@ pub struct LogFigures {
     /// Groups that this node leads, and whose members are not the log nodes yet.
     pub unsettled: BTreeSet<SlotNumber>,
     /// Groups of this node without a leader that it knows.
-    pub leaderless: usize,
+    pub leaderless: BTreeSet<SlotNumber>,
     /// Groups that cannot continue on this node, with the reasons.
     pub halted: Vec<(SlotNumber, String)>,
     /// Bytes on disk.

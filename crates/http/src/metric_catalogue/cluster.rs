@@ -115,7 +115,7 @@ fn own_log(list: &mut List, log: &LogFigures) {
         (
             "settee/cluster/log/leaderless",
             "slots whose log is on this node and has no leader that it knows",
-            log.leaderless as u64,
+            log.leaderless.len() as u64,
         ),
         (
             "settee/cluster/log/halted",

@@ -216,7 +216,7 @@ impl<D: LogDisk> Core<D> {
             log_nodes: self.log_nodes.clone(),
             led: led.map(|group| group.slot).collect(),
             unsettled: unsettled.map(|group| group.slot).collect(),
-            leaderless: all.filter(has_no_leader).count(),
+            leaderless: all.filter(has_no_leader).map(|group| group.slot).collect(),
             halted: halted.map(|(slot, why)| (*slot, why.clone())).collect(),
             bytes: 0,
         }

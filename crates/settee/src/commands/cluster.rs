@@ -4,6 +4,7 @@ mod offline;
 mod request;
 mod reseed;
 mod setup;
+mod slots;
 
 use std::path::Path;
 
@@ -189,14 +190,8 @@ fn show(status: &Value) {
     for line in log_lines(&status["log"]) {
         say!("{line}");
     }
-    let slots = status["slots"].as_array().unwrap_or(&empty);
-    let able = slots
-        .iter()
-        .filter(|slot| slot["takes_writes"] == true)
-        .count();
-    say!("slots: {able} of {} take writes here", slots.len());
-    for slot in slots.iter().filter(|slot| !slot["reason"].is_null()) {
-        say!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
+    for line in slots::lines(status) {
+        say!("{line}");
     }
 }
 

@@ -47,16 +47,20 @@ fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
         "{live} of {} nodes answer; more than half have to.",
         nodes.len()
     )];
+    lines.extend(leaderless(&status["log"]));
     for slot in slots {
-        let reason = slot["reason"].as_str();
+        let state = match (slot["reason"].as_str(), slot["takes_writes"] == true) {
+            (Some(reason), _) => reason,
+            (None, true) => "it works, and needs no new generation",
+            (None, false) => "it takes no writes here",
+        };
         lines.push(format!(
-            "slot {}: generation {} follows {}; this node has everything before offset {}, a majority before {}: {}",
+            "slot {}: generation {} follows {}; this node has everything before offset {}, a majority before {}: {state}",
             slot["slot"].as_str().unwrap_or_default(),
             slot["generation"].as_u64().unwrap_or_default() + 1,
             slot["generation"],
             slot["next_offset"],
             slot["stable"],
-            reason.unwrap_or("it works, and needs no new generation")
         ));
     }
     if only.is_some() {
@@ -69,6 +73,14 @@ fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
         "Writes wait, or get a 503, for about 20 s. Nothing was changed.".to_owned(),
     ]);
     Ok(lines)
+}
+
+/// Describes what to do with slots without a leader: their log is lost, or its nodes are down.
+fn leaderless(log: &Value) -> Option<String> {
+    let count = log["leaderless"].as_u64().filter(|count| *count > 0)?;
+    Some(format!(
+        "The logs of {count} slots have no leader. If more than half of the nodes that keep the log still have it, start these: nothing else is needed. Otherwise the log is lost, and this creates another one."
+    ))
 }
 
 /// Returns the name of a slot as the status has it: the server reads `03` as a number, too.
@@ -84,7 +96,7 @@ mod tests {
     use super::*;
 
     fn status() -> Value {
-        let slot = |name: &str, reason: Option<&str>| json!({"slot": name, "generation": 1, "next_offset": 7, "stable": 6, "reason": reason});
+        let slot = |name: &str, reason: Option<&str>| json!({"slot": name, "generation": 1, "next_offset": 7, "stable": 6, "takes_writes": reason.is_none(), "reason": reason});
         json!({
             "nodes": [{"is_live": false, "is_me": true}, {"is_live": true}, {"is_live": false}],
             "slots": [slot("0", None), slot("1", Some("it is lost")), slot("control", None)],
@@ -101,6 +113,21 @@ mod tests {
                 && lines[2].ends_with("it is lost")
         );
         assert!(lines.iter().any(|line| line.starts_with("LOST: ")));
+    }
+
+    #[test]
+    fn a_slot_works_only_if_it_takes_writes() {
+        let works = |status: &Value| {
+            let lines = plan(status, Some("0")).unwrap();
+            lines.iter().any(|line| line.contains("it works"))
+        };
+        let mut status = status();
+        assert!(works(&status));
+        status["slots"][0]["takes_writes"] = false.into();
+        assert!(!works(&status));
+        status["log"] = json!({"leaderless": 3});
+        let lines = plan(&status, None).unwrap();
+        assert!(lines[1].contains("3 slots have no leader"), "{lines:?}");
     }
 
     #[test]
