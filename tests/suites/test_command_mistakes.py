@@ -274,6 +274,8 @@ FILES = {
     "bench: a saved run that does not exist": ("bench get --url GOOD --compare HERE/absent", r"absent"),
     "bench: no directory for the output": ("bench get --url GOOD --save HERE/absent/run", r"absent/run"),
     "bench replay: a recording that does not exist": ("bench replay HERE/absent --url GOOD", r"absent"),
+    "cluster init: the data of a server that runs": ("cluster init --data DATA", r"a server is running with"),
+    "cluster join: the data of a server that runs": ("cluster join --data DATA --through GOOD", r"a server is running with"),
     "cluster recover: no store": ("cluster recover --data HERE/empty --cluster x --accept-loss", r"empty"),
 }
 
@@ -289,7 +291,7 @@ def test_each_command_names_the_mistake_in_its_files(ctx):
             (here / "docs.json").write_text('[{"_id": "a"}]')
             (here / "file").write_text("some text\n")
             (here / "empty").mkdir()
-            values = {"GOOD": good, "HERE": str(here), "PORT": server.url.rsplit(":", 1)[1]}
+            values = {"GOOD": good, "HERE": str(here), "PORT": server.url.rsplit(":", 1)[1], "DATA": server.data}
             for name, value in values.items():
                 words, wanted = words.replace(name, value), wanted.replace(name, value)
             return run(ctx, words.split()), wanted, sorted(path.name for path in here.iterdir())
@@ -299,3 +301,14 @@ def test_each_command_names_the_mistake_in_its_files(ctx):
                 is_one_line(ctx, name, done, wanted)
                 ctx.report.equal(f"{name}: nothing was made", left, ["docs.json", "empty", "file"], quiet=True)
         ctx.report.equal("no database was made", server.api().get("/new").status, 404)
+
+
+def test_a_new_node_needs_a_directory_without_databases(ctx):
+    with ctx.server("single") as server:
+        server.api().expect(201, "PUT", "/db")
+    for words in ("cluster init --data DATA", "cluster join --data DATA --token nonsense"):
+        done = run(ctx, words.replace("DATA", server.data).split())
+        is_one_line(ctx, words, done, r"has databases \(.*db.*init --adopt")
+    ctx.report.check("nothing was made", not os.path.exists(os.path.join(server.data, "cluster")))
+    with ctx.server("single") as server:
+        ctx.report.equal("the server starts again", server.api().get("/db").status, 200)

@@ -21,6 +21,7 @@ use crate::Error;
 use crate::control::entry::{CataloguedDatabase, MemberInfo};
 use crate::control::state::ControlState;
 use crate::control::state_in;
+use crate::error::named;
 use crate::join::first_member;
 use crate::membership::{Membership, folder, is_member, mark_of, random};
 use crate::slot::{CURSOR, to_stored};
@@ -81,6 +82,31 @@ impl LeftData {
             true => Err(Error::SameName(new.to_owned())),
             false => Ok(()),
         }
+    }
+}
+
+/// Checks that a directory, whose store is at `path`, can become that of a new node: no server uses
+/// it, and it has no databases. Those would be deleted.
+///
+/// # Errors
+/// [`Error::AlreadyMember`], [`Error::StoreInUse`], [`Error::NodesStore`], [`Error::HasDatabases`],
+/// and those of the store.
+pub fn require_unused(data: &Path, path: &Path) -> Result<(), Error> {
+    if is_member(data) {
+        return Err(Error::AlreadyMember(folder(data)));
+    }
+    let idle = match IdleStore::open(data, path) {
+        Err(Error::NoStore(_)) => return Ok(()),
+        opened => opened?,
+    };
+    if mark_of(path)?.is_some() {
+        return Err(Error::NodesStore(data.to_owned()));
+    }
+    let databases = idle.store.databases().map_err(store_error)?;
+    let names: Vec<&str> = databases.iter().map(String::as_str).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Error::HasDatabases(data.to_owned(), named(&names))),
     }
 }
 

@@ -4,6 +4,16 @@ use std::path::PathBuf;
 
 use cluster::record::RecordVersion;
 
+/// Maximum number of databases named in an error.
+const NAMED_MAX: usize = 5;
+
+/// Lists the first of these names.
+pub(crate) fn named(names: &[&str]) -> String {
+    let count = names.len();
+    let more = if count > NAMED_MAX { ", ..." } else { "" };
+    format!("{}{more}", names[..count.min(NAMED_MAX)].join(", "))
+}
+
 /// The reason why a node cannot be a member, or cannot do something.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -25,9 +35,14 @@ pub enum Error {
     OtherStore(PathBuf),
     /// There are databases that the cluster does not know.
     #[error(
-        "this server has databases from before it was in a cluster ({0}): a node starts with an empty --data. Start the node with another --data. To make these databases those of a new cluster, remove the folder `cluster` of this --data, and run `settee cluster init --adopt`"
+        "this server has databases from before it was in a cluster ({0}): a node starts with an empty --data. Start the node with another --data. To make these databases those of a new cluster, remove the folder `cluster` of this --data, and run `settee cluster init --adopt`. If the directory had joined a cluster, have its node leave that (`settee cluster leave URL --node NAME@HOST` at another one)"
     )]
     OwnDatabases(String),
+    /// A new node would delete the databases of its directory.
+    #[error(
+        "{0} has databases ({1}), and a new node starts with an empty --data. Pass another --data, or make these databases those of a new cluster with `settee cluster init --adopt`"
+    )]
+    HasDatabases(PathBuf, String),
     /// There is no data that a node could start with.
     #[error("{0} has no databases: `settee cluster init` without --adopt makes a new node there")]
     NoStore(PathBuf),

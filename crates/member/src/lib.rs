@@ -57,7 +57,7 @@ mod tests;
 mod validation;
 mod versions;
 
-pub use adopt::{AdoptedData, IdleStore, LeftData, NewCluster};
+pub use adopt::{AdoptedData, IdleStore, LeftData, NewCluster, require_unused};
 pub use cluster::record::RecordVersion;
 pub use control::entry::MemberInfo;
 pub use control::replications::KeptReplication;

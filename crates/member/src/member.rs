@@ -15,6 +15,7 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, stored_agreement};
 use crate::database_lifecycle::finish_drops;
+use crate::error::named;
 use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus};
 use crate::forward::{self, ForwardedClientRequest};
 use crate::gateway::{ClusterSequencer, Gateway};
@@ -34,9 +35,6 @@ use crate::requested::RequestedReplications;
 use crate::reseed;
 use crate::slot_summary::{NOT_A_MEMBER, NodeView, SlotSummary};
 use crate::versions::{self, VersionKeeper};
-
-/// Maximum number of databases named in an error.
-const NAMED_MAX: usize = 5;
 
 /// This node as a member of its cluster.
 pub struct Member {
@@ -480,12 +478,8 @@ pub(crate) async fn refuse_own(
     let is_own = |database: &&StoredDatabase| !(database.is_sequenced && may_have_some);
     let own = stored.iter().filter(is_own);
     let names: Vec<&str> = own.map(|database| &*database.name).collect();
-    match names.len() {
-        0 => Ok(()),
-        count => {
-            let more = if count > NAMED_MAX { ", ..." } else { "" };
-            let named = names[..count.min(NAMED_MAX)].join(", ");
-            Err(Error::OwnDatabases(format!("{named}{more}")))
-        }
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Error::OwnDatabases(named(&names))),
     }
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::nodes::{Nodes, SLOTS, database, listing, options, until};
 use super::{docs, edited};
 use crate::Error;
-use crate::adopt::{IdleStore, NewCluster, adoption};
+use crate::adopt::{IdleStore, NewCluster, adoption, require_unused};
 use crate::control::entry::{Entry, MemberInfo};
 use crate::join::init;
 use crate::member::refuse_own;
@@ -262,6 +262,41 @@ async fn lose(lost: &mut Nodes) -> (TempDir, IdleStore) {
     init(root.path(), "lost", SLOTS, new_cluster().member).unwrap();
     let found = idle_at(root.path(), &dir).await;
     (root, found)
+}
+
+/// Checks whether a directory can become a new node's, once its store is closed.
+async fn unused(data: &Path) -> Result<(), Error> {
+    loop {
+        match require_unused(data, &data.join("store")) {
+            Err(Error::StoreInUse(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            checked => return checked,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_needs_a_directory_without_databases() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path();
+    let path = data.join("store");
+    unused(data).await.unwrap();
+    alone(&path, async |_| {}).await;
+    unused(data).await.unwrap();
+    alone(&path, async |databases| {
+        let used = require_unused(data, &path);
+        assert!(matches!(used, Err(Error::StoreInUse(_))), "{used:?}");
+        fill(databases).await;
+    })
+    .await;
+    let filled = unused(data).await.unwrap_err();
+    assert!(matches!(&filled, Error::HasDatabases(_, names) if names == "a, empty"));
+    idle(data).await.adopt(&new_cluster()).unwrap();
+    let member = unused(data).await;
+    assert!(matches!(member, Err(Error::AlreadyMember(_))));
+    let (mut home, _) = Membership::read(data).unwrap();
+    home.claim(data, &path).unwrap();
+    std::fs::remove_dir_all(data.join("cluster")).unwrap();
+    assert!(matches!(unused(data).await, Err(Error::NodesStore(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

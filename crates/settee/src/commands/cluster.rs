@@ -17,6 +17,7 @@ use self::request::ask;
 use self::setup::{accepts, check_cluster_name, facts, is_there, next_steps};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
+use crate::data::STORE;
 use crate::owner::work_as_owner_of;
 use crate::record_version;
 
@@ -90,6 +91,7 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
     if options.adopt {
         return offline::adopt(options, facts);
     }
+    require_unused(&options.data)?;
     make(&options.data)?;
     let home = member::init(&options.data, &options.cluster, options.slots, facts);
     let home = home.map_err(Failure::new)?;
@@ -110,6 +112,8 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     if options.if_absent && is_there(&options.data) {
         return Ok(());
     }
+    // Before the token is used up.
+    require_unused(&options.data)?;
     let token = match (&options.token, &options.through) {
         (Some(token), _) => token.clone(),
         (None, Some(url)) => token(url, JOINS_WITHIN_S).await?,
@@ -159,6 +163,10 @@ fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(),
         set.map_err(Failure::new)?;
     }
     Ok(())
+}
+
+fn require_unused(data: &Path) -> Result<(), Failure> {
+    member::require_unused(data, &data.join(STORE)).map_err(Failure::new)
 }
 
 fn make(data: &Path) -> Result<(), Failure> {
