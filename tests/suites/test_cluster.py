@@ -758,8 +758,15 @@ def test_leaving(suite, nodes):
         four.everywhere("n is the number of nodes", "/leaving", lambda body: body["cluster"]["n"] == 4)
         left = cluster.try_command("leave", cluster.url_of(4))
         suite.report.equal("it leaves", (left.returncode, left.stderr), (0, ""))
+        suite.report.check("the command has its name and number", left.stdout.startswith("node4@127.0.0.1, number "), left.stdout)
+        knows = wait_until(lambda: "this node is not a member" in cluster.try_command("status", cluster.url_of(4)).stdout, SEEN_TIMEOUT_S)
+        suite.report.check("its own status says so", knows, cluster.try_command("status", cluster.url_of(4)))
         is_out = wait_until(lambda: all(len(slot["members"]) == 3 for slot in cluster.status(1)["slots"]), 60)
         suite.report.check("no slot has it any more", is_out, cluster.status(1))
+        said = cluster.command("status", cluster.url_of(1))
+        suite.report.check(
+            "the printed status shows that", " on node3@127.0.0.1" in said and "(not a member)" not in said and "node4@" not in said, said
+        )
         members = [len(cluster.status(number)["nodes"]) for number in (1, 2, 3)]
         suite.report.equal("nobody lists it", members, [3] * 3)
         try:

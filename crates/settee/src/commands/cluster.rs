@@ -59,19 +59,7 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             }
             Ok(())
         }),
-        ClusterCommand::Leave { url, node } => runtime.block_on(async {
-            let node = match node {
-                Some(node) => node.clone(),
-                None => {
-                    let answer = ask(url, Method::GET, "/_settee/cluster", None).await?;
-                    answer["node"].as_str().unwrap_or_default().to_owned()
-                }
-            };
-            let path = format!("/_settee/cluster/nodes/{node}");
-            ask(url, Method::DELETE, &path, None).await?;
-            say!("{node} is no longer a member; stop it once `settee cluster status` does not list it in any slot");
-            Ok(())
-        }),
+        ClusterCommand::Leave { url, node } => runtime.block_on(leave(url, node.as_deref())),
         ClusterCommand::Recover(options) => offline::recover(options),
         ClusterCommand::Reseed(options) => runtime.block_on(reseed::run(options)),
     }
@@ -165,6 +153,30 @@ fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(),
     Ok(())
 }
 
+/// Removes a node, by default the one at the URL.
+async fn leave(url: &str, node: Option<&str>) -> Result<(), Failure> {
+    let status = ask(url, Method::GET, "/_settee/cluster", None).await?;
+    let node = node.unwrap_or_else(|| status["node"].as_str().unwrap_or_default());
+    let path = format!("/_settee/cluster/nodes/{node}");
+    ask(url, Method::DELETE, &path, None).await?;
+    say!(
+        "{} is no longer a member; stop it once `settee cluster status` of another node lists no replicas on it",
+        described(&status, node)
+    );
+    Ok(())
+}
+
+/// Returns the name and the number of a node, which either of them names.
+fn described(status: &Value, node: &str) -> String {
+    let mut nodes = status["nodes"].as_array().into_iter().flatten();
+    let known = nodes.find(|known| known["name"] == node || known["node"] == node);
+    let text = |name: &str| known.and_then(|known| known[name].as_str());
+    match (text("name"), text("node")) {
+        (Some(name), Some(number)) => format!("{name}, number {number},"),
+        _ => node.to_owned(),
+    }
+}
+
 fn require_unused(data: &Path) -> Result<(), Failure> {
     member::require_unused(data, &data.join(STORE)).map_err(Failure::new)
 }
@@ -172,6 +184,18 @@ fn require_unused(data: &Path) -> Result<(), Failure> {
 fn make(data: &Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(data);
     made.map_err(|e| Failure::new(format!("{}: {e}", data.display())))
+}
+
+/// Describes a cluster without this node among its members, for people.
+fn outside(status: &Value) -> Option<&'static str> {
+    let nodes = status["nodes"].as_array()?;
+    match nodes.iter().any(|node| node["is_me"] == true) {
+        true => None,
+        false if nodes.is_empty() => Some("this node has not read the state of the cluster yet"),
+        false => Some(
+            "this node is not a member: it was removed, or has not read the state of the cluster yet",
+        ),
+    }
 }
 
 /// For people.
@@ -193,6 +217,9 @@ fn show(status: &Value) {
             text(address),
             node["record_version"]
         );
+    }
+    if let Some(outside) = outside(status) {
+        say!("  {outside}");
     }
     say!("{}", record_versions(status));
     for line in log_lines(&status["log"]) {
@@ -300,6 +327,23 @@ mod tests {
         assert_eq!(done, "record version: 1 is in force");
         let left = record_versions(&status([2, 1, 1]));
         assert!(left.ends_with("2 follows when these nodes run a newer program: b, c"));
+    }
+
+    #[test]
+    fn a_node_that_was_removed_is_described_as_no_member() {
+        let of = |nodes: Value| outside(&json!({"nodes": nodes})).unwrap_or_default();
+        assert_eq!(of(json!([{"is_me": false}, {"is_me": true}])), "");
+        assert!(of(json!([{"is_me": false}])).contains("is not a member"));
+        assert!(of(json!([])).contains("not read"));
+    }
+
+    #[test]
+    fn a_node_is_described_by_name_and_number() {
+        let status = json!({"nodes": [{"name": "a@h", "node": "1f"}]});
+        for node in ["a@h", "1f"] {
+            assert_eq!(described(&status, node), "a@h, number 1f,");
+        }
+        assert_eq!(described(&status, "b@h"), "b@h");
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn losses(data: &Path, left: &LeftData) -> String {
          Position of each slot, as generation/record: the first record that this node lacks: {}\n\
          LOST: the writes that this node has not applied, even if they were acknowledged. A node applies all\n\
          records that the log has: if the log is in Kafka, and works, start the node first, and let\n\
-         `settee cluster status` show that it has reached `log_end`. If several nodes are left, compare their positions by --dry-run, and\n\
+         `settee cluster status` show that all slots have all of the log. If several nodes are left, compare their positions by --dry-run, and\n\
          take the one with the highest; a later generation is higher. Never start the others again: they would\n\
          be a cluster with other data.\n\
          LOST: join tokens, continuous replications of _replicate, and the meaning of all update sequences:\n\

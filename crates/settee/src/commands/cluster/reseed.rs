@@ -21,7 +21,9 @@ pub async fn run(options: &ClusterReseed) -> Result<(), Failure> {
     let slot = options.slot.as_ref();
     let path = slot.map_or(PATH.to_owned(), |slot| format!("{PATH}?slot={slot}"));
     ask(&options.url, Method::POST, &path, None).await?;
-    say!("a new generation begins; `settee cluster status` shows how far it is");
+    say!(
+        "a new generation begins; `settee cluster status` shows the generation of the slots, and when they take writes again"
+    );
     Ok(())
 }
 

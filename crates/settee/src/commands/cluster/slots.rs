@@ -1,8 +1,13 @@
 //! The slots in the text of `settee cluster status`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-/// Describes the slots, for people: how many take writes, and what is wrong with the others.
+/// Maximum number of slots that are listed because they lack records.
+const BEHIND_MAX: usize = 10;
+
+/// Describes the slots, for people: how many take writes, faults, replicas and progress.
 pub fn lines(status: &Value) -> Vec<String> {
     let slots: Vec<&Value> = status["slots"].as_array().into_iter().flatten().collect();
     let able = slots.iter().filter(|slot| slot["takes_writes"] == true);
@@ -10,6 +15,67 @@ pub fn lines(status: &Value) -> Vec<String> {
     let mut lines = vec![format!("slots: {able} of {all} take writes here")];
     for (reason, names) in grouped(&slots, |slot| slot["reason"].as_str().map(str::to_owned)) {
         lines.push(format!("  {}: {reason}", named(&names)));
+    }
+    if slots.is_empty() {
+        return lines;
+    }
+    lines.push(replicas(status, &slots));
+    let generations = grouped(&slots, |slot| Some(slot["generation"].to_string()));
+    let counted = |(generation, names): &(String, Vec<&str>)| {
+        let count = names.len();
+        format!("{generation} in {count}")
+    };
+    let generations: Vec<String> = generations.iter().map(counted).collect();
+    lines.push(format!("  generation: {}", generations.join(", ")));
+    lines.extend(progress(&slots));
+    lines
+}
+
+/// Counts the slots of each node. A node that was removed counts until others have its slots.
+fn replicas(status: &Value, slots: &[&Value]) -> String {
+    let nodes: Vec<&Value> = status["nodes"].as_array().into_iter().flatten().collect();
+    let numbers = nodes.iter().filter_map(|node| node["node"].as_str());
+    let mut counts: BTreeMap<&str, usize> = numbers.map(|number| (number, 0)).collect();
+    for slot in slots {
+        let holders = slot["members"].as_array().into_iter().flatten();
+        for number in holders.filter_map(Value::as_str) {
+            *counts.entry(number).or_default() += 1;
+        }
+    }
+    let name = |number: &str| {
+        let node = nodes.iter().find(|node| node["node"] == number);
+        let name = node.and_then(|node| node["name"].as_str());
+        name.map_or_else(|| format!("{number} (not a member)"), str::to_owned)
+    };
+    let each = counts
+        .iter()
+        .map(|(&number, count)| format!("{count} on {}", name(number)));
+    let each: Vec<String> = each.collect();
+    format!("  replicas: {}", each.join(", "))
+}
+
+/// Compares the records that this node has applied with the end of the log.
+fn progress(slots: &[&Value]) -> Vec<String> {
+    let lack = |slot: &&Value| {
+        let (next, end) = (slot["next_offset"].as_u64()?, slot["log_end"].as_u64()?);
+        let name = slot["slot"].as_str().unwrap_or_default();
+        (next < end).then(|| format!("  slot {name}: {next} of {end} records"))
+    };
+    let behind: Vec<String> = slots.iter().filter_map(lack).collect();
+    let unknown = slots.iter().filter(|slot| slot["log_end"].is_null());
+    let (unknown, all) = (unknown.count(), slots.len());
+    let done = all - behind.len() - unknown;
+    let more = match unknown {
+        0 => String::new(),
+        count => format!("; the end is unknown for {count}"),
+    };
+    let mut lines = vec![format!(
+        "  records: {done} of {all} slots have all of the log here{more}"
+    )];
+    let hidden = behind.len().saturating_sub(BEHIND_MAX);
+    lines.extend(behind.into_iter().take(BEHIND_MAX));
+    if hidden > 0 {
+        lines.push(format!("  and {hidden} more slots lack records"));
     }
     lines
 }
@@ -44,19 +110,54 @@ mod tests {
 
     use super::*;
 
+    fn slot(name: &str, reason: Option<&str>) -> Value {
+        json!({"slot": name, "takes_writes": reason.is_none(), "reason": reason, "generation": 1,
+            "members": ["a1", "b2"], "next_offset": 7, "log_end": 7})
+    }
+
+    fn status(slots: &[Value]) -> Value {
+        let nodes = [("a1", "one@h"), ("c3", "three@h")];
+        let nodes = nodes.map(|(number, name)| json!({"node": number, "name": name}));
+        json!({"nodes": nodes, "slots": slots})
+    }
+
     #[test]
     fn slots_with_the_same_fault_share_a_line() {
-        let slot = |name: &str, reason: Option<&str>| json!({"slot": name, "takes_writes": reason.is_none(), "reason": reason});
-        let status = json!({"slots": [
-            slot("control", Some("cut off")), slot("0", None), slot("1", Some("lost")), slot("2", Some("cut off")),
-        ]});
+        let slots = [
+            slot("control", Some("cut off")),
+            slot("0", None),
+            slot("1", Some("lost")),
+            slot("2", Some("cut off")),
+        ];
         assert_eq!(
-            lines(&status),
+            lines(&status(&slots))[..3],
             [
                 "slots: 1 of 4 take writes here",
                 "  slots control, 2: cut off",
                 "  slot 1: lost",
             ]
         );
+    }
+
+    #[test]
+    fn replicas_generations_and_missing_records_are_shown() {
+        let mut slots = [slot("control", None), slot("0", None), slot("1", None)];
+        slots[1]["generation"] = 2.into();
+        slots[1]["log_end"] = 9.into();
+        slots[2]["log_end"] = Value::Null;
+        assert_eq!(
+            lines(&status(&slots))[1..],
+            [
+                "  replicas: 3 on one@h, 3 on b2 (not a member), 0 on three@h",
+                "  generation: 1 in 2, 2 in 1",
+                "  records: 1 of 3 slots have all of the log here; the end is unknown for 1",
+                "  slot 0: 7 of 9 records",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_node_that_starts_has_no_slots() {
+        assert_eq!(lines(&status(&[])), ["slots: 0 of 0 take writes here"]);
     }
 }
