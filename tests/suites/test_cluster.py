@@ -125,6 +125,9 @@ def refused_starts(ctx, cluster):
         refused(ctx, "a cluster that exists, at its first node, which lost its data", again, "exists already")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
+    elsewhere = data.with_name("elsewhere")
+    made = cluster.try_command("init", "--data", elsewhere, "--address", "192.0.2.1:5986")
+    ctx.report.check("an address of another machine is noted", made.returncode == 0 and "cannot listen at 192.0.2.1:5986" in made.stderr, made)
     cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{free_port()}")
     return start_without_brokers(cluster, data.with_name("waits"))
 

@@ -76,6 +76,11 @@ pub enum Error {
         "this machine cannot listen at {0} ({1}). If the other nodes reach it at an address that is not its own, pass that as --address, and its own as --listen; later it listens at [cluster] node_address"
     )]
     Listen(String, String),
+    /// A node cannot listen at its address.
+    #[error(
+        "this node's address is {0}, and this machine cannot listen there ({1}). If another program has the port, stop it, or this node runs already. If the other nodes reach this one at an address that is not its own, set [cluster] node_address to its own. If the address was wrong from the beginning and the node has never run, remove the folder `cluster` of its --data, and run `settee cluster init` again with another --address"
+    )]
+    NodeAddress(String, String),
     /// The cluster's records have a later version than this program reads.
     #[error(
         "the cluster writes records of version {in_force}, and this program reads version {known} and older ones: start a newer Settee on this node. An older one cannot return, since all nodes announced that they read the later version"

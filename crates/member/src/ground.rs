@@ -7,7 +7,7 @@ use cluster::Log;
 use cluster::record::{RecordVersions, Stamp};
 use database::Databases;
 use parking_lot::Mutex;
-use peers::{Identity, Peers, Server};
+use peers::{Identity, IdentityError, Peers, Server};
 use tokio::task::JoinHandle;
 
 use crate::Error;
@@ -101,7 +101,14 @@ impl Ground {
             clients: self.clients.clone(),
             doubles: Mutex::default(),
         });
-        Ok(Server::bind(home.member.address.as_str(), &peers, answering).await?)
+        let address = home.member.address.as_str();
+        let bound = Server::bind(address, &peers, answering).await;
+        bound.map_err(|e| match e {
+            IdentityError::File { source, .. } => {
+                Error::NodeAddress(address.to_owned(), source.to_string())
+            }
+            e => e.into(),
+        })
     }
 
     pub fn slot_starter<'a>(

@@ -1,6 +1,7 @@
 //! Names, addresses and messages of `init`, `join` and `recover`.
 
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +42,18 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
     }
 }
 
+/// Describes an address that this machine does not have now, for people. `init` may run where the
+/// address does not exist yet, as in a container that only prepares the directory.
+pub fn address_note(address: &str) -> Option<String> {
+    let e = TcpListener::bind(address).err()?;
+    match e.kind() {
+        ErrorKind::AddrInUse | ErrorKind::PermissionDenied => None,
+        _ => Some(format!(
+            "this machine cannot listen at {address} now ({e}), and the node will try that when it starts, unless [cluster] node_address names another one. If the address is wrong, remove the folder `cluster` of --data, and run this again with another --address"
+        )),
+    }
+}
+
 /// Whether something accepts connections at an address.
 pub fn accepts(address: &str) -> bool {
     let addresses = address.to_socket_addrs().into_iter().flatten();
@@ -64,4 +77,20 @@ pub fn is_there(data: &Path) -> bool {
         say!("{} is a node of a cluster already", data.display());
     }
     is_member
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_machine_is_noted() {
+        // TEST-NET-1: no machine has it.
+        let note = address_note("192.0.2.1:5986").unwrap();
+        assert!(note.contains("192.0.2.1:5986") && note.contains("--address"));
+        assert_eq!(address_note("127.0.0.1:0"), None);
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().unwrap().to_string();
+        assert_eq!(address_note(&taken), None);
+    }
 }
