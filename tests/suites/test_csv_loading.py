@@ -61,6 +61,23 @@ def test_columns_have_types(ctx):
         ctx.report.check("an integer of 64 bits keeps its digits", f'"big":{BIG},' in raw, raw)
 
 
+def test_a_member_loads_into_a_database_that_exists(ctx):
+    with ctx.server() as server:
+        admin = server.api()
+        admin.expect(201, "PUT", "/notes")
+        admin.expect(201, "PUT", "/_users/org.couchdb.user:anna", {"name": "anna", "password": "secret", "roles": [], "type": "user"})
+        admin.expect(200, "PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+        path = ctx.folder("files-member") / "data.csv"
+        path.write_text("name\nTea\n")
+        anna = server.url.replace("://", "://anna:secret@")
+        done = settee(ctx, "load", path, f"{anna}/notes", "--id-field", "name")
+        ctx.report.check("no right to create databases is needed", done.returncode == 0 and "1 written" in done.stdout, done)
+        ctx.report.equal("the document is there", admin.get("/notes/Tea").status, 200)
+        done = settee(ctx, "load", path, f"{anna}/absent")
+        ctx.report.check("a new database needs an admin", done.returncode == 1 and "an admin, who may create the database" in done.stderr, done)
+        ctx.report.equal("and is not created", admin.get("/absent").status, 404)
+
+
 def test_dialects(ctx):
     german = "\ufeffname;preis;ort.stadt\r\nTee;4,5;Graz\r\nMilch;1,25;\r\n"
     other = b"'a\\'b':7\n'c':8\n"
