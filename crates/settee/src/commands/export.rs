@@ -97,8 +97,8 @@ pub(super) fn failure(error: &ExportError) -> Failure {
 
 /// Prints notes about the result, which is on standard output.
 pub(super) fn print_notes(report: &ExportReport) {
-    for warning in &report.warnings {
-        eprintln!("settee: {}", super::doctor::plain(warning));
+    for line in warning_lines(&report.warnings) {
+        eprintln!("settee: {line}");
     }
     if report.without_attachments > 0 {
         eprintln!(
@@ -106,6 +106,12 @@ pub(super) fn print_notes(report: &ExportReport) {
             counted(report.without_attachments, "documents")
         );
     }
+}
+
+/// The lines of warnings, of which a server puts several into one text.
+fn warning_lines(warnings: &[String]) -> impl Iterator<Item = String> {
+    let lines = warnings.iter().flat_map(|warning| warning.lines());
+    lines.map(|line| super::doctor::plain(line.trim_end()))
 }
 
 /// Reads a selector, or a whole body of `_find`, which has a member `selector`.
@@ -189,6 +195,16 @@ fn check_format(options: &ExportOptions, format: Format) -> Result<(), Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_of_a_server_are_lines() {
+        let warnings = [
+            "no index\r\nmany documents".to_owned(),
+            "a\u{1b}b".to_owned(),
+        ];
+        let lines: Vec<String> = warning_lines(&warnings).collect();
+        assert_eq!(lines, ["no index", "many documents", "a\u{fffd}b"]);
+    }
 
     #[test]
     fn a_selector_becomes_a_body() {
