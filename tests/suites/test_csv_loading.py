@@ -127,6 +127,15 @@ def test_dry_run(ctx):
     ctx.report.check("columns are shown with their types", any("zip" in line and "text (leading zeros are kept)" in line for line in lines), lines)
     shown = [json.loads(line) for line in lines if line.startswith("{")]
     ctx.report.equal("ten documents are shown", (len(shown), shown[3]), (10, {"_id": "00003", "zip": "00003", "name": "place 3"}))
+    (folder / "prices.csv").write_text("_id,price\na,4.50\nb,1e+3\n")
+    done = settee(ctx, "load", folder / "prices.csv", "--dry-run")
+    shown = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    with ctx.server() as server:
+        settee(ctx, "load", folder / "prices.csv", database(server, "prices"))
+        _, raw = documents(server, "prices")
+    ctx.report.check(
+        "numbers are shown as they are stored", all(line[line.index('"price"') :] in raw for line in shown) and len(shown) == 2, (shown, raw)
+    )
     done = settee(ctx, "load", folder / "docs.jsonl", "--dry-run")
     ctx.report.check("also those of JSON", done.returncode == 0 and done.stdout.count('{"_id"') == 10, done)
     with ctx.server() as server:
