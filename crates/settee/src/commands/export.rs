@@ -14,6 +14,7 @@ use crate::commands::runtime;
 
 pub fn run(options: &ExportOptions) -> Result<(), Failure> {
     let (format, delimiter) = format_of(options);
+    check_name(options)?;
     check_format(options, format)?;
     let run = export::ExportOptions {
         database: database_url(&options.database)?,
@@ -190,6 +191,23 @@ fn check_format(options: &ExportOptions, format: Format) -> Result<(), Failure> 
         return Ok(());
     };
     Err(Failure::usage(problem))
+}
+
+/// Refuses the name of a spreadsheet program's file, which would get JSON Lines.
+fn check_name(options: &ExportOptions) -> Result<(), Failure> {
+    let output = options.output.as_deref().unwrap_or(Path::new(""));
+    let end = output.extension().and_then(|end| end.to_str());
+    let is_spreadsheet = matches!(
+        end.map(str::to_lowercase).as_deref(),
+        Some("xlsx" | "xls" | "ods")
+    );
+    if options.format.is_some() || !is_spreadsheet {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{}: files of this kind are not written: spreadsheets open a name with .csv and --format spreadsheet",
+        output.display()
+    )))
 }
 
 #[cfg(test)]
