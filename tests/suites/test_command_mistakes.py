@@ -235,9 +235,11 @@ def test_each_command_names_what_a_response_means(ctx):
 # Commands with a file or directory that they cannot use, and what the line must name.
 FILES = {
     "load: a file that does not exist": ("load HERE/absent.json GOOD/new", r"absent\.json.*No such file"),
+    "load: a sample that does not exist": ("load sample:foo GOOD/new", r"no sample foo: the only one is sample:shop"),
     "load: a file that is not JSON": ("load HERE/file GOOD/db", r"file.*line 1"),
     "load: no database": ("load HERE/docs.json GOOD", r"the database is given as http://"),
     "export: no database": ("export GOOD", r"the database is given as http://"),
+    "export: a file of Excel": ("export GOOD/db -o HERE/out.xlsx", r"out\.xlsx: .*--format spreadsheet"),
     "export: a directory as the output": ("export GOOD/db -o HERE/empty", r"empty: this is a directory"),
     "export: no directory for the output": ("export GOOD/db -o HERE/absent/out.csv", r"out\.csv: its directory does not exist"),
     "export: a view without a name": ("export GOOD/db --view sales", r"a view is given as DESIGN/VIEW"),
@@ -253,6 +255,7 @@ FILES = {
     "restore: a directory that does not exist": ("restore HERE/absent HERE/new", r"absent: this directory does not exist"),
     "restore: a file": ("restore HERE/file HERE/new", r"file: this is a file"),
     "restore: no backup": ("restore HERE/empty HERE/new", r"empty is not a backup"),
+    "backup: a database": ("backup GOOD/db HERE/new", r"a backup is one of the whole server: leave out /db in its URL"),
     "backup: a file": ("backup GOOD HERE/file", r"file: this is a file"),
     "backup list: a directory that does not exist": ("backup list HERE/absent", r"absent: this directory does not exist"),
     "backup list: a file": ("backup list HERE/file", r"file: this is a file"),

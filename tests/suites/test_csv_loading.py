@@ -61,6 +61,23 @@ def test_columns_have_types(ctx):
         ctx.report.check("an integer of 64 bits keeps its digits", f'"big":{BIG},' in raw, raw)
 
 
+def test_a_member_loads_into_a_database_that_exists(ctx):
+    with ctx.server() as server:
+        admin = server.api()
+        admin.expect(201, "PUT", "/notes")
+        admin.expect(201, "PUT", "/_users/org.couchdb.user:anna", {"name": "anna", "password": "secret", "roles": [], "type": "user"})
+        admin.expect(200, "PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+        path = ctx.folder("files-member") / "data.csv"
+        path.write_text("name\nTea\n")
+        anna = server.url.replace("://", "://anna:secret@")
+        done = settee(ctx, "load", path, f"{anna}/notes", "--id-field", "name")
+        ctx.report.check("no right to create databases is needed", done.returncode == 0 and "1 written" in done.stdout, done)
+        ctx.report.equal("the document is there", admin.get("/notes/Tea").status, 200)
+        done = settee(ctx, "load", path, f"{anna}/absent")
+        ctx.report.check("a new database needs an admin", done.returncode == 1 and "an admin, who may create the database" in done.stderr, done)
+        ctx.report.equal("and is not created", admin.get("/absent").status, 404)
+
+
 def test_dialects(ctx):
     german = "\ufeffname;preis;ort.stadt\r\nTee;4,5;Graz\r\nMilch;1,25;\r\n"
     other = b"'a\\'b':7\n'c':8\n"
@@ -110,6 +127,15 @@ def test_dry_run(ctx):
     ctx.report.check("columns are shown with their types", any("zip" in line and "text (leading zeros are kept)" in line for line in lines), lines)
     shown = [json.loads(line) for line in lines if line.startswith("{")]
     ctx.report.equal("ten documents are shown", (len(shown), shown[3]), (10, {"_id": "00003", "zip": "00003", "name": "place 3"}))
+    (folder / "prices.csv").write_text("_id,price\na,4.50\nb,1e+3\n")
+    done = settee(ctx, "load", folder / "prices.csv", "--dry-run")
+    shown = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    with ctx.server() as server:
+        settee(ctx, "load", folder / "prices.csv", database(server, "prices"))
+        _, raw = documents(server, "prices")
+    ctx.report.check(
+        "numbers are shown as they are stored", all(line[line.index('"price"') :] in raw for line in shown) and len(shown) == 2, (shown, raw)
+    )
     done = settee(ctx, "load", folder / "docs.jsonl", "--dry-run")
     ctx.report.check("also those of JSON", done.returncode == 0 and done.stdout.count('{"_id"') == 10, done)
     with ctx.server() as server:

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from harness.api import Api
 from harness.server import end, track
 from ports import free_port
 
@@ -62,6 +63,17 @@ def test_a_first_start_prints_where_everything_is(ctx):
     with started(ctx, data, JOURNAL_STREAM="8:1") as lines:
         text = "\n".join(lines)
         ctx.report.check("a later start has no password, but its place", password not in text and "admin-password" in value(lines, "Admin"), lines)
+
+
+def test_a_changed_password_is_not_recommended(ctx):
+    data = ctx.folder("changed") / "data"
+    with started(ctx, data, "--generate-admin") as lines:
+        password = (data / "admin-password").read_text().strip()
+        url = lines[-1].removeprefix("Settee is listening on ")
+        Api(url, f"admin:{password}").expect(200, "PUT", "/_node/_local/_config/admins/admin", "another")
+    with started(ctx, data) as lines:
+        ctx.report.equal("the admin", value(lines, "Admin"), "admin")
+        ctx.report.check("commands have no password", "admin:PASSWORD@" in value(lines, "Try") and "$(cat" not in "\n".join(lines), lines)
 
 
 def test_systemds_journal_gets_no_password(ctx):

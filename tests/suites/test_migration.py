@@ -219,6 +219,9 @@ def test_chosen(ctx):
         mine = [name for name in here.expect(200, "GET", "/_all_dbs") if not name.startswith("_")]
         report.equal("those that match", mine, ["log-1", "log-2"])
         report.equal("and no settings", here.get("/_node/_local/_config/cors/origins").status, 404)
+        typo = migrate(ctx, url(source), "--to", url(target), "--only", "other", "--only", "lgo-*")
+        report.check("a pattern that matches nothing is refused", typo.returncode == 1 and "matches --only lgo-*" in typo.stderr, typo)
+        report.equal("before anything is copied", here.get("/other").status, 404)
 
 
 def test_old_source(ctx):

@@ -224,13 +224,15 @@ impl PendingDerivation {
             return Err(AuthError::TooManyIterations);
         }
         self.note_effort();
-        let checked = self
-            .derivation
-            .get_or_init(|| (self.account.clone(), self.is_right()));
+        let mut is_first = false;
+        let checked = self.derivation.get_or_init(|| {
+            is_first = true;
+            (self.account.clone(), self.is_right())
+        });
         // The thread that filled the entry may have checked another password of this user.
-        let right = match checked {
-            (then, right) if self.is_account(then.as_deref()) => *right,
-            _ => self.is_right(),
+        let (right, is_repeat) = match checked {
+            (then, right) if self.is_account(then.as_deref()) => (*right, !is_first),
+            _ => (self.is_right(), false),
         };
         let account = self.account.as_ref().filter(|_| right);
         let Some(account) = account.filter(|account| self.is_enough(account)) else {
@@ -238,7 +240,12 @@ impl PendingDerivation {
                 // The second factor is wrong: that the first was right is not to be seen.
                 self.waste(self.effort());
             }
-            self.count_failure(origin);
+            self.log_failure(origin);
+            // Apps send several requests at once with the same old password, which is one guess.
+            // With the right password, each may have another token.
+            if right || !is_repeat {
+                self.count_failure(origin);
+            }
             return Err(AuthError::BadCredentials);
         };
         if iterations < min {
@@ -328,7 +335,7 @@ impl PendingDerivation {
         })
     }
 
-    fn count_failure(&self, origin: Option<&Origin>) {
+    fn log_failure(&self, origin: Option<&Origin>) {
         let origin_text = origin.map(tracing::field::display);
         // As text in quotes: a name can hold anything.
         tracing::warn!(
@@ -336,6 +343,9 @@ impl PendingDerivation {
             peer = origin_text,
             "authentication failed"
         );
+    }
+
+    fn count_failure(&self, origin: Option<&Origin>) {
         let Some(origin) = origin else {
             return;
         };
@@ -519,6 +529,36 @@ mod tests {
         );
         drop((first, third));
         assert!(auth.inner.in_flight.lock().expect("lock").is_empty());
+    }
+
+    #[test]
+    fn concurrent_checks_of_one_wrong_password_are_one_guess() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let mut layers = config::Layers::new(folder.path().join("local.ini"));
+        let iterations = ("chttpd_auth".into(), "iterations".into(), "10".into());
+        layers.overrides.push(iterations);
+        let auth = Auth::new(config::Config::load(layers).expect("load")).expect("auth");
+        let origin = Origin::from(std::net::IpAddr::from([127, 0, 0, 1]));
+        let login = |password: &str| auth.login("a", password, "", Some(&origin));
+        let refused = |basic: Result<Basic, AuthError>| match basic {
+            Ok(Basic::Miss(pending)) => pending.verify(Some(&origin)).err(),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Some(error),
+        };
+        for guess in 0..5 {
+            let concurrent: Vec<_> = (0..4).map(|_| login(&guess.to_string())).collect();
+            for basic in concurrent {
+                // The last of the five guesses locks out those who wait for its outcome, too.
+                let error = refused(basic);
+                let is_known = match error {
+                    Some(AuthError::BadCredentials) => true,
+                    Some(AuthError::LockedOut) => guess == 4,
+                    _ => false,
+                };
+                assert!(is_known, "{guess}: {error:?}");
+            }
+        }
+        assert!(matches!(refused(login("5")), Some(AuthError::LockedOut)));
     }
 
     proptest! {

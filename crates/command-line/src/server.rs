@@ -247,6 +247,12 @@ impl RefusedRequest<'_> {
             401 if reason.contains("assword") => {
                 format!("{place}: the name or password is wrong (401): {login}")
             }
+            // The right password is refused, too.
+            403 if reason.contains("temporarily locked") => {
+                format!(
+                    "{place}: {reason} (403): wait five minutes, or as [chttpd_auth_lockout] sets"
+                )
+            }
             401 | 403 => format!("{place}: {reason} ({status}): {login}"),
             _ => format!("{place}: {reason} ({status})"),
         }
@@ -546,6 +552,12 @@ mod tests {
             "{other}"
         );
         assert!(other.contains("of an admin"), "{other}");
+        let reason = "Account is temporarily locked due to multiple authentication failures";
+        let locked = of(403, Some(reason), true);
+        assert!(
+            locked.contains("locked") && locked.contains("wait five") && !locked.contains("give"),
+            "{locked}"
+        );
         let page = of(404, None, true);
         assert!(page.starts_with("h:1 is not a CouchDB"), "{page}");
     }

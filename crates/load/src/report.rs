@@ -174,6 +174,8 @@ pub enum Side {
     Source,
     /// The documents are written to it.
     Target,
+    /// The database is created on it.
+    NewDatabase,
 }
 
 /// Describes a server that did not answer in one line.
@@ -195,6 +197,10 @@ fn refusal(side: Side, url: &Url, status: u16, body: &str) -> String {
         Side::Source => ("a user who may read the database", LoginPlace::Url),
         Side::Target => (
             "a user who may write to the database",
+            LoginPlace::UrlOrCredentials,
+        ),
+        Side::NewDatabase => (
+            "an admin, who may create the database,",
             LoginPlace::UrlOrCredentials,
         ),
     };
@@ -230,6 +236,13 @@ mod tests {
         assert!(
             target.ends_with("in the URL or in SETTEE_CREDENTIALS"),
             "{target}"
+        );
+        let new = of(Side::NewDatabase).to_string();
+        assert!(
+            new.ends_with(
+                "of an admin, who may create the database, in the URL or in SETTEE_CREDENTIALS"
+            ),
+            "{new}"
         );
     }
 

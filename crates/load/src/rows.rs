@@ -204,6 +204,14 @@ struct Table<'a> {
     misfits: Vec<u64>,
 }
 
+/// Describes a column whose place in the documents another column has.
+fn doubled(names: &[String], name: &str) -> String {
+    match names.iter().filter(|other| *other == name).count() {
+        0 | 1 => format!("with --nested, the column {name:?} has the place of another column"),
+        count => format!("{count} columns have the name {name:?}: rename all but one"),
+    }
+}
+
 impl<'a> Table<'a> {
     fn new(
         names: Vec<String>,
@@ -226,7 +234,7 @@ impl<'a> Table<'a> {
             )));
         }
         let members = shape::members(&names, rules.options.nested)
-            .map_err(|name| refuse(format!("another column has the place of {name:?}")))?;
+            .map_err(|name| refuse(doubled(&names, &name)))?;
         let place_of = |id: &str| names.iter().position(|name| name == id);
         let id_at = rules.id_field.and_then(place_of);
         let columns = names
@@ -443,6 +451,16 @@ mod tests {
 
     fn documents_of(text: &str, options: &CsvOptions) -> Vec<String> {
         read(text.as_bytes(), options, None).unwrap().documents
+    }
+
+    #[test]
+    fn columns_of_one_place_are_named() {
+        let names = ["a", "b", "a"].map(str::to_owned);
+        assert_eq!(
+            doubled(&names, "a"),
+            "2 columns have the name \"a\": rename all but one"
+        );
+        assert!(doubled(&["a", "a.b"].map(str::to_owned), "a.b").starts_with("with --nested"));
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl<R: BufRead> Scanner<R> {
                 byte as char,
                 next.escape_ascii()
             ))),
-            None => Err(self.ended("")),
+            None => Err(self.ended()),
         }
     }
 
@@ -128,7 +128,7 @@ impl<R: BufRead> Scanner<R> {
                 closing as char,
                 byte.escape_ascii()
             ))),
-            None => Err(self.ended("")),
+            None => Err(self.ended()),
         }
     }
 
@@ -147,7 +147,7 @@ impl<R: BufRead> Scanner<R> {
                     Some(byte) => {
                         self.syntax(format!("expected a value, found '{}'", byte as char))
                     }
-                    None => self.ended(""),
+                    None => self.ended(),
                 });
             }
             Some(_) => self.scalar(out)?,
@@ -175,7 +175,9 @@ impl<R: BufRead> Scanner<R> {
         loop {
             let chunk = self.chunk()?;
             if chunk.is_empty() {
-                return Err(self.ended(&format!(" inside a value that began at {began}")));
+                return Err(self.syntax(format!(
+                    "the value that began at {began} is incomplete: the input ends"
+                )));
             }
             let end = nesting.end_in(chunk);
             let used = end.unwrap_or(chunk.len());
@@ -240,8 +242,8 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    fn ended(&self, detail: &str) -> InputError {
-        self.syntax(format!("the input ends early{detail}"))
+    fn ended(&self) -> InputError {
+        self.syntax("the input ends early".to_owned())
     }
 }
 
@@ -324,7 +326,7 @@ mod tests {
         let error = scanner.value(&mut Vec::new()).unwrap_err().to_string();
         assert_eq!(
             error,
-            "test: the input ends early inside a value that began at line 2, byte offset 3 at line 3, byte offset 12"
+            "test: the value that began at line 2, byte offset 3 is incomplete: the input ends at line 3, byte offset 12"
         );
     }
 

@@ -82,6 +82,12 @@ pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCau
     if source.contains("://") {
         return fetch(client, source).await;
     }
+    let sample = source.strip_prefix("sample:");
+    if let Some(name) = sample.filter(|_| !Path::new(source).exists()) {
+        return Err(LoadCause::Options(format!(
+            "there is no sample {name}: the only one is sample:shop"
+        )));
+    }
     open_path(Path::new(source)).map_err(|error| {
         LoadCause::Input(InputError::Read {
             name: source.to_owned(),

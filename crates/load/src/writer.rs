@@ -1,10 +1,12 @@
 //! Batches written to the database, a few requests at a time, and what the server said of each
 //! document.
 
+use bytes::Bytes;
 use indicatif::ProgressBar;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -17,38 +19,74 @@ use crate::without_credentials;
 const NOT_SENT: &str = "load";
 
 /// Creates the database unless it exists. Returns whether it was created.
+///
+/// The database is read first: a user who may write to it may not be allowed to create databases.
 pub(crate) async fn prepare(
     client: &Client,
     database: &Url,
     create: bool,
 ) -> Result<bool, LoadCause> {
-    let request = match create {
-        true => client.put(database.clone()),
-        false => client.get(database.clone()),
-    };
-    let url = || database.clone();
-    let response = request.send().await;
-    let silence = |source| LoadCause::Http {
-        url: url(),
-        has_answered: false,
-        source,
-    };
-    let response = response.map_err(silence)?;
-    let status = response.status();
-    let body = response.bytes().await;
-    let body = body.map_err(silence)?;
-    // Any web server may answer, a few of them whatever is requested.
-    let is_couchdb = serde_json::from_slice::<serde_json::Value>(&body).is_ok();
-    match (is_couchdb, status) {
-        (true, status) if status.is_success() => Ok(create),
-        // file_exists
-        (true, StatusCode::PRECONDITION_FAILED) if create => Ok(false),
-        (_, status) => Err(LoadCause::Refused {
-            side: Side::Target,
-            url: url(),
-            status: status.as_u16(),
-            body: String::from_utf8_lossy(&body).into_owned(),
-        }),
+    let read = Response::of(client.get(database.clone()), database, false).await?;
+    if read.is_success() {
+        return Ok(false);
+    }
+    let is_missing = read.is_couchdb && read.status == StatusCode::NOT_FOUND;
+    if !create || !is_missing {
+        return Err(read.refusal(Side::Target, database));
+    }
+    let created = Response::of(client.put(database.clone()), database, true).await?;
+    if created.is_success() {
+        return Ok(true);
+    }
+    // file_exists: another client created it meanwhile.
+    if created.is_couchdb && created.status == StatusCode::PRECONDITION_FAILED {
+        return Ok(false);
+    }
+    Err(created.refusal(Side::NewDatabase, database))
+}
+
+/// A response about the database.
+struct Response {
+    status: StatusCode,
+    body: Bytes,
+    /// Any web server may answer, a few of them whatever is requested; CouchDB's bodies are JSON.
+    is_couchdb: bool,
+}
+
+impl Response {
+    /// Sends a request. `has_answered`: the server answered an earlier one.
+    async fn of(
+        request: RequestBuilder,
+        database: &Url,
+        has_answered: bool,
+    ) -> Result<Response, LoadCause> {
+        let silence = |source| LoadCause::Http {
+            url: database.clone(),
+            has_answered,
+            source,
+        };
+        let response = request.send().await.map_err(silence)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(silence)?;
+        let is_couchdb = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+        Ok(Response {
+            status,
+            body,
+            is_couchdb,
+        })
+    }
+
+    fn is_success(&self) -> bool {
+        self.is_couchdb && self.status.is_success()
+    }
+
+    fn refusal(&self, side: Side, database: &Url) -> LoadCause {
+        LoadCause::Refused {
+            side,
+            url: database.clone(),
+            status: self.status.as_u16(),
+            body: String::from_utf8_lossy(&self.body).into_owned(),
+        }
     }
 }
 

@@ -209,7 +209,7 @@ async fn truncated_input_names_its_place_after_loading_what_was_complete() {
         assert!(matches!(error.cause, LoadCause::Input(_)));
         let text = error.to_string();
         assert!(
-            text.contains("ends early") && text.contains(place),
+            text.contains("the input ends") && text.contains(place),
             "{text}"
         );
         assert_eq!(error.report.written, 1);

@@ -194,13 +194,16 @@ struct Plan {
 async fn plan(source: &Server, choice: &names::Choice, progress: &Progress) -> Result<Plan, Error> {
     let all = source.get(&["_all_dbs"], &[]).await?;
     let all = all.as_array().into_iter().flatten();
-    let chosen: Vec<&str> = all
-        .filter_map(serde_json::Value::as_str)
-        .filter(|name| choice.includes(name))
-        .collect();
+    let names: Vec<&str> = all.filter_map(serde_json::Value::as_str).collect();
+    if let Some(pattern) = choice.unmatched(&names) {
+        return Err(Error::Cannot(format!(
+            "no database of {} matches --only {pattern}",
+            source.shown()
+        )));
+    }
     let mut plan = Plan::default();
     let mut sized = vec![];
-    for name in chosen {
+    for name in names.into_iter().filter(|name| choice.includes(name)) {
         let info = source.get(&[name], &[]).await?;
         let count = |member: &str| info[member].as_u64().unwrap_or(0);
         let documents = count("doc_count") + count("doc_del_count");

@@ -18,6 +18,16 @@ impl Choice {
         !OWN.contains(&name) && (self.only.is_empty() || any(&self.only)) && !any(&self.except)
     }
 
+    /// Returns the first pattern of `only` that matches none of the names: a typing error.
+    pub fn unmatched(&self, names: &[&str]) -> Option<&str> {
+        let matched = |pattern: &str| {
+            let mut names = names.iter();
+            names.any(|name| !OWN.contains(name) && matches(pattern, name))
+        };
+        let mut patterns = self.only.iter().map(String::as_str);
+        patterns.find(|pattern| !matched(pattern))
+    }
+
     pub fn is_all(&self) -> bool {
         self.only.is_empty() && self.except.is_empty()
     }
@@ -79,6 +89,23 @@ mod tests {
         ] {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn each_pattern_matches_a_name() {
+        let unmatched = |only: &[&str]| {
+            let only = only.iter().map(|&pattern| pattern.to_owned()).collect();
+            let except = vec!["shop".to_owned()];
+            let choice = Choice { only, except };
+            let names = ["shop", "log-a", "_users", "_global_changes"];
+            choice.unmatched(&names).map(str::to_owned)
+        };
+        assert_eq!(unmatched(&[]), None);
+        assert_eq!(unmatched(&["log-*", "_users", "shop"]), None);
+        assert_eq!(unmatched(&["shop", "shpo"]).as_deref(), Some("shpo"));
+        assert_eq!(unmatched(&["logs-*"]).as_deref(), Some("logs-*"));
+        let own = unmatched(&["_global_changes"]);
+        assert_eq!(own.as_deref(), Some("_global_changes"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::commands::runtime;
 
 pub fn run(options: &ExportOptions) -> Result<(), Failure> {
     let (format, delimiter) = format_of(options);
+    check_name(options)?;
     check_format(options, format)?;
     let run = export::ExportOptions {
         database: database_url(&options.database)?,
@@ -97,8 +98,8 @@ pub(super) fn failure(error: &ExportError) -> Failure {
 
 /// Prints notes about the result, which is on standard output.
 pub(super) fn print_notes(report: &ExportReport) {
-    for warning in &report.warnings {
-        eprintln!("settee: {}", super::doctor::plain(warning));
+    for line in warning_lines(&report.warnings) {
+        eprintln!("settee: {line}");
     }
     if report.without_attachments > 0 {
         eprintln!(
@@ -106,6 +107,12 @@ pub(super) fn print_notes(report: &ExportReport) {
             counted(report.without_attachments, "documents")
         );
     }
+}
+
+/// The lines of warnings, of which a server puts several into one text.
+fn warning_lines(warnings: &[String]) -> impl Iterator<Item = String> {
+    let lines = warnings.iter().flat_map(|warning| warning.lines());
+    lines.map(|line| super::doctor::plain(line.trim_end()))
 }
 
 /// Reads a selector, or a whole body of `_find`, which has a member `selector`.
@@ -186,9 +193,36 @@ fn check_format(options: &ExportOptions, format: Format) -> Result<(), Failure> 
     Err(Failure::usage(problem))
 }
 
+/// Refuses the name of a spreadsheet program's file, which would get JSON Lines.
+fn check_name(options: &ExportOptions) -> Result<(), Failure> {
+    let output = options.output.as_deref().unwrap_or(Path::new(""));
+    let end = output.extension().and_then(|end| end.to_str());
+    let is_spreadsheet = matches!(
+        end.map(str::to_lowercase).as_deref(),
+        Some("xlsx" | "xls" | "ods")
+    );
+    if options.format.is_some() || !is_spreadsheet {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{}: files of this kind are not written: spreadsheets open a name with .csv and --format spreadsheet",
+        output.display()
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_of_a_server_are_lines() {
+        let warnings = [
+            "no index\r\nmany documents".to_owned(),
+            "a\u{1b}b".to_owned(),
+        ];
+        let lines: Vec<String> = warning_lines(&warnings).collect();
+        assert_eq!(lines, ["no index", "many documents", "a\u{fffd}b"]);
+    }
 
     #[test]
     fn a_selector_becomes_a_body() {

@@ -93,13 +93,20 @@ fn dry_run(options: &LoadOptions) -> Result<(), Failure> {
     }
     say!("The first {}:", counted(documents.len(), "documents"));
     for document in &documents {
-        say!("{}", plain(document));
+        say!("{}", plain(&as_stored(document)));
     }
     for refusal in &refused {
         say!("Refused: {}", plain(refusal));
     }
     say!("Nothing was written (--dry-run).");
     Ok(())
+}
+
+/// Returns a document as the server stores it: of 4.50, that is 4.5.
+fn as_stored(text: &str) -> String {
+    let stored = document::normalise(text.as_bytes()).ok();
+    let stored = stored.and_then(|stored| String::from_utf8(stored).ok());
+    stored.unwrap_or_else(|| text.to_owned())
 }
 
 fn print_layout(layout: &Layout) {
@@ -119,4 +126,19 @@ fn print_layout(layout: &Layout) {
         grid.add_row([plain(&column.name), kind, examples]);
     }
     say!("{}\n", grid.text(terminal_width()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_shown_as_they_are_stored() {
+        let text =
+            r#"{"_id":"a","price":4.50,"version":1.10,"big":9223372036854775807,"name":"ä"}"#;
+        let stored =
+            r#"{"_id":"a","price":4.5,"version":1.1,"big":9223372036854775807,"name":"ä"}"#;
+        assert_eq!(as_stored(text), stored);
+        assert_eq!(as_stored("no JSON"), "no JSON");
+    }
 }

@@ -32,7 +32,7 @@ use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, reload_periodically, unusable};
 use self::traces::Traces;
-use self::welcome::{GENERATED_ADMIN, PASSWORD_FILE, Welcome};
+use self::welcome::{FileCheck, GENERATED_ADMIN, PASSWORD_FILE, Welcome};
 use crate::Failure;
 use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
 use crate::data::{CreatedDirectories, STORE};
@@ -71,6 +71,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     if let Some(place) = place {
         runtime.block_on(cluster::start(place, &app, &data))?;
     }
+    let file = FileCheck::start(&config, &data, generated.is_some());
     begin_background(&app, &replication);
     let kept = keep_global_changes(&runtime, &config, &app);
     let ending = app.ending();
@@ -80,7 +81,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         begin(&config, &app, &listeners).await?;
         dev::announce(&options);
         made.keep();
-        let welcome = Welcome::new(&config, &data, generated.as_deref(), options.dev);
+        let welcome = Welcome::new(&config, &data, generated.as_deref(), file, options.dev);
         listen(app, listeners, &welcome).await
     });
     runtime.block_on(kept.end());

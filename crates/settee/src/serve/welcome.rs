@@ -3,8 +3,10 @@
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use anstyle::{AnsiColor, Style};
+use auth::PasswordHash;
 use config::Config;
 
 /// Name of the admin that `--generate-admin` makes.
@@ -12,8 +14,53 @@ pub const GENERATED_ADMIN: &str = "admin";
 /// The file in the data directory with the password that `--generate-admin` made.
 pub const PASSWORD_FILE: &str = "admin-password";
 
+/// Hashes with more iterations are not checked: the start would wait for them.
+const ITERATIONS_MAX: u32 = 10_000_000;
+
 const TITLE: Style = Style::new().bold();
 const LABEL: Style = AnsiColor::Cyan.on_default();
+
+/// Whether the file has the password of the generated admin, which may have been changed since. The check takes a tenth of a second,
+/// and runs concurrently with the start.
+pub enum FileCheck {
+    /// The result is known.
+    Done(bool),
+    /// The result of a thread.
+    Running(JoinHandle<bool>),
+}
+
+impl FileCheck {
+    /// `is_new` is set if the file was just written.
+    pub fn start(config: &Config, data: &Path, is_new: bool) -> FileCheck {
+        let stored = config.settings().admins.all.get(GENERATED_ADMIN).cloned();
+        let password = std::fs::read_to_string(data.join(PASSWORD_FILE));
+        let (Some(stored), Ok(password), false) = (stored, password, is_new) else {
+            return FileCheck::Done(is_new);
+        };
+        let check = move || is_password(&stored, password.trim_end());
+        let thread = std::thread::Builder::new().name("password-file".to_owned());
+        match thread.spawn(check) {
+            Ok(thread) => FileCheck::Running(thread),
+            Err(_) => FileCheck::Done(false),
+        }
+    }
+
+    fn is_right(self) -> bool {
+        match self {
+            FileCheck::Done(is_right) => is_right,
+            FileCheck::Running(thread) => thread.join().unwrap_or(false),
+        }
+    }
+}
+
+/// Returns whether this is the password of a value in `[admins]`.
+fn is_password(stored: &str, password: &str) -> bool {
+    let Some(hash) = PasswordHash::parse(stored) else {
+        return stored == password;
+    };
+    let iterations = hash.pbkdf2().map_or(1, |(_, iterations)| iterations);
+    iterations <= ITERATIONS_MAX && hash.verify(password.as_bytes())
+}
 
 /// The text, without the address, which is known last.
 pub struct Welcome {
@@ -27,20 +74,27 @@ pub struct Welcome {
 
 impl Welcome {
     /// `generated` is the password of a new admin.
-    pub fn new(config: &Config, data: &Path, generated: Option<&str>, is_dev: bool) -> Welcome {
+    pub fn new(
+        config: &Config,
+        data: &Path,
+        generated: Option<&str>,
+        file: FileCheck,
+        is_dev: bool,
+    ) -> Welcome {
         let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
         let generated = generated.map(|password| match is_journal {
             true => None,
             false => Some(password),
         });
-        Welcome::of(config, data, generated, is_dev, is_journal)
+        Welcome::of(config, data, generated, file.is_right(), is_dev, is_journal)
     }
 
-    /// `generated` is there for a new admin, and its password if that may be shown.
+    /// `generated` is there for a new admin, and its password if that may be shown. `is_kept`: the file has the admin's password.
     fn of(
         config: &Config,
         data: &Path,
         generated: Option<Option<&str>>,
+        is_kept: bool,
         is_dev: bool,
         is_journal: bool,
     ) -> Welcome {
@@ -49,7 +103,6 @@ impl Welcome {
         let names: Vec<&str> = settings.admins.all.keys().map(String::as_str).collect();
         let file = data.join(PASSWORD_FILE);
         let place = file.display();
-        let is_kept = generated.is_some() || file.exists();
         let (admin, login) = match (names.as_slice(), generated) {
             _ if is_dev => ("none is needed (--dev)".to_owned(), String::new()),
             ([], None) => ("none is configured".to_owned(), String::new()),
@@ -131,22 +184,32 @@ mod tests {
 
     fn text(
         admins: &[&str],
-        has_file: bool,
+        file: Option<&str>,
         generated: Option<Option<&str>>,
         is_dev: bool,
     ) -> String {
         let folder = tempfile::tempdir().unwrap();
         let mut layers = Layers::new(folder.path().join("local.ini"));
         for name in admins {
-            let admin = ("admins".into(), (*name).into(), "-pbkdf2-x".into());
+            let hash = PasswordHash::new("secret", auth::Hash::Sha256, 10).to_string();
+            let admin = ("admins".into(), (*name).into(), hash);
             layers.overrides.push(admin);
         }
-        if has_file {
-            std::fs::write(folder.path().join(PASSWORD_FILE), "secret").unwrap();
+        if let Some(password) = file {
+            let path = folder.path().join(PASSWORD_FILE);
+            std::fs::write(path, format!("{password}\n")).unwrap();
         }
         let config = Config::load(layers).unwrap();
         let is_journal = generated == Some(None);
-        let welcome = Welcome::of(&config, folder.path(), generated, is_dev, is_journal);
+        let is_kept = FileCheck::start(&config, folder.path(), generated.is_some()).is_right();
+        let welcome = Welcome::of(
+            &config,
+            folder.path(),
+            generated,
+            is_kept,
+            is_dev,
+            is_journal,
+        );
         let rows = welcome.rows("0.0.0.0:5984".parse().unwrap());
         let lines = rows.iter().map(|(label, text)| format!("{label} {text}\n"));
         lines.collect()
@@ -154,17 +217,17 @@ mod tests {
 
     #[test]
     fn the_first_start_shows_the_password_and_later_ones_its_place() {
-        let first = text(&["admin"], true, Some(Some("p4ss")), false);
+        let first = text(&["admin"], Some("secret"), Some(Some("p4ss")), false);
         assert!(
             first.contains("Interface http://127.0.0.1:5984/_utils/\n"),
             "{first}"
         );
         assert!(first.contains("password: p4ss (also in "), "{first}");
         assert!(first.contains("http://admin:$(cat '"), "{first}");
-        let journal = text(&["admin"], true, Some(None), false);
+        let journal = text(&["admin"], Some("secret"), Some(None), false);
         assert!(journal.contains("a password is in "), "{journal}");
         assert!(!journal.contains("Try"), "{journal}");
-        let later = text(&["admin"], true, None, false);
+        let later = text(&["admin"], Some("secret"), None, false);
         assert!(
             later.contains("a password is in ") && !later.contains("p4ss"),
             "{later}"
@@ -172,15 +235,30 @@ mod tests {
     }
 
     #[test]
+    fn a_password_that_was_changed_is_not_shown() {
+        for (admin, file) in [("admin", "old"), ("anna", "secret")] {
+            let text = text(&[admin], Some(file), None, false);
+            assert!(
+                text.contains(&format!("Admin {admin}\n")) && !text.contains("$(cat"),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!("http://{admin}:PASSWORD@")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn commands_have_a_login_only_where_one_is_needed() {
-        let own = text(&["anna"], false, None, false);
+        let own = text(&["anna"], None, None, false);
         assert!(
             own.contains("\"http://anna:PASSWORD@127.0.0.1:5984/shop\""),
             "{own}"
         );
-        let dev = text(&[], false, None, true);
+        let dev = text(&[], None, None, true);
         assert!(dev.contains("\"http://127.0.0.1:5984/shop\""), "{dev}");
-        let none = text(&[], false, None, false);
+        let none = text(&[], None, None, false);
         assert!(none.contains("none is configured"), "{none}");
     }
 }

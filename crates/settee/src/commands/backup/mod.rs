@@ -4,7 +4,7 @@
 pub mod restore;
 mod target;
 
-use command_line::{connection_loss, counted};
+use command_line::{connection_loss, counted, server_url};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,6 +34,9 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
         require_backups(Path::new(directory))?;
         work_as_owner_of(Path::new(directory))?;
     }
+    if let (None, Some(url)) = (&options.command, &options.url) {
+        require_server(url)?;
+    }
     // Before there are threads: they have the rights of this one.
     let permit = match (&options.command, &options.target) {
         (None, Some(target)) => permit(target),
@@ -57,6 +60,18 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
         _ => Err(Failure::usage(
             "settee backup requires a server and a target",
         )),
+    }
+}
+
+/// Refuses the URL of a database, as a backup has all databases.
+fn require_server(url: &str) -> Result<(), Failure> {
+    let url = server_url(url)?;
+    match url.path().trim_matches('/') {
+        "" => Ok(()),
+        path => Err(Failure::usage(format!(
+            "a backup is one of the whole server: leave out /{path} in its URL, or write the documents of a database to a file with \
+             settee export"
+        ))),
     }
 }
 

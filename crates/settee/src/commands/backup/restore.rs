@@ -53,11 +53,17 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
         super::super::runtime()?.block_on(fetch(&options.backup, &which, &unfinished.within()))?
     };
     unfinished.finish(STORE).map_err(at(&store))?;
-    say!(
-        "{restored}; start with: settee serve --data {}",
-        options.data.display()
-    );
+    say!("{restored}; start with: {}", start_of(&options.data));
     Ok(())
+}
+
+/// Returns the command that starts a server on restored data. Backups have no admins, and without one nothing starts.
+fn start_of(data: &Path) -> String {
+    let admin = match data.join("local.ini").exists() {
+        true => "",
+        false => " --generate-admin",
+    };
+    format!("settee serve --data {}{admin}", data.display())
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
@@ -120,4 +126,21 @@ async fn fetch(from: &str, which: &BackupSelection, to: &Path) -> Result<String,
         counted(found.files.len(), "files"),
         size(found.bytes())
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_starts_restored_data_has_an_admin() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = format!("settee serve --data {}", folder.path().display());
+        assert_eq!(
+            start_of(folder.path()),
+            format!("{command} --generate-admin")
+        );
+        std::fs::write(folder.path().join("local.ini"), "[admins]\n").unwrap();
+        assert_eq!(start_of(folder.path()), command);
+    }
 }
