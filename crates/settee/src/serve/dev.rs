@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use config::Config;
 use http_api::Dev;
 
+use super::welcome::say;
 use crate::Failure;
 use crate::cli::ServeOptions;
 
@@ -54,13 +55,13 @@ pub fn announce(options: &ServeOptions) {
         [] => "none (see --dev-origin)".to_owned(),
         origins => origins.join(", "),
     };
-    println!(
+    say(&format!(
         "\n  ****************************************************************\n  \
          DEVELOPMENT MODE (--dev): NO LOGIN. Every program and every user\n  \
          of this machine is a server admin. Never use it for real data.\n  \
          Pages of other origins that may use it: {pages}\n  \
          ****************************************************************\n"
-    );
+    ));
     tracing::warn!(
         "--dev: there is no login; every program and every user of this machine is a server admin. Pages of other origins that may use the server: {pages}"
     );

@@ -32,7 +32,7 @@ use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, reload_periodically, unusable};
 use self::traces::Traces;
-use self::welcome::{FileCheck, GENERATED_ADMIN, PASSWORD_FILE, Welcome};
+use self::welcome::{FileCheck, GENERATED_ADMIN, PASSWORD_FILE, Welcome, say};
 use crate::Failure;
 use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
 use crate::data::{CreatedDirectories, STORE};
@@ -560,15 +560,16 @@ async fn listen(app: Arc<App>, listeners: Listeners, welcome: &Welcome) -> Resul
     if let Some(metrics) = &listeners.metrics {
         let local = metrics.local_addr().map_err(Failure::new)?;
         ports.metrics = Some(local.port());
-        println!("Prometheus finds numbers on http://{local}/_node/_local/_prometheus");
+        say(&format!(
+            "Prometheus finds numbers on http://{local}/_node/_local/_prometheus"
+        ));
     }
     if let Some((https, _)) = &listeners.https {
         let local = https.local_addr().map_err(Failure::new)?;
         ports.https = Some(local.port());
-        println!("Settee is listening on https://{local}");
+        say(&format!("Settee is listening on https://{local}"));
     }
-    println!("Settee is listening on http://{local}");
-    std::io::stdout().flush().map_err(Failure::new)?;
+    say(&format!("Settee is listening on http://{local}"));
     tell_systemd(sd_notify::NotifyState::Ready);
     let mut ending = app.ending();
     let stop = async {

@@ -1,6 +1,6 @@
 //! The text that the start prints: the interface, the admin, the data directory, and next steps.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -68,6 +68,8 @@ pub struct Welcome {
     /// The user of commands, `NAME:PASSWORD@`.
     login: String,
     data: PathBuf,
+    /// Lines about a new admin.
+    new_admin: Vec<String>,
     /// Output goes to systemd's journal, which more people read than the file.
     is_journal: bool,
 }
@@ -103,6 +105,16 @@ impl Welcome {
         let names: Vec<&str> = settings.admins.all.keys().map(String::as_str).collect();
         let file = data.join(PASSWORD_FILE);
         let place = file.display();
+        let new_admin = match generated {
+            Some(Some(password)) => vec![
+                format!("Admin: {GENERATED_ADMIN}, password: {password}"),
+                format!("(also in {place})"),
+            ],
+            Some(None) => vec![format!(
+                "Admin: {GENERATED_ADMIN}, with the password in {place}"
+            )],
+            None => vec![],
+        };
         let (admin, login) = match (names.as_slice(), generated) {
             _ if is_dev => ("none is needed (--dev)".to_owned(), String::new()),
             ([], None) => ("none is configured".to_owned(), String::new()),
@@ -129,21 +141,25 @@ impl Welcome {
             admin,
             login,
             data,
+            new_admin,
             is_journal,
         }
     }
 
-    /// Prints it, in colours if standard output is a terminal and `NO_COLOR` is not set.
+    /// Prints it on a terminal, in colours unless `NO_COLOR` is set. Programs that read the output get a
+    /// new admin only, and then the addresses.
     pub fn print(&self, http: SocketAddr) {
-        anstream::println!("\n{TITLE}Settee {}{TITLE:#}\n", env!("CARGO_PKG_VERSION"));
-        let mut rows = self.rows(http);
-        if std::io::stdout().is_terminal() {
-            rows.push(("Stop", "Ctrl-C".to_owned()));
+        if !std::io::stdout().is_terminal() {
+            for line in &self.new_admin {
+                say(line);
+            }
+            return;
         }
-        for (label, text) in rows {
-            anstream::println!("  {LABEL}{label:<12}{LABEL:#}{text}");
+        let mut text = format!("\n{TITLE}Settee {}{TITLE:#}\n\n", env!("CARGO_PKG_VERSION"));
+        for (label, value) in self.rows(http) {
+            text += &format!("  {LABEL}{label:<12}{LABEL:#}{value}\n");
         }
-        anstream::println!();
+        say(&text);
     }
 
     fn rows(&self, http: SocketAddr) -> Vec<(&'static str, String)> {
@@ -159,8 +175,15 @@ impl Welcome {
             let check = format!("settee doctor \"http://{login}{host}\"");
             rows.extend([("Try", load), ("Check", check)]);
         }
+        rows.push(("Stop", "Ctrl-C".to_owned()));
         rows
     }
+}
+
+/// Prints a line on standard output. A reader that has gone does not end the server.
+pub fn say(line: &str) {
+    // Nobody reads it then.
+    drop(writeln!(anstream::stdout(), "{line}"));
 }
 
 fn login_of_file(file: &Path) -> String {

@@ -53,18 +53,17 @@ impl OwnServer {
         Ok(server)
     }
 
-    /// Reads the first line that the server prints. Whatever fails, the server is ended.
+    /// Reads lines that the server prints. Whatever fails, the server is ended.
     fn listening_address(&mut self) -> Result<String, Failure> {
         let out = self.child.stdout.take();
         let out = out.ok_or_else(|| Failure::new("the server has no output"))?;
-        let mut line = String::new();
-        BufReader::new(out)
-            .read_line(&mut line)
-            .map_err(Failure::new)?;
-        line.trim()
-            .strip_prefix("Settee is listening on http://")
-            .map(str::to_owned)
-            .ok_or_else(|| Failure::new("the server to be measured did not start"))
+        for line in BufReader::new(out).lines() {
+            let line = line.map_err(Failure::new)?;
+            if let Some(address) = line.strip_prefix("Settee is listening on http://") {
+                return Ok(address.to_owned());
+            }
+        }
+        Err(Failure::new("the server to be measured did not start"))
     }
 }
 
