@@ -443,9 +443,10 @@ impl Accounts {
         let gateway = member.gateway();
         // Administrators are settings of the cluster. While nobody can know more, its last state
         // counts: the data can still be read.
-        match gateway.hold_control().await {
-            Err(e) if member.unfit().is_some() => return Err(e),
-            _ => {}
+        if gateway.hold_control().await.is_err()
+            && let Some(why) = member.unfit()
+        {
+            return Err(unchecked_login(why));
         }
         let is_document = |name: &&String| !app.node.auth.is_admin(name);
         let ids = names.iter().filter(is_document);
@@ -460,7 +461,8 @@ impl Accounts {
         let held = ids
             .iter()
             .map(|id| gateway.hold_slot(gateway.slot(&db, id)));
-        futures_util::future::try_join_all(held).await?;
+        let held = futures_util::future::try_join_all(held).await;
+        held.map_err(unchecked_login)?;
         let documents = ids.into_iter().map(|id| {
             let seq = db.update_seq_near(&id);
             (id, seq)
@@ -495,6 +497,12 @@ impl Accounts {
         let is_newer = |(id, seq): &(String, u64)| db.has_changed_since(id, *seq).unwrap_or(true);
         Ok(self.documents.iter().any(is_newer))
     }
+}
+
+/// The error for a login that another node may have changed or deleted.
+fn unchecked_login(why: impl std::fmt::Display) -> member::Error {
+    let why = format!("this node cannot check whether the login is still valid: {why}");
+    member::Error::NotNow(why)
 }
 
 /// Whether a request is about this node in particular, by an administrator as far as is known here:
@@ -547,6 +555,13 @@ mod tests {
         let has = |name: &str| refusal.headers.iter().any(|(header, _)| header == name);
         assert_eq!(refusal.status, 503);
         assert!(has("retry-after") && has(member::NOT_STARTED));
+    }
+
+    #[test]
+    fn a_login_that_is_unchecked_has_the_reason() {
+        let why = member::Error::NotNow("a majority does not answer".to_owned());
+        let text = unchecked_login(why).to_string();
+        assert!(text.contains("the login") && text.ends_with("a majority does not answer"));
     }
 
     #[tokio::test(start_paused = true)]
