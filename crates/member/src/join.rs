@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use cluster::NodeId;
@@ -19,6 +19,10 @@ use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::gateway::Gateway;
 use crate::log_table::LogTables;
 use crate::membership::{Cluster, LogKeeper, Membership, random};
+
+/// Time within which a node that starts knows its cluster's members.
+const START_TIME_MAX: Duration = Duration::from_secs(10);
+const START_LOOK: Duration = Duration::from_millis(50);
 
 /// The record of a token in the control slot.
 #[derive(Serialize, Deserialize)]
@@ -93,13 +97,7 @@ impl Issuer {
     /// # Errors
     /// [`Error::Identity`] and [`Error::NotNow`].
     pub async fn token(&self, valid: Duration) -> Result<String, Error> {
-        let members: Vec<String> = self.catalogue.with(|state| {
-            let addresses = state.members.values().map(|member| member.address.clone());
-            addresses.collect()
-        });
-        if members.is_empty() {
-            return Err(Error::NotNow("the node is starting".into()));
-        }
+        let members = self.addresses().await?;
         let authority = self.identity.authority();
         let (token, record) = Token::issue(authority, members, SystemTime::now(), valid)?;
         let kept = StoredToken {
@@ -112,6 +110,25 @@ impl Issuer {
         };
         self.gateway()?.enter(entry).await?;
         Ok(token.to_string())
+    }
+
+    /// Returns the members' addresses. A new cluster has its first member moments after its first node
+    /// answers.
+    async fn addresses(&self) -> Result<Vec<String>, Error> {
+        let deadline = Instant::now() + START_TIME_MAX;
+        loop {
+            let members: Vec<String> = self.catalogue.with(|state| {
+                let addresses = state.members.values().map(|member| member.address.clone());
+                addresses.collect()
+            });
+            if !members.is_empty() {
+                return Ok(members);
+            }
+            if Instant::now() > deadline {
+                return Err(Error::NotNow("the node is starting".into()));
+            }
+            tokio::time::sleep(START_LOOK).await;
+        }
     }
 
     fn gateway(&self) -> Result<&Arc<Gateway>, Error> {

@@ -45,7 +45,7 @@ impl FileCheck {
         }
     }
 
-    fn is_right(self) -> bool {
+    fn finish(self) -> bool {
         match self {
             FileCheck::Done(is_right) => is_right,
             FileCheck::Running(thread) => thread.join().unwrap_or(false),
@@ -88,7 +88,7 @@ impl Welcome {
             true => None,
             false => Some(password),
         });
-        Welcome::of(config, data, generated, file.is_right(), is_dev, is_journal)
+        Welcome::of(config, data, generated, file.finish(), is_dev, is_journal)
     }
 
     /// `generated` is there for a new admin, and its password if that may be shown. `is_kept`: the file has the admin's password.
@@ -224,7 +224,7 @@ mod tests {
         }
         let config = Config::load(layers).unwrap();
         let is_journal = generated == Some(None);
-        let is_kept = FileCheck::start(&config, folder.path(), generated.is_some()).is_right();
+        let is_kept = FileCheck::start(&config, folder.path(), generated.is_some()).finish();
         let welcome = Welcome::of(
             &config,
             folder.path(),
