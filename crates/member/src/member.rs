@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::Error;
-use crate::control::entry::{Entry, EntryOutcome};
+use crate::control::entry::{Entry, EntryOutcome, LogSeat};
 use crate::control::{Catalogue, stored_agreement};
 use crate::database_lifecycle::finish_drops;
 use crate::error::named;
@@ -367,6 +367,11 @@ impl Member {
         NodeView {
             has_left: self.members.has_left(),
             is_log_lost: self.replicas.reach.is_lost(),
+            is_log_disk_lost: own.is_some_and(|own| {
+                let (me, table) = (own.options().me, self.logs.latest());
+                let is_other = |seat: &LogSeat| seat.node == me.node && seat.disk != me.raft;
+                table.nodes.iter().any(is_other)
+            }),
             leaderless: own.map(|own| own.figures().leaderless).unwrap_or_default(),
             reached: members
                 .chain([self.home.node])

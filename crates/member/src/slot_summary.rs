@@ -12,6 +12,9 @@ use crate::figures::slot_name;
 /// Why a node that is not a member serves nothing.
 pub(crate) const NOT_A_MEMBER: &str = "This node is not a member of the cluster: it was removed, or has not read the cluster's state yet. Stop it if it was removed.";
 
+/// A node that lost its disk of the log cannot know whether others lost theirs, too.
+const LOST_DISK: &str = "this node lost its part of the log, and the nodes that keep the log have not replaced it: if this persists, most of them lost theirs";
+
 /// The status of a slot on this node.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotSummary {
@@ -60,6 +63,8 @@ pub(crate) struct NodeView {
     pub has_left: bool,
     /// It does not reach the log.
     pub is_log_lost: bool,
+    /// Its disk is not the one that is to keep its part of the log: that was lost.
+    pub is_log_disk_lost: bool,
     /// Slots whose log has no leader that it knows.
     pub leaderless: BTreeSet<SlotNumber>,
     /// The nodes that it reaches, with itself.
@@ -83,6 +88,9 @@ impl NodeView {
         }
         if self.leaderless.contains(&slot) {
             return Some("its log has no leader that this node knows".to_owned());
+        }
+        if self.is_log_disk_lost {
+            return Some(LOST_DISK.to_owned());
         }
         let no_log = || "this node does not reach the log".to_owned();
         self.is_log_lost.then(no_log)
@@ -140,6 +148,10 @@ mod tests {
             is_log_lost: true,
             ..healthy().1
         };
+        let lost_disk = NodeView {
+            is_log_disk_lost: true,
+            ..healthy().1
+        };
         let removed = NodeView {
             has_left: true,
             ..healthy().1
@@ -148,6 +160,7 @@ mod tests {
             (alone, "a majority of its replicas does not answer"),
             (leaderless, "no leader"),
             (no_log, "does not reach the log"),
+            (lost_disk, "lost its part of the log"),
             (removed, "not a member"),
         ] {
             let (takes_writes, reason) = summary(&status, &view);

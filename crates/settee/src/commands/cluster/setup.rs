@@ -21,6 +21,12 @@ pub fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure
             "--address must be HOST:PORT, where other nodes reach this one, not {address}"
         )));
     };
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "/?#%".contains(c);
+    if let Some(name) = name.filter(|name| name.is_empty() || name.contains(is_wrong)) {
+        return Err(Failure::usage(format!(
+            "--name is part of URLs: it must not be empty, and has no spaces and none of / ? # %, not {name:?}"
+        )));
+    }
     let name = match name {
         Some(name) if name.contains('@') => name.clone(),
         Some(name) => format!("{name}@{host}"),
@@ -82,6 +88,16 @@ pub fn is_there(data: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_has_no_characters_that_urls_give_a_meaning() {
+        let of = |name: &str| facts(Some(&name.to_owned()), "h:1").map(|facts| facts.name);
+        assert_eq!(of("one").ok().as_deref(), Some("one@h"));
+        assert_eq!(of("one@other").ok().as_deref(), Some("one@other"));
+        for name in ["", "a b", "a/b", "a\n", "50%"] {
+            assert!(of(name).is_err(), "{name:?}");
+        }
+    }
 
     #[test]
     fn an_address_of_another_machine_is_noted() {
