@@ -73,7 +73,7 @@ async function leads({ page, open, check }) {
   const recent = optionsOf(page).filter({ hasText: 'Recent document' });
   await recent.first().waitFor();
   check('recent documents come first', (await optionsOf(page).first().innerText()).includes(`${ODD}/x/y`) || (await optionsOf(page).first().innerText()).includes('palette-order-17'), await optionsOf(page).allInnerTexts());
-  await page.keyboard.type('largest document body');
+  await page.keyboard.type('size of a document body');
   await optionsOf(page).filter({ hasText: 'couchdb/max_document_size' }).waitFor();
   await page.keyboard.press('Enter');
   check('a setting is found by its help', await page.getByRole('region', { name: 'couchdb' }).getByText('max_document_size').first().waitFor().then(() => true, () => false), page.url());

@@ -49,13 +49,13 @@ async function completes({ page, db, open, check, width }) {
   check('the list is within the window', box.x >= 0 && box.x + box.width <= width + 1, box);
   await checkAxe(page, check, 'the proposals');
   await page.keyboard.press('Enter');
-  check('Enter takes it, with its colon', (await textOf(page)).startsWith('{"selector": {"total": '), await textOf(page));
+  check('Enter takes it, with its colon', (await textOf(page)).startsWith('{"selector": {"total":'), await textOf(page));
   check('and the list closes', await isHidden(page));
   await write(page, '{"selector": {"total": {', '"$gt');
   check('operators complete', (await isShown(page)) && JSON.stringify(await optionsOf(page)) === '["$gt","$gte"]', await optionsOf(page));
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Tab');
-  check('arrow keys choose, Tab takes', (await textOf(page)).includes('"$gte": '), await textOf(page));
+  check('arrow keys choose, Tab takes', (await textOf(page)).includes('"$gte":'), await textOf(page));
   await write(page, '{"selector": {"total": ', '92');
   check('values complete without loss', (await isShown(page)) && (await optionsOf(page)).includes(BIG), await optionsOf(page));
   await page.keyboard.press('Escape');
@@ -101,7 +101,7 @@ async function keeps({ page, db, server, base, context, open, check }) {
   check('another tab has them, and takes one', await editorOf(other).filter({ hasText: '"invoice"' }).waitFor({ timeout: 5000 }).then(() => true, () => false), await textOf(other));
   await other.getByRole('button', { name: 'Starred and recent queries' }).click();
   await list.getByRole('button', { name: 'Clear' }).click();
-  await list.getByRole('heading', { name: 'Recent' }).waitFor({ state: 'detached' });
+  await list.getByRole('heading', { name: 'Recent', exact: true }).waitFor({ state: 'detached' });
   await list.getByRole('button', { name: 'Remove the star: Invoices' }).click();
   check('both can be removed', await list.getByText('No queries yet.').waitFor().then(() => true, () => false));
   await other.close();

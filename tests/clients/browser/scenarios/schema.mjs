@@ -36,6 +36,7 @@ export async function run({ server, page, open, check }) {
     await page.goBack();
     await row('n').locator('summary').click();
     const bars = row('n').locator('ol').last().getByRole('link');
+    await bars.nth(5).waitFor();
     check('numbers have a distribution', (await bars.count()) >= 6, await bars.count());
     const label = await bars.nth(1).getAttribute('aria-label');
     check('each bar says its range and count', /^\d+ to \d+: \d+$/.test(label ?? ''), label);
