@@ -198,9 +198,10 @@ def test_a_node_that_lacks_a_content_does_not_count_and_fetches_it(suite, cluste
     try:
         docs = [written(attached, n, f"cut-{number}-{i}") for i, n in enumerate((writer, other, writer))]
         report.equal("the others write", attached.edit(other, docs[0], 1), 201)
-        # It reads the records, and must not apply them.
-        stuck = wait_until(lambda: any("attachment" in (slot["reason"] or "") for slot in slots(cluster, number)), SEEN_TIMEOUT_S)
-        report.check("it notices that it lacks a content", stuck, slots(cluster, number))
+        # With Kafka it reads the records, and must not apply them. A node that is cut from the others is cut from their own log, too.
+        if cluster.log == KAFKA:
+            stuck = wait_until(lambda: any("attachment" in (slot["reason"] or "") for slot in slots(cluster, number)), SEEN_TIMEOUT_S)
+            report.check("it notices that it lacks a content", stuck, slots(cluster, number))
         behind = {slot["slot"]: slot["next_offset"] for slot in slots(cluster, number)}
         ahead = {slot["slot"]: slot["next_offset"] for slot in slots(cluster, writer)}
         report.check("it does not pass the record", any(behind[slot] < ahead[slot] for slot in ahead), (behind, ahead))
