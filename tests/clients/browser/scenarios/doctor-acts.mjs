@@ -5,6 +5,8 @@ export const name = 'doctor: buttons';
 export const short = true;
 export const themes = true;
 export const widths = [390, 768, 1280];
+// One examination at a time: the page asks again.
+export const allow = [/status of 503/];
 
 const DB = 'doctor-acts';
 const LEVEL = '/_node/_local/_config/doctor-acts/level';
@@ -16,8 +18,14 @@ const FINDINGS = [
   { id: 'compaction-due', area: 'data', severity: 'warning', subject: DB, says: 'superseded revisions', why: 'they take space', do: [`curl -X POST "$S/${DB}/_compact" ${TYPE}`, `curl "$S/${DB}/one"   # a document`, `curl -X POST "$S/$DB/_compact" ${TYPE}   # for each`] },
 ];
 
+const REFUSED = { error: 'service_unavailable', reason: 'the server is being examined already' };
+
 export async function run(tools) {
   const { server, page } = tools;
+  let refusals = 0;
+  const refuse = () => {
+    refusals = 2;
+  };
   await server.request('DELETE', `/${DB}`);
   await server.request('PUT', `/${DB}?q=1`);
   await server.request('PUT', `/${DB}/one`, { what: 'tea' });
@@ -25,17 +33,33 @@ export async function run(tools) {
   await server.request('DELETE', LEVEL);
   // What it finds on this server is not known.
   await page.route('**/_settee/doctor', async (route) => {
+    if (refusals > 0) {
+      refusals--;
+      await route.fulfill({ status: 503, json: REFUSED });
+      return;
+    }
     const answer = await route.fetch();
-    await route.fulfill({ json: { ...(await answer.json()), findings: FINDINGS } });
+    if (!answer.ok()) await route.fulfill({ response: answer });
+    else await route.fulfill({ json: { ...(await answer.json()), findings: FINDINGS } });
   });
   try {
+    await waits({ ...tools, refuse });
     await fixes(tools);
     await badge(tools);
   } finally {
-    await page.unroute('**/_settee/doctor');
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await server.request('DELETE', `/${DB}`);
     await server.request('DELETE', LEVEL);
   }
+}
+
+async function waits({ page, open, check, refuse }) {
+  await open('#/performance/doctor');
+  refuse();
+  const answer = page.waitForResponse((response) => response.url().endsWith('/_settee/doctor') && response.ok());
+  await page.getByRole('button', { name: 'Run again' }).click();
+  check('who is refused while another examination runs asks again', await answer.then(() => true, () => false));
+  check('and no error is shown', (await page.getByRole('alert').count()) === 0);
 }
 
 async function fixes({ page, server, open, check }) {

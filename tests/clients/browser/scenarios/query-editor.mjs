@@ -11,7 +11,7 @@ export const widths = [390, 768, 1280];
 const BIG = '9223372036854775807';
 
 export async function run(tools) {
-  const { server, page } = tools;
+  const { server } = tools;
   const db = `query-editor-${Date.now().toString(36)}`;
   await server.request('PUT', `/${db}?q=1`);
   try {
@@ -23,7 +23,6 @@ export async function run(tools) {
     await links({ ...tools, db });
     await german({ ...tools, db });
   } finally {
-    await page.evaluate(() => localStorage.removeItem('settee-language'));
     await server.request('DELETE', `/${db}`);
   }
 }
@@ -120,6 +119,4 @@ async function german({ page, db, open, check }) {
   await open(`#/database/${db}/_find`);
   await page.getByRole('button', { name: 'Markierte und letzte Abfragen' }).click();
   check('German has the list too', await page.getByRole('dialog', { name: 'Markierte und letzte Abfragen' }).waitFor().then(() => true, () => false));
-  await page.evaluate(() => localStorage.removeItem('settee-language'));
-  await page.goto('about:blank');
 }

@@ -22,7 +22,6 @@ export async function run(tools) {
     await names({ ...tools, db });
     await curl({ ...tools, db });
   } finally {
-    await page.evaluate(() => localStorage.removeItem('settee-language'));
     await server.request('DELETE', `/${db}`);
   }
 }

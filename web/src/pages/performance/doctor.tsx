@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { ask, server, useResource } from '../../api';
+import { ApiError, ask, server, useResource } from '../../api';
 import { examined as noteFindings } from '../../health';
 import { count, duration } from '../../i18n';
 import { Badge, Button, Copyable, CopyButton, Empty, Loading, Problem } from '../../ui';
@@ -46,12 +46,27 @@ const KINDS: Record<string, 'bad' | 'warn' | 'info' | 'good' | ''> = {
   skipped: '',
 };
 
+const BUSY_MS = 500;
+const BUSY_TIMES = 20;
+
+/**
+ * Asks for an examination. The server refuses a second one at a time, and goes on with one that is
+ * not wanted any more, such as before the last act was undone: its end is waited for.
+ */
+async function examine(signal: AbortSignal): Promise<Examined> {
+  for (let n = 0; ; n++)
+    try {
+      return await ask<Examined>('GET', '/_settee/doctor', { signal });
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 503) || n >= BUSY_TIMES) throw error;
+      await new Promise((done) => setTimeout(done, BUSY_MS));
+    }
+}
+
 /** What is wrong with the server, and what does something about it. */
 export default function Doctor(): JSX.Element {
   const t = say();
-  const { data, error, isLoading, reload } = useResource('doctor', (signal) =>
-    ask<Examined>('GET', '/_settee/doctor', { signal }),
-  );
+  const { data, error, isLoading, reload } = useResource('doctor', examine);
   useEffect(() => {
     if (data) noteFindings(data.findings);
   }, [data]);

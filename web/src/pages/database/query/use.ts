@@ -201,9 +201,13 @@ export function useCompletion(db: string): { complete: Complete; prepare: () => 
   };
 }
 
-/** Runs a query that was run at this step of the history, or that a link wants to be run. */
-export function useRunAtOnce(place: Place, now: string, run: () => Promise<void>): void {
+/**
+ * Runs a query that was run at this step of the history, or that a link wants to be run: once the
+ * link's query is the one that is there, if another one was before.
+ */
+export function useRunAtOnce({ query }: Place, now: string, run: () => Promise<void>): void {
+  const isWanted = query.has('run') && (query.get('q') || now) === now;
   useEffect(() => {
-    if (recall('ran') === now || place.query.has('run')) void run();
-  }, []);
+    if (isWanted || recall('ran') === now) void run();
+  }, [isWanted]);
 }
