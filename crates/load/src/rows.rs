@@ -572,7 +572,7 @@ mod tests {
             latin.contains("not UTF-8") && latin.contains("line 3"),
             "{latin}"
         );
-        assert!(refusal(b"a,b,a\n1,2,3\n").contains("another column"));
+        assert!(refusal(b"a,b,a\n1,2,3\n").contains("2 columns have the name"));
         let wide = refusal(",".repeat(COLUMNS_MAX).as_bytes());
         assert!(wide.contains("16385 cells"), "{wide}");
     }
