@@ -56,14 +56,19 @@ pub(crate) async fn keep(
     let mut pause = options.retry_min;
     let mut last = String::new();
     let mut arrivals = shared.known(node).arrivals.subscribe();
-    let mut is_called = false;
+    let (mut is_called, mut is_restarted) = (false, false);
     loop {
         arrivals.mark_unchanged();
         let attempt = tokio::select! {
             attempt = connect_any(&shared, node, &addresses) => attempt,
             // It has connected to this node: what an interruption swallowed is not answered after it.
-            Ok(()) = arrivals.changed() => continue,
+            // Not twice in a row, or two nodes would interrupt each other's attempts forever.
+            Ok(()) = arrivals.changed(), if !is_restarted => {
+                is_restarted = true;
+                continue;
+            }
         };
+        is_restarted = false;
         let why = match attempt {
             Err(why) => why,
             Ok(connected) => {
