@@ -171,6 +171,7 @@ soak:
 soak-simulation: setup-test
 	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p cluster --no-capture -E 'test(simulation::)'
 	@$(env) SETTEE_SEEDS=100000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p raft-log --no-capture -E 'test(nothing_acknowledged_is_lost)'
+	@$(env) SETTEE_PLACEMENT_SEEDS=10000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p member --no-capture -E 'test(placement::simulation::)'
 
 # On a real disk, which /tmp is not everywhere.
 soak-units: setup-test

@@ -10,7 +10,7 @@ use cluster::{NodeId, SlotNumber};
 use database::Database;
 use futures_util::{Stream, StreamExt as _};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use member::{Gateway, Member, ReadSlots};
+use member::{DatabasePlace, Gateway, Member, ReadSlots};
 use routes::{Cluster, Who};
 
 use crate::accounting::traced::{TRACE_PARENT, Traced};
@@ -110,14 +110,22 @@ pub async fn database<'r>(
         ask_others(app, req, Bytes::from_static(b"{}")).await;
         return Ok(done);
     }
-    let kind = match app.node.databases.get(name) {
-        Err(_) => Kind::Plain,
-        // A feed that continues another node's would begin again here.
-        Ok(db) => match Kind::of(req) {
-            Kind::Plain if is_ahead(&db, req) => Kind::Read,
-            kind => kind,
-        },
+    let (place, kind) = match app.node.databases.get(name) {
+        Err(_) => (DatabasePlace::Here, Kind::Plain),
+        Ok(db) => {
+            let kind = match Kind::of(req) {
+                // A feed that continues another node's would begin again here.
+                Kind::Plain if is_ahead(&db, req) => Kind::Read,
+                kind => kind,
+            };
+            (gateway.place_of(&db), kind)
+        }
     };
+    match place {
+        DatabasePlace::Here => {}
+        DatabasePlace::At(node) => return at_holder(member, Some(node), req).await,
+        DatabasePlace::Nowhere => return at_holder(member, None, req).await,
+    }
     match kind {
         Kind::Plain => here(app, req, name).await,
         kind => informed(app, member, req, name, kind, here).await,
@@ -242,6 +250,17 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
         return Err(unavailable());
     }
     let passed = pass_on(member, None, req).await?;
+    passed.ok_or_else(unavailable)
+}
+
+/// Forwards a request to a node that has its database; `None`: no such node answers.
+async fn at_holder(member: &Member, node: Option<NodeId>, req: &mut Request) -> Answer {
+    let unavailable = || ApiError::busy("the nodes that have the database do not answer".into());
+    // The other node knew an earlier state, and another one may have the database by now.
+    if req.headers.contains_key(member::CLIENT) || node.is_none() {
+        return Err(unavailable());
+    }
+    let passed = pass_on(member, node, req).await?;
     passed.ok_or_else(unavailable)
 }
 

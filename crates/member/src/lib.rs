@@ -6,7 +6,8 @@
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
 //! that validated them), `content/` copies attachments without the log, `handler.rs` handles
 //! requests from other nodes, `join.rs` adds nodes, `adopt.rs` makes a single server the first
-//! node, `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
+//! node, `jobs.rs` assigns jobs to nodes, `placement/` decides which nodes have which slots,
+//! `versions.rs` raises the version of records.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +39,8 @@ mod membership;
 mod network_bench;
 mod newest_log;
 mod open_log;
-mod placement;
+pub mod placement;
+mod placing;
 mod planner;
 mod progress;
 mod propose;
@@ -47,6 +49,9 @@ mod replicas;
 mod requested;
 mod reseed;
 mod slot;
+pub mod slot_decisions;
+pub mod slot_holders;
+mod slot_lives;
 mod slot_starter;
 #[cfg(test)]
 mod tests;
@@ -67,5 +72,6 @@ pub use member::{ClusterVersions, Member, MemberOptions, NodeStatus, SlotSummary
 pub use membership::{LogKeeper, Membership, folder, is_member};
 pub use network_bench::{NetworkFigures, NodeNetwork};
 pub use open_log::LogPlace;
+pub use placing::{DatabasePlace, MOVES_SLOTS, PlacementPlan, PlannedNode};
 pub use raft_log::LogFigures;
 pub use requested::{KeepError, RequestedReplications};

@@ -17,7 +17,7 @@ use crate::Error;
 use crate::content::ContentExchange;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting, stored_agreement};
-use crate::copy::CopySender;
+use crate::copy::{Copier, CopySender};
 use crate::database_lifecycle::finish_drops;
 use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus, slot_name};
 use crate::forward::{self, ForwardedClientRequest};
@@ -31,9 +31,10 @@ use crate::members::Members;
 use crate::membership::{self, Membership};
 use crate::network_bench::{self, NodeNetwork};
 use crate::open_log::{LogHome, LogKind, LogPlace, OpenLog};
+use crate::placing::announce_zone;
 use crate::replicas::Replicas;
 use crate::requested::RequestedReplications;
-use crate::slot_starter::SlotStarter;
+use crate::slot_starter::{SlotStarter, keep_slots};
 use crate::versions::{self, VersionKeeper};
 use crate::{log_trim, log_watch, planner, reseed};
 
@@ -52,6 +53,8 @@ pub struct MemberOptions {
     pub on_setting: OnSetting,
     /// The directory of the store.
     pub store: PathBuf,
+    /// The zone of this node.
+    pub zone: Option<String>,
     /// Restarts the server: the log was replaced.
     pub restart: Arc<dyn Fn() + Send + Sync>,
     /// Ends the server, with the reason: this program cannot be a member any more.
@@ -103,6 +106,10 @@ pub struct NodeStatus {
     pub is_me: bool,
     /// The latest record version that its program is known to read.
     pub record_version: RecordVersion,
+    /// Its zone; `None` if it has none.
+    pub zone: Option<String>,
+    /// Its slots move to other nodes.
+    pub is_draining: bool,
 }
 
 /// The record versions of the cluster, as one of its nodes knows them.
@@ -133,6 +140,10 @@ pub struct SlotSummary {
     pub chain: String,
     /// The nodes of its replicas.
     pub members: Vec<String>,
+    /// The nodes that it shall have.
+    pub wanted: Vec<String>,
+    /// The nodes that copy it.
+    pub learners: Vec<String>,
     /// It accepts writes.
     pub takes_writes: bool,
     /// Why it does not, or the last error.
@@ -170,12 +181,14 @@ impl Member {
             .listen(&home, &identity, databases, &open.kind)
             .await?;
         versions::check_older(&ground.members, &agreement).await?;
-        let parts = ground.slot_starter(&home, &of_program, databases, open.log.clone());
+        let parts = ground.slot_starter(&home, of_program, databases, open.log.clone());
         parts.start_slots(&ground.replicas, options.on_setting)?;
         let gateway = ground.gateway(databases)?;
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
+        tasks.push(tokio::spawn(announce_zone(gateway.clone(), options.zone)));
+        tasks.push(tokio::spawn(keep_slots(parts, ground.replicas.clone())));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(open.log));
@@ -380,8 +393,11 @@ impl Member {
     /// Returns all members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let agreement = self.catalogue.agreement();
+        let placements = self.catalogue.with(|state| state.placement.nodes.clone());
         let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
             record_version: agreement.known(id),
+            zone: placements.get(&id).and_then(|node| node.zone.clone()),
+            is_draining: placements.get(&id).is_some_and(|node| node.is_draining),
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -411,10 +427,13 @@ impl Member {
 
     /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
+        let hex = |id: NodeId| format!("{id:x}");
         self.replicas
             .all()
             .map(|(slot, replica)| {
                 let status = replica.status();
+                let placement = self.gateway.slot_placement(slot);
+                let learners = placement.learners.into_iter();
                 let ok = status.proposes && status.error.is_none();
                 SlotSummary {
                     slot: slot_name(slot),
@@ -423,7 +442,9 @@ impl Member {
                     log_end: status.log_end,
                     generation: status.position.generation.number,
                     chain: data_encoding::HEXLOWER.encode(&status.position.chain),
-                    members: status.members.iter().map(|id| format!("{id:x}")).collect(),
+                    members: status.members.iter().copied().map(hex).collect(),
+                    wanted: placement.wanted.into_iter().map(hex).collect(),
+                    learners: learners.map(|learner| hex(learner.node)).collect(),
                     takes_writes: status.proposes,
                     reason: (!ok).then(|| status.reason()),
                 }
@@ -455,17 +476,20 @@ impl Member {
 
     /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
-        let slot = crate::placement::slot_of(db.uuid(), shard, self.replicas.count());
-        let replicas = self
-            .replicas
-            .get(slot)
-            .map(|replica| replica.status().members);
+        let slot = self.gateway.shard_slots(db.uuid()).of(shard);
+        let replicas = match self.replicas.get(slot) {
+            Some(replica) => replica.status().members,
+            None => {
+                let placement = self.gateway.slot_placement(slot);
+                placement.replicas.into_iter().collect()
+            }
+        };
         let names = self.members.all();
         let name = |id: NodeId| {
             let known = names.iter().find(|(other, _)| *other == id);
             known.map_or_else(|| format!("{id:x}"), |(_, member)| member.name.clone())
         };
-        replicas.unwrap_or_default().into_iter().map(name).collect()
+        replicas.into_iter().map(name).collect()
     }
 
     /// Starts a new generation in all slots or in one, after the log was lost or cut. If it does not
@@ -586,22 +610,24 @@ impl Ground {
         Ok(Server::bind(home.member.address.as_str(), &peers, answering).await?)
     }
 
-    fn slot_starter<'a>(
-        &'a self,
-        home: &'a Membership,
-        versions: &'a RecordVersions,
-        databases: &'a Arc<Databases>,
+    fn slot_starter(
+        &self,
+        home: &Membership,
+        versions: RecordVersions,
+        databases: &Arc<Databases>,
         log: Arc<dyn Log>,
-    ) -> SlotStarter<'a> {
+    ) -> SlotStarter {
+        let (slots, source) = (home.cluster.slots, self.members.clone());
+        let copier = Copier::new(databases, &self.catalogue, slots, source);
         SlotStarter {
             node: home.node,
-            cluster: &home.cluster,
+            cluster: home.cluster.clone(),
             versions,
-            databases,
-            catalogue: &self.catalogue,
+            databases: databases.clone(),
+            catalogue: self.catalogue.clone(),
             log,
             network: self.members.clone(),
-            source: self.members.clone(),
+            copier: Arc::new(copier),
             contents: self.contents.clone(),
         }
     }

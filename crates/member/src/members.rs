@@ -160,6 +160,14 @@ impl Members {
         node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
     }
 
+    /// Returns how long a node has been down; `None` while it is live. A node that has never been
+    /// live here counts as one that just went down.
+    pub fn down_for(&self, node: NodeId) -> Option<Duration> {
+        let heard = self.peers.get().and_then(|peers| peers.last_heard(node));
+        let silent = heard.map_or(Duration::ZERO, |at| at.elapsed());
+        (!self.is_live(node)).then_some(silent)
+    }
+
     /// Returns the other live members, those after this node first, so that requests are spread.
     pub fn live_others(&self) -> Vec<NodeId> {
         let all: Vec<NodeId> = self
@@ -170,6 +178,17 @@ impl Members {
         in_turn
             .filter(|id| *id != self.me && self.is_live(*id))
             .collect()
+    }
+
+    /// Returns the other live members, those that have a slot first.
+    pub fn live_others_for(&self, slot: SlotNumber) -> Vec<NodeId> {
+        let mut all = self.live_others();
+        let holders = self.catalogue.with(|state| {
+            let of = state.placement.slots.get(&slot);
+            of.map(|of| of.replicas.clone()).unwrap_or_default()
+        });
+        all.sort_by_key(|node| !holders.contains(node));
+        all
     }
 
     /// Returns the number of other live members with lower numbers.

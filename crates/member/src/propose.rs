@@ -256,7 +256,10 @@ impl Proposer {
     ) -> Result<ProposalResult, NoOutcome> {
         let longer = Duration::from_millis((request.bytes.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
-        let others = self.members.live_others();
+        let others = match own {
+            Some(_) => self.members.live_others(),
+            None => self.members.live_others_for(slot),
+        };
         let mut refused = vec![];
         if let Some(own) = own
             && (others.is_empty() || own.is_able())
@@ -299,18 +302,20 @@ impl Proposer {
     /// That is not known.
     pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NoOutcome> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
-        let Some(own) = self.replicas.get(slot) else {
-            return Err("this node has no replica of it".into());
-        };
         let mut refused = vec![];
-        if own.is_able() {
+        let own = self.replicas.get(slot);
+        if let Some(own) = own.filter(|own| own.is_able()) {
             let until = deadline.min(Instant::now() + OWN_TIME_MAX);
             match own.append(body.clone(), until).await {
                 Ok(()) => return Ok(()),
                 Err(e) => refused.push(e),
             }
         }
-        for node in self.members.live_others() {
+        let others = match own {
+            Some(_) => self.members.live_others(),
+            None => self.members.live_others_for(slot),
+        };
+        for node in others {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
             FORWARDED_WRITES.count();
             match self.members.append(node, slot, &body, until).await {

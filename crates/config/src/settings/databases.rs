@@ -74,6 +74,8 @@ section! {
         /// Address at which the cluster's other nodes reach this one, as HOST:PORT; by default the
         /// address with which it joined.
         node_address: Option<Text> [start],
+        /// Zone of this node, such as a data center or a rack. The state of the cluster shows it.
+        zone: Option<Text> [start],
     }
 }
 

@@ -2,12 +2,17 @@
 
 pub mod entry;
 mod local;
+pub mod placement_entry;
+pub mod placement_state;
 pub mod replications;
+mod rows;
+mod slot_maps;
 pub mod state;
 mod store;
 
 use std::sync::Arc;
 
+use cluster::SlotNumber;
 use cluster::record::Agreement;
 use cluster::slot::StoreError;
 use database::{Database, DatabaseUuid, Databases};
@@ -16,9 +21,11 @@ use tokio::sync::watch;
 
 pub use self::local::OnSetting;
 use self::local::bring_in_line;
-use self::state::ControlState;
+use self::slot_maps::SlotMaps;
+use self::state::{ControlState, Effect};
 pub(crate) use self::store::state_in;
 pub use self::store::{ControlSlot, stored_agreement, stored_state};
+use crate::placement::ShardSlots;
 
 /// A shared view of the control slot's state on this node.
 pub struct Catalogue {
@@ -28,6 +35,7 @@ pub struct Catalogue {
     runners: watch::Sender<u64>,
     /// The record versions of the cluster.
     agreement: watch::Sender<Agreement>,
+    slot_maps: SlotMaps,
     closed: watch::Sender<bool>,
 }
 
@@ -37,11 +45,14 @@ impl Catalogue {
         let version = watch::Sender::new(state.version);
         let runners = watch::Sender::new(state.runners.changes);
         let agreement = watch::Sender::new(state.agreement.clone());
+        let slot_maps = SlotMaps::default();
+        slot_maps.add(state.databases.values());
         Catalogue {
             state: RwLock::new(state),
             version,
             runners,
             agreement,
+            slot_maps,
             closed: watch::Sender::new(false),
         }
     }
@@ -66,6 +77,7 @@ impl Catalogue {
     pub(crate) fn set(&self, state: ControlState) {
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
+        self.slot_maps.add(state.databases.values());
         *self.state.write() = state;
         self.version.send_replace(version);
         self.runners.send_replace(runners);
@@ -76,7 +88,10 @@ impl Catalogue {
     pub(crate) fn apply(&self, entries: &[(u64, u64, Vec<u8>)]) {
         let mut state = self.state.write();
         for (gateway, counter, entry) in entries {
-            state.apply(*gateway, *counter, entry);
+            let applied = state.apply(*gateway, *counter, entry);
+            if let Effect::Drop { uuid, .. } = applied.effect {
+                self.slot_maps.remove(uuid);
+            }
         }
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
@@ -84,6 +99,19 @@ impl Catalogue {
         set_if_new(&self.version, version);
         set_if_new(&self.runners, runners);
         set_if_new(&self.agreement, agreement);
+    }
+
+    /// Adds the explicit slots of databases that this node is about to create.
+    pub(crate) fn add_slot_maps<'a>(
+        &self,
+        databases: impl IntoIterator<Item = &'a entry::CataloguedDatabase>,
+    ) {
+        self.slot_maps.add(databases);
+    }
+
+    /// Returns the slots of a database's shards, in a cluster with `slots` data slots.
+    pub(crate) fn shard_slots(&self, uuid: DatabaseUuid, slots: SlotNumber) -> ShardSlots {
+        ShardSlots::new(uuid, slots, self.slot_maps.of(uuid))
     }
 
     /// Returns the local version.

@@ -11,6 +11,8 @@ mod calls;
 mod contents;
 mod nodes;
 mod own_log;
+mod placement;
+mod slot_decisions;
 mod staging;
 mod upgrades;
 mod versions;

@@ -1,6 +1,7 @@
 //! `settee cluster`: creating, joining, showing and leaving a cluster.
 
 mod offline;
+mod placement;
 mod request;
 mod reseed;
 mod setup;
@@ -12,7 +13,7 @@ use member::{LogKeeper, Membership};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use self::request::ask;
+use self::request::{ask, node_at};
 use self::setup::{accepts, check_cluster_name, facts, is_there, next_steps};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
@@ -57,14 +58,11 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             }
             Ok(())
         }),
+        ClusterCommand::Place(options) => runtime.block_on(placement::place(options)),
+        ClusterCommand::Drain(options) => runtime.block_on(placement::drain(options, true)),
+        ClusterCommand::Undrain(options) => runtime.block_on(placement::drain(options, false)),
         ClusterCommand::Leave { url, node } => runtime.block_on(async {
-            let node = match node {
-                Some(node) => node.clone(),
-                None => {
-                    let answer = ask(url, Method::GET, "/_settee/cluster", None).await?;
-                    answer["node"].as_str().unwrap_or_default().to_owned()
-                }
-            };
+            let node = node_at(url, node.as_ref()).await?;
             let path = format!("/_settee/cluster/nodes/{node}");
             ask(url, Method::DELETE, &path, None).await?;
             say!("{node} is no longer a member; stop it once `settee cluster status` does not list it in any slot");
@@ -178,17 +176,19 @@ fn show(status: &Value) {
         };
         let (number, name, address) = (&node["node"], &node["name"], &node["address"]);
         say!(
-            "  {:<10} {:<28} {:<22} record version {:<4} {state}",
+            "  {:<10} {:<28} {:<22} record version {:<4} {state}{}",
             text(number),
             text(name),
             text(address),
-            node["record_version"]
+            node["record_version"],
+            placement::of_node(node)
         );
     }
     say!("{}", record_versions(status));
     for line in log_lines(&status["log"]) {
         say!("{line}");
     }
+    say!("{}", placement::of_slots(status));
     let slots = status["slots"].as_array().unwrap_or(&empty);
     let able = slots
         .iter()

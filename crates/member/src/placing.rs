@@ -1,0 +1,229 @@
+//! Plans of placement for administrators, and the changes that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::record::RecordVersion;
+use cluster::{CONTROL, NodeId, SlotNumber};
+use database::Database;
+use serde::Serialize;
+
+use crate::Error;
+use crate::control::entry::{Entry, EntryOutcome};
+use crate::control::placement_entry::{PlacementChange, SlotPlacement};
+use crate::control::state::ControlState;
+use crate::gateway::Gateway;
+use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets};
+use crate::slot_holders::holder;
+
+/// Whether nodes of this program give slots away and fetch others. Until they do, every node has
+/// every slot, and plans are only shown.
+pub const MOVES_SLOTS: bool = false;
+
+/// Interval of checks whether this node's zone is known.
+const ZONE_EVERY: Duration = Duration::from_secs(5);
+
+/// The nodes of all slots, as they would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlacementPlan {
+    /// The number of nodes that have each slot; `None`: all of them.
+    pub copies: Option<u32>,
+    /// The number of slots that nodes would copy from others.
+    pub moves: usize,
+    /// All nodes, by name.
+    pub nodes: Vec<PlannedNode>,
+}
+
+/// The slots of a node, as they would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlannedNode {
+    /// Its name.
+    pub name: String,
+    /// Its zone; the empty name if it has none.
+    pub zone: String,
+    /// It is being drained.
+    pub is_draining: bool,
+    /// The number of slots that it has.
+    pub slots: usize,
+    /// The number of slots that it would have.
+    pub planned_slots: usize,
+    /// The number of those that it would copy.
+    pub moves: usize,
+}
+
+impl PlacementPlan {
+    fn new(
+        copies: Option<u32>,
+        now: &SlotSets,
+        nodes: &PlacementNodes,
+        names: &BTreeMap<NodeId, String>,
+    ) -> PlacementPlan {
+        let wanted = wanted_sets(now, nodes, copies.map(|copies| copies as usize));
+        let has = |sets: &SlotSets, slot: SlotNumber, id: NodeId| {
+            sets.get(&slot).is_some_and(|set| set.contains(&id))
+        };
+        let of_node = |(id, node): (&NodeId, &PlacementNode)| {
+            let count = |counts: &dyn Fn(SlotNumber) -> bool| {
+                let counted = now.keys().filter(|slot| counts(**slot));
+                counted.count()
+            };
+            PlannedNode {
+                name: names.get(id).cloned().unwrap_or_default(),
+                zone: node.zone.clone(),
+                is_draining: node.is_draining,
+                slots: count(&|slot| has(now, slot, *id)),
+                planned_slots: count(&|slot| has(&wanted, slot, *id)),
+                moves: count(&|slot| has(&wanted, slot, *id) && !has(now, slot, *id)),
+            }
+        };
+        let mut nodes: Vec<PlannedNode> = nodes.iter().map(of_node).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        PlacementPlan {
+            copies,
+            moves: nodes.iter().map(|node| node.moves).sum(),
+            nodes,
+        }
+    }
+}
+
+/// Where a database is, for a node that may not have all slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabasePlace {
+    /// On this node.
+    Here,
+    /// On another node, which is live.
+    At(NodeId),
+    /// On no live node.
+    Nowhere,
+}
+
+impl Gateway {
+    /// Returns the node that answers for a database: this one, if it has all of its slots.
+    pub fn place_of(&self, db: &Database) -> DatabasePlace {
+        if !self.replicas.lacks_some() {
+            return DatabasePlace::Here;
+        }
+        let slots = self.slots(db);
+        if (slots.iter()).all(|slot| self.replicas.get(*slot).is_some()) {
+            return DatabasePlace::Here;
+        }
+        let is_live = |node| node != self.members.me && self.members.is_live(node);
+        let holder = |state: &ControlState| holder(&state.placement, db.uuid(), &slots, is_live);
+        let node = self.catalogue.with(holder);
+        node.map_or(DatabasePlace::Nowhere, DatabasePlace::At)
+    }
+
+    /// Returns the number of nodes that have each slot; `None`: all of them.
+    pub fn slot_copies(&self) -> Option<u32> {
+        self.catalogue.with(|state| state.placement.copies)
+    }
+
+    /// Returns the nodes that a slot shall have, and those that copy it.
+    pub fn slot_placement(&self, slot: SlotNumber) -> SlotPlacement {
+        self.catalogue.with(|state| {
+            let decided = state.placement.slots.get(&slot).cloned();
+            let everywhere = || SlotPlacement {
+                wanted: state.members.keys().copied().collect(),
+                ..SlotPlacement::default()
+            };
+            match state.placement.copies {
+                Some(_) => decided.unwrap_or_else(everywhere),
+                None => everywhere(),
+            }
+        })
+    }
+
+    /// Returns the nodes of all slots, as they would be with this number of copies.
+    pub fn plan(&self, copies: Option<u32>) -> PlacementPlan {
+        let now = self.replicas.all().filter(|(slot, _)| *slot != CONTROL);
+        let now = now.map(|(slot, _)| {
+            let nodes: BTreeSet<NodeId> = self.replicas.nodes_of(slot).into_iter().collect();
+            (slot, nodes)
+        });
+        let names = self.members.all().into_iter();
+        let names = names.map(|(id, member)| (id, member.name)).collect();
+        PlacementPlan::new(copies, &now.collect(), &self.placement_nodes(), &names)
+    }
+
+    /// Returns all members, as their placement sees them.
+    fn placement_nodes(&self) -> PlacementNodes {
+        let all = self.members.all().into_iter();
+        let node = |id: NodeId| {
+            let (zone, is_draining) = self.catalogue.with(|state| {
+                let placement = &state.placement;
+                (placement.zone(id).to_owned(), placement.is_draining(id))
+            });
+            PlacementNode {
+                zone,
+                is_draining,
+                down_for: self.members.down_for(id),
+            }
+        };
+        all.map(|(id, _)| (id, node(id))).collect()
+    }
+
+    /// Changes the placement of slots.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn change_placement(&self, change: PlacementChange) -> Result<EntryOutcome, Error> {
+        self.enter(Entry::Placement { change }).await
+    }
+}
+
+/// Announces the zone of this node once the cluster knows zones, and again if it is another one,
+/// until the future is dropped.
+pub(crate) async fn announce_zone(gateway: Arc<Gateway>, zone: Option<String>) {
+    let node = gateway.members.me;
+    let zone = zone.filter(|zone| !zone.is_empty());
+    let is_due = || {
+        gateway.catalogue.with(|state| {
+            let known = state.placement.nodes.get(&node);
+            let known = known.and_then(|known| known.zone.as_ref());
+            let has_zones = state.agreement.in_force() >= RecordVersion::V4;
+            has_zones && state.members.contains_key(&node) && known != zone.as_ref()
+        })
+    };
+    loop {
+        if is_due() {
+            let zone = zone.clone();
+            let change = PlacementChange::Zone { node, zone };
+            if let Err(e) = gateway.change_placement(change).await {
+                tracing::debug!(error = %e, "the zone of this node was not announced");
+            }
+        }
+        tokio::time::sleep(ZONE_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_counts_the_slots_of_nodes_and_their_moves() {
+        let node = |zone: &str, is_draining| PlacementNode {
+            zone: zone.into(),
+            is_draining,
+            down_for: None,
+        };
+        let nodes: PlacementNodes = [
+            (1, node("a", false)),
+            (2, node("b", false)),
+            (3, node("c", true)),
+            (4, node("c", false)),
+        ]
+        .into();
+        let names = (1..=4).map(|id| (id, format!("node{id}"))).collect();
+        let now: SlotSets = (0..8).map(|slot| (slot, [1, 2, 3].into())).collect();
+        let plan = PlacementPlan::new(Some(3), &now, &nodes, &names);
+        let counts = |node: &PlannedNode| (node.slots, node.planned_slots, node.moves);
+        let counts: Vec<_> = plan.nodes.iter().map(counts).collect();
+        assert_eq!(counts, [(8, 8, 0), (8, 8, 0), (8, 0, 0), (0, 8, 8)]);
+        assert_eq!((plan.moves, plan.nodes[2].is_draining), (8, true));
+        let everywhere = PlacementPlan::new(None, &now, &nodes, &names);
+        assert_eq!(everywhere.moves, 8);
+        assert!(everywhere.nodes.iter().all(|node| node.planned_slots == 8));
+    }
+}

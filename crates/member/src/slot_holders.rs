@@ -1,0 +1,214 @@
+//! Which node answers for a database, and which slots a node keeps.
+//!
+//! Pure functions over the placement in the control slot, for nodes that do not have every slot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cluster::{NodeId, SlotNumber};
+use database::DatabaseUuid;
+
+use crate::control::placement_entry::SlotPlacement;
+use crate::control::placement_state::PlacementState;
+
+/// A node stops a slot that it has left when the slot has had its new nodes for this time.
+pub const STOPPED_AFTER: Duration = Duration::from_hours(1);
+
+/// Returns the node that answers for a database in these slots: of the live nodes that have all of
+/// them, the one that rendezvous hashing chooses, so that its caches are warm. `None` while every
+/// node has every slot, and when no node has all of them.
+pub fn holder(
+    placement: &PlacementState,
+    database: DatabaseUuid,
+    slots: &[SlotNumber],
+    is_live: impl Fn(NodeId) -> bool,
+) -> Option<NodeId> {
+    placement.copies?;
+    let mut sets = slots.iter().filter_map(|slot| placement.slots.get(slot));
+    let first = sets.next()?;
+    let others: Vec<&SlotPlacement> = sets.collect();
+    let has_all = |node: &NodeId| others.iter().all(|of| of.replicas.contains(node));
+    let able = first.replicas.iter().copied();
+    let able = able.filter(|node| has_all(node) && is_live(*node));
+    able.max_by_key(|node| {
+        let mut hash = blake3::Hasher::new();
+        hash.update(&node.to_be_bytes()).update(database.as_bytes());
+        *hash.finalize().as_bytes()
+    })
+}
+
+/// A slot that a node starts or stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SlotChange {
+    /// It starts.
+    Start(SlotNumber),
+    /// It is stopped: the node does not need its data any more.
+    Stop(SlotNumber),
+}
+
+/// The slots that a node keeps, with times of its monotonic clock.
+#[derive(Debug)]
+pub struct SlotKeeper {
+    me: NodeId,
+    /// Since when each slot here has other nodes, which do not change any more.
+    left_since: BTreeMap<SlotNumber, Duration>,
+}
+
+impl SlotKeeper {
+    /// Creates it for a node.
+    pub fn new(me: NodeId) -> SlotKeeper {
+        SlotKeeper {
+            me,
+            left_since: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the slots that start or stop at the time `now`. `here` has the slots that
+    /// the node has, each with the nodes that count in it according to its own log.
+    pub fn step(
+        &mut self,
+        now: Duration,
+        placement: &PlacementState,
+        slots: SlotNumber,
+        here: &BTreeMap<SlotNumber, BTreeSet<NodeId>>,
+    ) -> Vec<SlotChange> {
+        let mut changes = vec![];
+        for slot in 0..slots {
+            let replicas = here.get(&slot);
+            let is_left = match self.keeps(placement, slot, replicas) {
+                true => None,
+                false => replicas.filter(|_| is_settled(placement, slot)),
+            };
+            if is_left.is_none() {
+                self.left_since.remove(&slot);
+                if replicas.is_none() && self.keeps(placement, slot, None) {
+                    changes.push(SlotChange::Start(slot));
+                }
+                continue;
+            }
+            let since = *self.left_since.entry(slot).or_insert(now);
+            if now.saturating_sub(since) >= STOPPED_AFTER {
+                changes.push(SlotChange::Stop(slot));
+            }
+        }
+        changes
+    }
+
+    /// Returns whether the node has a slot: it counts in it, according to the cluster or to its own
+    /// log, or learns it. A node that does not know the last change keeps the slot.
+    fn keeps(
+        &self,
+        placement: &PlacementState,
+        slot: SlotNumber,
+        replicas: Option<&BTreeSet<NodeId>>,
+    ) -> bool {
+        let decided = placement.copies.and_then(|_| placement.slots.get(&slot));
+        let Some(of) = decided else {
+            return true;
+        };
+        let is_me = |node: &NodeId| *node == self.me;
+        of.replicas.iter().any(is_me)
+            || of.learners.iter().any(|learner| is_me(&learner.node))
+            || replicas.is_some_and(|replicas| replicas.iter().any(is_me))
+    }
+}
+
+/// Returns whether a slot has the nodes that it shall have.
+fn is_settled(placement: &PlacementState, slot: SlotNumber) -> bool {
+    let of = placement.slots.get(&slot);
+    of.is_some_and(|of| of.replicas == of.wanted && of.learners.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::placement_entry::PlacedLearner;
+
+    type Slots = BTreeMap<SlotNumber, BTreeSet<NodeId>>;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn placed(slots: &[(SlotNumber, &[NodeId])]) -> PlacementState {
+        let of_slot = |(slot, nodes): &(SlotNumber, &[NodeId])| {
+            let nodes: BTreeSet<NodeId> = nodes.iter().copied().collect();
+            let of = SlotPlacement {
+                wanted: nodes.clone(),
+                replicas: nodes,
+                learners: vec![],
+            };
+            (*slot, of)
+        };
+        PlacementState {
+            copies: Some(3),
+            slots: slots.iter().map(of_slot).collect(),
+            ..PlacementState::default()
+        }
+    }
+
+    fn here(slots: &[(SlotNumber, &[NodeId])]) -> Slots {
+        let of_slot = |(slot, nodes): &(SlotNumber, &[NodeId])| {
+            let nodes: BTreeSet<NodeId> = nodes.iter().copied().collect();
+            (*slot, nodes)
+        };
+        slots.iter().map(of_slot).collect()
+    }
+
+    #[test]
+    fn a_live_node_with_all_slots_answers_and_databases_are_spread() {
+        let placement = placed(&[(0, &[1, 2, 3]), (1, &[2, 3, 4])]);
+        let mut chosen = BTreeMap::new();
+        for i in 0..100u8 {
+            let database = DatabaseUuid::new([i; 16]);
+            let node = holder(&placement, database, &[0, 1], |_| true).unwrap();
+            *chosen.entry(node).or_insert(0) += 1;
+            let other = holder(&placement, database, &[0, 1], |id| id != node).unwrap();
+            assert!(other != node && [2, 3].contains(&other));
+        }
+        assert_eq!(chosen.keys().copied().collect::<Vec<_>>(), [2, 3]);
+        assert!(chosen.values().all(|count| *count > 25), "{chosen:?}");
+        let database = DatabaseUuid::new([0; 16]);
+        assert_eq!(holder(&placement, database, &[0, 1], |id| id == 1), None);
+        let everywhere = PlacementState::default();
+        assert_eq!(holder(&everywhere, database, &[0], |_| true), None);
+    }
+
+    #[test]
+    fn a_node_starts_the_slots_that_it_learns() {
+        let mut keeper = SlotKeeper::new(4);
+        let mut placement = placed(&[(0, &[1, 2, 3]), (1, &[2, 3, 4])]);
+        let all = keeper.step(MINUTE, &PlacementState::default(), 2, &here(&[]));
+        assert_eq!(all, [SlotChange::Start(0), SlotChange::Start(1)]);
+        let own = keeper.step(MINUTE, &placement, 2, &here(&[]));
+        assert_eq!(own, [SlotChange::Start(1)]);
+        let learner = PlacedLearner { node: 4, from: 1 };
+        placement.slots.get_mut(&0).unwrap().learners.push(learner);
+        let running = here(&[(1, &[2, 3, 4])]);
+        let learning = keeper.step(MINUTE, &placement, 2, &running);
+        assert_eq!(learning, [SlotChange::Start(0)]);
+    }
+
+    #[test]
+    fn a_slot_is_stopped_an_hour_after_its_nodes_are_those_it_shall_have() {
+        let mut keeper = SlotKeeper::new(1);
+        let running = here(&[(0, &[2, 3, 4])]);
+        let settled = placed(&[(0, &[2, 3, 4])]);
+        let mut moving = settled.clone();
+        moving.slots.get_mut(&0).unwrap().wanted.insert(5);
+        let mut step = |minute: u32, placement: &PlacementState, of_node: &Slots| {
+            keeper.step(MINUTE * minute, placement, 1, of_node)
+        };
+        assert!(step(0, &settled, &running).is_empty());
+        assert!(step(59, &settled, &running).is_empty());
+        // Its nodes change again: the hour begins anew.
+        assert!(step(60, &moving, &running).is_empty());
+        assert!(step(61, &settled, &running).is_empty());
+        assert!(step(120, &settled, &running).is_empty());
+        assert_eq!(step(121, &settled, &running), [SlotChange::Stop(0)]);
+        // It counts by its own log: the cluster does not know that yet.
+        let counts = here(&[(0, &[1, 2, 3])]);
+        assert!(step(122, &settled, &counts).is_empty());
+        assert!(step(122, &settled, &running).is_empty());
+        assert!(step(181, &settled, &running).is_empty());
+        assert!(step(182, &PlacementState::default(), &running).is_empty());
+    }
+}
