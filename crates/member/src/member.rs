@@ -36,7 +36,7 @@ use crate::replicas::Replicas;
 use crate::requested::RequestedReplications;
 use crate::slot_starter::{SlotStarter, keep_slots};
 use crate::versions::{self, VersionKeeper};
-use crate::{log_trim, log_watch, planner, reseed};
+use crate::{decider, log_trim, log_watch, planner, reseed};
 
 /// Maximum number of databases named in an error.
 const NAMED_MAX: usize = 5;
@@ -187,8 +187,7 @@ impl Member {
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
-        tasks.push(tokio::spawn(announce_zone(gateway.clone(), options.zone)));
-        tasks.push(tokio::spawn(keep_slots(parts, ground.replicas.clone())));
+        tasks.extend(ground.placing(&gateway, parts, options.zone));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(open.log));
@@ -657,6 +656,20 @@ impl Ground {
             members: self.members.clone(),
             gateway: gateway.clone(),
         })
+    }
+
+    /// Announces the zone of this node, decides about the nodes of slots, and keeps its own.
+    fn placing(
+        &self,
+        gateway: &Arc<Gateway>,
+        starter: SlotStarter,
+        zone: Option<String>,
+    ) -> [JoinHandle<()>; 3] {
+        [
+            tokio::spawn(announce_zone(gateway.clone(), zone)),
+            tokio::spawn(decider::run(gateway.clone())),
+            tokio::spawn(keep_slots(starter, self.replicas.clone())),
+        ]
     }
 
     /// Keeps the table of the nodes that keep the log, trims it, and notices another log.

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
+use crate::control::placement_state::PlacementState;
 use crate::copy::Source;
 use crate::log_table::LogReport;
+use crate::placement::{PlacementNode, PlacementNodes};
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
 use crate::query::value;
@@ -93,6 +95,8 @@ pub struct Members {
     stamp: Stamp,
     catalogue: Arc<Catalogue>,
     peers: OnceLock<Arc<Peers>>,
+    /// When this node started.
+    began: Instant,
 }
 
 impl Members {
@@ -103,6 +107,7 @@ impl Members {
             stamp,
             catalogue,
             peers: OnceLock::new(),
+            began: Instant::now(),
         }
     }
 
@@ -160,12 +165,55 @@ impl Members {
         node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
     }
 
-    /// Returns how long a node has been down; `None` while it is live. A node that has never been
-    /// live here counts as one that just went down.
+    /// Returns how long a node has been down; `None` while it is live. One that was not heard since
+    /// this node started has been down since then.
     pub fn down_for(&self, node: NodeId) -> Option<Duration> {
+        if self.is_live(node) {
+            return None;
+        }
         let heard = self.peers.get().and_then(|peers| peers.last_heard(node));
-        let silent = heard.map_or(Duration::ZERO, |at| at.elapsed());
-        (!self.is_live(node)).then_some(silent)
+        let silent = heard.map(|at| at.elapsed());
+        Some(silent.unwrap_or_else(|| self.began.elapsed()))
+    }
+
+    /// Returns the time since this node started.
+    pub(crate) fn up_for(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Returns the placement of slots; `None` while every node has every slot.
+    pub(crate) fn placement(&self) -> Option<PlacementState> {
+        let is_placed = self.catalogue.is_placed();
+        is_placed.then(|| self.catalogue.with(|state| state.placement.clone()))
+    }
+
+    /// Returns all members, as the placement of slots sees them.
+    pub(crate) fn placement_nodes(&self) -> PlacementNodes {
+        let all: Vec<_> = self.catalogue.with(|state| {
+            let placement = &state.placement;
+            let node = |id: &NodeId| {
+                let (zone, is_draining) = (placement.zone(*id), placement.is_draining(*id));
+                (*id, zone.to_owned(), is_draining)
+            };
+            state.members.keys().map(node).collect()
+        });
+        let node = |(id, zone, is_draining)| {
+            let node = PlacementNode {
+                zone,
+                is_draining,
+                down_for: self.down_for(id),
+            };
+            (id, node)
+        };
+        all.into_iter().map(node).collect()
+    }
+
+    /// Returns the number of nodes that a slot shall have.
+    pub(crate) fn wanted_count(&self, slot: SlotNumber) -> usize {
+        self.catalogue.with(|state| {
+            let decided = state.placement.slots.get(&slot);
+            decided.map_or(state.members.len(), |of| of.wanted.len())
+        })
     }
 
     /// Returns the other live members, those after this node first, so that requests are spread.

@@ -143,24 +143,12 @@ impl Gateway {
         });
         let names = self.members.all().into_iter();
         let names = names.map(|(id, member)| (id, member.name)).collect();
-        PlacementPlan::new(copies, &now.collect(), &self.placement_nodes(), &names)
-    }
-
-    /// Returns all members, as their placement sees them.
-    fn placement_nodes(&self) -> PlacementNodes {
-        let all = self.members.all().into_iter();
-        let node = |id: NodeId| {
-            let (zone, is_draining) = self.catalogue.with(|state| {
-                let placement = &state.placement;
-                (placement.zone(id).to_owned(), placement.is_draining(id))
-            });
-            PlacementNode {
-                zone,
-                is_draining,
-                down_for: self.members.down_for(id),
-            }
-        };
-        all.map(|(id, _)| (id, node(id))).collect()
+        PlacementPlan::new(
+            copies,
+            &now.collect(),
+            &self.members.placement_nodes(),
+            &names,
+        )
     }
 
     /// Changes the placement of slots.

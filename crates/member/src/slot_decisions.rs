@@ -13,18 +13,19 @@ use cluster::{NodeId, SlotNumber};
 use crate::control::placement_entry::{PlacedLearner, PlacedSlot, PlacementChange, SlotPlacement};
 use crate::control::placement_state::PlacementState;
 use crate::placement::{
-    Learner, Move, MoveRules, PlacementNodes, SlotReplicas, SlotSets, next_moves, wanted_sets,
+    Learner, Move, MoveRules, PlacementNodes, SlotReplicas, SlotSets, next_moves, wanted_sets_with,
 };
 
 /// Maximum number of slots that a decision changes, so that its record is short.
 const SLOTS_PER_DECISION: usize = 256;
 
-/// Returns the next decision about the data slots `0..slots`, if there is one. While every node has
-/// every slot, nothing is decided.
+/// Returns the next decision about the data slots `0..slots`, if there is one: those of `everywhere`
+/// have all nodes that keep slots. While every node has every slot, nothing is decided.
 pub fn next_decision(
     placement: &PlacementState,
     nodes: &PlacementNodes,
     slots: SlotNumber,
+    everywhere: &BTreeSet<SlotNumber>,
 ) -> Option<PlacementChange> {
     let copies = placement.copies? as usize;
     let mut all: BTreeMap<SlotNumber, SlotPlacement> = (0..slots)
@@ -34,7 +35,7 @@ pub fn next_decision(
         .iter()
         .map(|(slot, of)| (*slot, of.wanted.clone()))
         .collect();
-    for (slot, wanted) in wanted_sets(&now, nodes, Some(copies)) {
+    for (slot, wanted) in wanted_sets_with(everywhere, &now, nodes, Some(copies)) {
         if let Some(of) = all.get_mut(&slot) {
             of.wanted = wanted;
         }

@@ -11,6 +11,8 @@ pub mod state;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use cluster::SlotNumber;
 use cluster::record::Agreement;
@@ -36,6 +38,10 @@ pub struct Catalogue {
     /// The record versions of the cluster.
     agreement: watch::Sender<Agreement>,
     slot_maps: SlotMaps,
+    /// Slots may have some of the nodes only.
+    is_placed: AtomicBool,
+    /// Counts databases that were created or dropped.
+    database_changes: AtomicU64,
     closed: watch::Sender<bool>,
 }
 
@@ -47,12 +53,15 @@ impl Catalogue {
         let agreement = watch::Sender::new(state.agreement.clone());
         let slot_maps = SlotMaps::default();
         slot_maps.add(state.databases.values());
+        let is_placed = AtomicBool::new(state.placement.copies.is_some());
         Catalogue {
             state: RwLock::new(state),
             version,
             runners,
             agreement,
             slot_maps,
+            is_placed,
+            database_changes: AtomicU64::new(0),
             closed: watch::Sender::new(false),
         }
     }
@@ -78,7 +87,10 @@ impl Catalogue {
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
         self.slot_maps.add(state.databases.values());
+        let is_placed = state.placement.copies.is_some();
         *self.state.write() = state;
+        self.is_placed.store(is_placed, Release);
+        self.database_changes.fetch_add(1, AcqRel);
         self.version.send_replace(version);
         self.runners.send_replace(runners);
         self.agreement.send_replace(agreement);
@@ -92,7 +104,12 @@ impl Catalogue {
             if let Effect::Drop { uuid, .. } = applied.effect {
                 self.slot_maps.remove(uuid);
             }
+            if let Effect::Create { .. } | Effect::Drop { .. } = applied.effect {
+                self.database_changes.fetch_add(1, AcqRel);
+            }
         }
+        let is_placed = state.placement.copies.is_some();
+        self.is_placed.store(is_placed, Release);
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
         drop(state);
@@ -112,6 +129,16 @@ impl Catalogue {
     /// Returns the slots of a database's shards, in a cluster with `slots` data slots.
     pub(crate) fn shard_slots(&self, uuid: DatabaseUuid, slots: SlotNumber) -> ShardSlots {
         ShardSlots::new(uuid, slots, self.slot_maps.of(uuid))
+    }
+
+    /// Returns whether slots may have some of the nodes only: requests of other clusters ask no more.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.is_placed.load(Acquire)
+    }
+
+    /// Returns a number that changes when databases are created or dropped.
+    pub(crate) fn database_changes(&self) -> u64 {
+        self.database_changes.load(Acquire)
     }
 
     /// Returns the local version.

@@ -134,7 +134,8 @@ impl PlacementState {
         }
     }
 
-    /// Sets the number of copies. Refused if these members are too few.
+    /// Sets the number of copies. Refused if these members are too few. Without a number no slot has
+    /// explicit nodes.
     fn set_copies(&mut self, copies: Option<u32>, members: &[NodeId]) -> Changed {
         if copies == self.copies {
             return Err(EntryOutcome::Exists);
@@ -149,7 +150,12 @@ impl PlacementState {
         }
         self.copies = copies;
         let value = copies.map(|copies| text(&copies));
-        Ok(vec![(COPIES.to_vec(), value)])
+        let mut rows = vec![(COPIES.to_vec(), value)];
+        if copies.is_none() {
+            let slots = std::mem::take(&mut self.slots);
+            rows.extend(slots.into_keys().map(|slot| (slot_key(slot), None)));
+        }
+        Ok(rows)
     }
 
     /// Makes a decision about slots. One that was made before the last one has no effect.

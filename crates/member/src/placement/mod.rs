@@ -18,4 +18,4 @@ pub use limits::{SlotRange, slot_ranges};
 pub use moves::{Learner, MOVES_PER_NODE, Move, MoveRules, SlotReplicas, next_moves};
 pub use nodes::{PlacementNode, PlacementNodes, REPLACED_AFTER};
 pub use slots::{ShardSlots, slot_of};
-pub use wanted::{SlotSets, wanted_sets};
+pub use wanted::{SlotSets, wanted_sets, wanted_sets_with};

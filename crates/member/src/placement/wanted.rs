@@ -37,6 +37,32 @@ pub fn wanted_sets(current: &SlotSets, nodes: &PlacementNodes, copies: Option<us
     plan.sets
 }
 
+/// Returns [`wanted_sets`], except that the slots of `everywhere` have all nodes that keep slots.
+pub fn wanted_sets_with(
+    everywhere: &BTreeSet<SlotNumber>,
+    current: &SlotSets,
+    nodes: &PlacementNodes,
+    copies: Option<usize>,
+) -> SlotSets {
+    if copies.is_none() {
+        return wanted_sets(current, nodes, None);
+    }
+    let is_everywhere = |(slot, _): &(&SlotNumber, &BTreeSet<NodeId>)| everywhere.contains(*slot);
+    let others = current.iter().filter(|of| !is_everywhere(of));
+    let others: SlotSets = others.map(|(slot, set)| (*slot, set.clone())).collect();
+    let mut wanted = wanted_sets(&others, nodes, copies);
+    let keeping = nodes.iter().filter(|(_, node)| node.keeps_slots());
+    let keeping: BTreeSet<NodeId> = keeping.map(|(id, _)| *id).collect();
+    for (slot, before) in current.iter().filter(is_everywhere) {
+        let set = match keeping.is_empty() {
+            true => before,
+            false => &keeping,
+        };
+        wanted.insert(*slot, set.clone());
+    }
+    wanted
+}
+
 /// A step of a plan: one slot of a node becomes another node's.
 struct Shift {
     slot: SlotNumber,

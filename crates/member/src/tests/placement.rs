@@ -101,7 +101,7 @@ const ENTRIES: [(&str, EntryOutcome, &[&str]); 16] = [
     (
         r#"{"do":"placement","change":"copies","value":{"copies":null}}"#,
         EntryOutcome::Done,
-        &["n"],
+        &["n", "p7"],
     ),
 ];
 

@@ -40,6 +40,8 @@ struct World {
     mutant: Mutant,
     minute: u64,
     slots: SlotNumber,
+    /// The slots that every node has.
+    everywhere: BTreeSet<SlotNumber>,
     copies: u32,
     /// The zone of each node, and since when it is down.
     nodes: BTreeMap<NodeId, (u64, Option<u64>)>,
@@ -69,6 +71,7 @@ impl World {
             mutant,
             minute: 0,
             slots,
+            everywhere: (0..slots).filter(|slot| slot % 8 == 3).collect(),
             copies: 3,
             data: data.collect(),
             nodes,
@@ -150,7 +153,7 @@ impl World {
         // For a moment two nodes may take themselves for the first one.
         for _ in 0..self.rng.u32(1..=2) {
             let known = self.known_state();
-            if let Some(change) = next_decision(&known, &nodes, self.slots) {
+            if let Some(change) = next_decision(&known, &nodes, self.slots, &self.everywhere) {
                 self.enter(change)?;
             }
         }
@@ -317,18 +320,22 @@ fn nothing_is_decided_while_every_node_has_every_slot() {
     let node = PlacementNode::default();
     let nodes: PlacementNodes = (1..=5).map(|id| (id, node.clone())).collect();
     let mut state = PlacementState::default();
-    assert_eq!(next_decision(&state, &nodes, 16), None);
+    let everywhere = BTreeSet::from([3, 4]);
+    assert_eq!(next_decision(&state, &nodes, 16, &everywhere), None);
     let copies = PlacementChange::Copies { copies: Some(3) };
     assert!(state.change(copies, &[1, 2, 3, 4, 5]).is_ok());
-    let Some(PlacementChange::Place { slots, decision }) = next_decision(&state, &nodes, 16) else {
+    let first = next_decision(&state, &nodes, 16, &everywhere);
+    let Some(PlacementChange::Place { slots, decision }) = first else {
         panic!("nothing is decided");
     };
     assert_eq!((slots.len(), decision), (16, 1));
     for slot in slots {
-        assert_eq!(
-            (slot.placement.wanted.len(), slot.placement.replicas.len()),
-            (3, 5)
-        );
+        let copies = match everywhere.contains(&slot.slot) {
+            true => 5,
+            false => 3,
+        };
+        assert_eq!(slot.placement.wanted.len(), copies);
+        assert_eq!(slot.placement.replicas.len(), 5);
         assert!(slot.placement.learners.is_empty());
     }
 }

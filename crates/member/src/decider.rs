@@ -1,0 +1,196 @@
+//! This node's part in the decisions about the nodes of slots: the first live node makes them, and the
+//! first live replica of a slot reports which replicas it has. `slot_decisions.rs` has the rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{CONTROL, NodeId, SlotNumber};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::control::entry::EntryOutcome;
+use crate::control::placement_entry::PlacementChange;
+use crate::control::placement_state::PlacementState;
+use crate::everywhere::slots_everywhere;
+use crate::gateway::Gateway;
+use crate::placement::{PlacementNode, SlotSets};
+use crate::planner::leads;
+use crate::slot_decisions::{next_decision, report};
+
+/// Interval of checks.
+const EVERY: Duration = Duration::from_millis(500);
+/// A node that has just started does not know which nodes are down.
+const START_TIME: Duration = Duration::from_secs(10);
+/// Maximum number of decisions, or reports, in a row: each changes a limited number of slots.
+const ENTRIES_IN_A_ROW: usize = 8;
+
+/// Decides and reports while slots have some of the nodes only, until the future is dropped.
+pub(crate) async fn run(gateway: Arc<Gateway>) {
+    let mut decider = Decider {
+        everywhere: Everywhere::default(),
+        settled_for: None,
+        differs_since: None,
+        gateway,
+    };
+    loop {
+        tokio::time::sleep(EVERY).await;
+        if let Err(e) = decider.step().await {
+            tracing::debug!(error = %e, "the nodes of slots were not decided on");
+        }
+    }
+}
+
+struct Decider {
+    gateway: Arc<Gateway>,
+    everywhere: Everywhere,
+    /// The facts at the last check that led to no decision.
+    settled_for: Option<Facts>,
+    /// Since when the replicas of some slot have been others than those that the cluster knows.
+    differs_since: Option<Instant>,
+}
+
+/// The facts that a decision depends on.
+#[derive(PartialEq, Eq)]
+struct Facts {
+    placement: PlacementState,
+    databases: u64,
+    /// Each node, whether it is up, and whether it keeps its slots.
+    nodes: Vec<(NodeId, bool, bool)>,
+}
+
+/// The slots that every node keeps, of the databases at the last change of them.
+#[derive(Default)]
+struct Everywhere {
+    changes: Option<u64>,
+    slots: BTreeSet<SlotNumber>,
+}
+
+impl Everywhere {
+    fn at(&mut self, gateway: &Gateway) -> &BTreeSet<SlotNumber> {
+        let changes = gateway.catalogue.database_changes();
+        if self.changes != Some(changes) {
+            self.changes = Some(changes);
+            self.slots = gateway.slots_everywhere();
+        }
+        &self.slots
+    }
+}
+
+impl Decider {
+    async fn step(&mut self) -> Result<(), Error> {
+        if !self.gateway.catalogue.is_placed() {
+            (self.settled_for, self.differs_since) = (None, None);
+            return Ok(());
+        }
+        for _ in 0..ENTRIES_IN_A_ROW {
+            if !self.decide().await? {
+                break;
+            }
+        }
+        for _ in 0..ENTRIES_IN_A_ROW {
+            if !self.report().await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a decision; returns whether another one may follow.
+    async fn decide(&mut self) -> Result<bool, Error> {
+        let members = &self.gateway.members;
+        if members.live_before_me() > 0 || members.up_for() < START_TIME {
+            return Ok(false);
+        }
+        let Some(placement) = members.placement() else {
+            return Ok(false);
+        };
+        let nodes = members.placement_nodes();
+        let facts = Facts {
+            placement,
+            databases: self.gateway.catalogue.database_changes(),
+            nodes: nodes.iter().map(condition).collect(),
+        };
+        if self.settled_for.as_ref() == Some(&facts) {
+            return Ok(false);
+        }
+        // The members may have changed since this node last heard.
+        self.gateway.hold_control().await?;
+        let slots = self.gateway.replicas.count();
+        let everywhere = self.everywhere.at(&self.gateway);
+        match next_decision(&facts.placement, &nodes, slots, everywhere) {
+            Some(change) => self.enter(change).await,
+            None => {
+                self.settled_for = Some(facts);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Reports replicas of slots that the cluster does not know; returns whether others may follow.
+    async fn report(&mut self) -> Result<bool, Error> {
+        let members = &self.gateway.members;
+        let Some(placement) = members.placement() else {
+            return Ok(false);
+        };
+        let Some(change) = report(&placement, &self.replicas(None)) else {
+            self.differs_since = None;
+            return Ok(false);
+        };
+        let waited = self
+            .differs_since
+            .get_or_insert_with(Instant::now)
+            .elapsed();
+        // A replica that is behind may know earlier ones.
+        self.gateway.fresh_slots(slots_of(&change)).await?;
+        let led = self.replicas(Some(waited));
+        match members
+            .placement()
+            .and_then(|placement| report(&placement, &led))
+        {
+            Some(change) => self.enter(change).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the replicas of the data slots that this node is a replica of, and that it leads after
+    /// this time.
+    fn replicas(&self, waited: Option<Duration>) -> SlotSets {
+        let members = &self.gateway.members;
+        let all = self.gateway.replicas.all();
+        let found = all.filter_map(|(slot, replica)| {
+            let status = replica.status();
+            let is_known = slot != CONTROL && status.members.contains(&members.me);
+            let is_led = || waited.is_none_or(|waited| leads(members, &status, waited));
+            let reports = is_known && status.proposes && is_led();
+            reports.then(|| (slot, status.members.iter().copied().collect()))
+        });
+        found.collect()
+    }
+
+    /// Enters a change; returns whether it was not late.
+    async fn enter(&self, change: PlacementChange) -> Result<bool, Error> {
+        let outcome = self.gateway.change_placement(change).await?;
+        Ok(outcome == EntryOutcome::Done)
+    }
+}
+
+fn condition((id, node): (&NodeId, &PlacementNode)) -> (NodeId, bool, bool) {
+    (*id, node.is_up(), node.keeps_slots())
+}
+
+fn slots_of(change: &PlacementChange) -> Vec<SlotNumber> {
+    match change {
+        PlacementChange::Place { slots, .. } => slots.iter().map(|placed| placed.slot).collect(),
+        _ => vec![],
+    }
+}
+
+impl Gateway {
+    /// Returns the slots that every node keeps.
+    pub(crate) fn slots_everywhere(&self) -> BTreeSet<SlotNumber> {
+        let slots = self.replicas.count();
+        self.catalogue
+            .with(|state| slots_everywhere(&state.databases, slots))
+    }
+}
