@@ -12,7 +12,6 @@ use crate::Error;
 use crate::control::entry::EntryOutcome;
 use crate::control::placement_entry::PlacementChange;
 use crate::control::placement_state::PlacementState;
-use crate::everywhere::slots_everywhere;
 use crate::gateway::Gateway;
 use crate::placement::{PlacementNode, SlotSets};
 use crate::planner::leads;
@@ -183,14 +182,5 @@ fn slots_of(change: &PlacementChange) -> Vec<SlotNumber> {
     match change {
         PlacementChange::Place { slots, .. } => slots.iter().map(|placed| placed.slot).collect(),
         _ => vec![],
-    }
-}
-
-impl Gateway {
-    /// Returns the slots that every node keeps.
-    pub(crate) fn slots_everywhere(&self) -> BTreeSet<SlotNumber> {
-        let slots = self.replicas.count();
-        self.catalogue
-            .with(|state| slots_everywhere(&state.databases, slots))
     }
 }

@@ -282,7 +282,14 @@ impl Gateway {
 
     /// Returns the number of nodes that must have a write.
     fn copies(&self, asked: Option<usize>) -> Option<usize> {
-        asked.map(|asked| asked.clamp(1, self.members.count().max(1)))
+        asked.map(|asked| asked.clamp(1, self.nodes_per_slot().max(1)))
+    }
+
+    /// Returns the number of nodes that have each slot.
+    fn nodes_per_slot(&self) -> usize {
+        let count = self.members.count();
+        let copies = self.slot_copies();
+        copies.map_or(count, |copies| count.min(copies as usize))
     }
 
     fn work(&self, db: &Target, work: Work) -> DatabaseWork {
@@ -622,7 +629,7 @@ impl Sequencer for ClusterSequencer {
     }
 
     fn copies(&self) -> u32 {
-        u32::try_from(self.0.members.count().max(1)).unwrap_or(u32::MAX)
+        u32::try_from(self.0.nodes_per_slot().max(1)).unwrap_or(u32::MAX)
     }
 
     fn fresh(&self, db: &Database) -> SequencerFuture<()> {

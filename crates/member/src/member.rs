@@ -476,13 +476,7 @@ impl Member {
     /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
         let slot = self.gateway.shard_slots(db.uuid()).of(shard);
-        let replicas = match self.replicas.get(slot) {
-            Some(replica) => replica.status().members,
-            None => {
-                let placement = self.gateway.slot_placement(slot);
-                placement.replicas.into_iter().collect()
-            }
-        };
+        let replicas = self.gateway.holders_of(slot);
         let names = self.members.all();
         let name = |id: NodeId| {
             let known = names.iter().find(|(other, _)| *other == id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::record::RecordVersion;
-use cluster::{CONTROL, NodeId, SlotNumber};
+use cluster::{NodeId, SlotNumber};
 use database::Database;
 use serde::Serialize;
 
@@ -13,8 +13,9 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::placement_entry::{PlacementChange, SlotPlacement};
 use crate::control::state::ControlState;
+use crate::everywhere::slots_everywhere;
 use crate::gateway::Gateway;
-use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets};
+use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets_with};
 use crate::slot_holders::holder;
 
 /// Whether nodes of this program give slots away and fetch others. Until they do, every node has
@@ -29,6 +30,8 @@ const ZONE_EVERY: Duration = Duration::from_secs(5);
 pub struct PlacementPlan {
     /// The number of nodes that have each slot; `None`: all of them.
     pub copies: Option<u32>,
+    /// The number of slots that every node would have all the same.
+    pub everywhere: usize,
     /// The number of slots that nodes would copy from others.
     pub moves: usize,
     /// All nodes, by name.
@@ -55,11 +58,13 @@ pub struct PlannedNode {
 impl PlacementPlan {
     fn new(
         copies: Option<u32>,
+        everywhere: &BTreeSet<SlotNumber>,
         now: &SlotSets,
         nodes: &PlacementNodes,
         names: &BTreeMap<NodeId, String>,
     ) -> PlacementPlan {
-        let wanted = wanted_sets(now, nodes, copies.map(|copies| copies as usize));
+        let count = copies.map(|copies| copies as usize);
+        let wanted = wanted_sets_with(everywhere, now, nodes, count);
         let has = |sets: &SlotSets, slot: SlotNumber, id: NodeId| {
             sets.get(&slot).is_some_and(|set| set.contains(&id))
         };
@@ -81,6 +86,7 @@ impl PlacementPlan {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         PlacementPlan {
             copies,
+            everywhere: everywhere.len(),
             moves: nodes.iter().map(|node| node.moves).sum(),
             nodes,
         }
@@ -136,19 +142,36 @@ impl Gateway {
 
     /// Returns the nodes of all slots, as they would be with this number of copies.
     pub fn plan(&self, copies: Option<u32>) -> PlacementPlan {
-        let now = self.replicas.all().filter(|(slot, _)| *slot != CONTROL);
-        let now = now.map(|(slot, _)| {
-            let nodes: BTreeSet<NodeId> = self.replicas.nodes_of(slot).into_iter().collect();
-            (slot, nodes)
-        });
+        let now = (0..self.replicas.count()).map(|slot| (slot, self.holders_of(slot)));
         let names = self.members.all().into_iter();
         let names = names.map(|(id, member)| (id, member.name)).collect();
-        PlacementPlan::new(
-            copies,
-            &now.collect(),
-            &self.members.placement_nodes(),
-            &names,
-        )
+        let everywhere = match copies {
+            Some(_) => self.slots_everywhere(),
+            None => (0..self.replicas.count()).collect(),
+        };
+        let nodes = self.members.placement_nodes();
+        PlacementPlan::new(copies, &everywhere, &now.collect(), &nodes, &names)
+    }
+
+    /// Returns the slots that every node keeps.
+    pub(crate) fn slots_everywhere(&self) -> BTreeSet<SlotNumber> {
+        let slots = self.replicas.count();
+        let of = |state: &ControlState| slots_everywhere(&state.databases, slots);
+        self.catalogue.with(of)
+    }
+
+    /// Returns the nodes that count in a slot, as far as is known here.
+    pub(crate) fn holders_of(&self, slot: SlotNumber) -> BTreeSet<NodeId> {
+        let here = self.replicas.get(slot);
+        let here = here.map(|replica| replica.status().members);
+        let is_known = |members: &Vec<NodeId>| {
+            let is_current = !self.catalogue.is_placed() || members.contains(&self.members.me);
+            is_current && !members.is_empty()
+        };
+        match here.filter(is_known) {
+            Some(members) => members.into_iter().collect(),
+            None => self.slot_placement(slot).replicas,
+        }
     }
 
     /// Changes the placement of slots.
@@ -205,13 +228,19 @@ mod tests {
         .into();
         let names = (1..=4).map(|id| (id, format!("node{id}"))).collect();
         let now: SlotSets = (0..8).map(|slot| (slot, [1, 2, 3].into())).collect();
-        let plan = PlacementPlan::new(Some(3), &now, &nodes, &names);
+        let none = BTreeSet::new();
+        let plan = PlacementPlan::new(Some(3), &none, &now, &nodes, &names);
         let counts = |node: &PlannedNode| (node.slots, node.planned_slots, node.moves);
         let counts: Vec<_> = plan.nodes.iter().map(counts).collect();
         assert_eq!(counts, [(8, 8, 0), (8, 8, 0), (8, 0, 0), (0, 8, 8)]);
         assert_eq!((plan.moves, plan.nodes[2].is_draining), (8, true));
-        let everywhere = PlacementPlan::new(None, &now, &nodes, &names);
+        let everywhere = PlacementPlan::new(None, &none, &now, &nodes, &names);
         assert_eq!(everywhere.moves, 8);
         assert!(everywhere.nodes.iter().all(|node| node.planned_slots == 8));
+        let two = BTreeSet::from([2, 5]);
+        let plan = PlacementPlan::new(Some(1), &two, &now, &nodes, &names);
+        let all: usize = plan.nodes.iter().map(|node| node.planned_slots).sum();
+        // Node 3 is being drained.
+        assert_eq!((plan.everywhere, all), (2, 6 + 2 * 3));
     }
 }

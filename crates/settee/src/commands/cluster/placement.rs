@@ -42,6 +42,12 @@ fn plan_lines(plan: &Value) -> Vec<String> {
         Some(copies) => format!("each slot has {copies} nodes"),
         None => "each slot has all nodes".to_owned(),
     };
+    let copies = match plan["everywhere"].as_u64() {
+        Some(count) if count > 0 && !plan["copies"].is_null() => {
+            format!("{copies}, and {count} of them all nodes")
+        }
+        _ => copies,
+    };
     let head = format!("{copies}; {} copies of slots are to be made", plan["moves"]);
     let line = |cells: [&str; 5]| {
         let [name, zone, slots, planned, moves] = cells;
@@ -113,6 +119,11 @@ mod tests {
         assert_eq!(
             lines[0],
             "each slot has 3 nodes; 9 copies of slots are to be made"
+        );
+        let lines = plan_lines(&json!({"copies": 3, "everywhere": 2, "moves": 0, "nodes": []}));
+        assert_eq!(
+            lines[0],
+            "each slot has 3 nodes, and 2 of them all nodes; 0 copies of slots are to be made"
         );
         assert_eq!(cells[2], ["a@h", "east", "16", "10", "0", "draining"]);
         assert_eq!(cells[3], ["b@h", "0", "9", "9"]);
