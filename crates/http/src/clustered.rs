@@ -10,7 +10,7 @@ use cluster::{NodeId, SlotNumber};
 use database::Database;
 use futures_util::{Stream, StreamExt as _};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use member::{DatabasePlace, Gateway, Member, ReadSlots};
+use member::{Gateway, Member, ReadSlots};
 use routes::{Cluster, Who};
 
 use crate::accounting::traced::{TRACE_PARENT, Traced};
@@ -105,27 +105,24 @@ pub async fn database<'r>(
     if is_whole {
         return here(app, req, name).await;
     }
+    if gateway.lacks_slots()
+        && let Some(nodes) = gateway.nodes_for(name)
+    {
+        return at_holders(member, nodes, req).await;
+    }
     if req.row.cluster == Cluster::Everywhere {
         let done = here(app, req, name).await?;
         ask_others(app, req, Bytes::from_static(b"{}")).await;
         return Ok(done);
     }
-    let (place, kind) = match app.node.databases.get(name) {
-        Err(_) => (DatabasePlace::Here, Kind::Plain),
-        Ok(db) => {
-            let kind = match Kind::of(req) {
-                // A feed that continues another node's would begin again here.
-                Kind::Plain if is_ahead(&db, req) => Kind::Read,
-                kind => kind,
-            };
-            (gateway.place_of(&db), kind)
-        }
+    let kind = match app.node.databases.get(name) {
+        Err(_) => Kind::Plain,
+        // A feed that continues another node's would begin again here.
+        Ok(db) => match Kind::of(req) {
+            Kind::Plain if is_ahead(&db, req) => Kind::Read,
+            kind => kind,
+        },
     };
-    match place {
-        DatabasePlace::Here => {}
-        DatabasePlace::At(node) => return at_holder(member, Some(node), req).await,
-        DatabasePlace::Nowhere => return at_holder(member, None, req).await,
-    }
     match kind {
         Kind::Plain => here(app, req, name).await,
         kind => informed(app, member, req, name, kind, here).await,
@@ -253,15 +250,17 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
     passed.ok_or_else(unavailable)
 }
 
-/// Forwards a request to a node that has its database; `None`: no such node answers.
-async fn at_holder(member: &Member, node: Option<NodeId>, req: &mut Request) -> Answer {
-    let unavailable = || ApiError::busy("the nodes that have the database do not answer".into());
-    // The other node knew an earlier state, and another one may have the database by now.
-    if req.headers.contains_key(member::CLIENT) || node.is_none() {
-        return Err(unavailable());
+/// Forwards a request to the nodes that have its database: to the first one that answers.
+async fn at_holders(member: &Member, nodes: Vec<NodeId>, req: &mut Request) -> Answer {
+    if req.headers.contains_key(member::CLIENT) {
+        // The node that forwards it knew an earlier state, and asks the next one.
+        let mut e = ApiError::busy("this node does not have the database any more".into());
+        let name = HeaderName::from_static(member::NOT_HERE);
+        e.headers.push((name, HeaderValue::from_static("1")));
+        return Err(e);
     }
-    let passed = pass_on(member, node, req).await?;
-    passed.ok_or_else(unavailable)
+    let passed = pass_on(member, Some(nodes), req).await?;
+    passed.ok_or_else(|| ApiError::busy("the nodes that have the database do not answer".into()))
 }
 
 /// Forwards a request to a node by its name.
@@ -270,7 +269,7 @@ pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
         let reason = format!("no such node: {name}");
         return Err(ApiError::new(404, "not_found", reason));
     };
-    let passed = pass_on(member, Some(node), req).await?;
+    let passed = pass_on(member, Some(vec![node]), req).await?;
     passed.ok_or_else(|| ApiError::busy(format!("the node {name} does not answer")))
 }
 
@@ -367,7 +366,7 @@ fn headers_for_others(req: &Request) -> HeaderMap {
 
 async fn pass_on(
     member: &Member,
-    to: Option<NodeId>,
+    to: Option<Vec<NodeId>>,
     req: &mut Request,
 ) -> Result<Option<Reply>, ApiError> {
     let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);

@@ -90,7 +90,7 @@ impl Gateway {
     }
 
     /// Returns the slots of a database in the catalogue.
-    fn all_slots(&self, database: &CataloguedDatabase) -> Vec<SlotNumber> {
+    pub(crate) fn all_slots(&self, database: &CataloguedDatabase) -> Vec<SlotNumber> {
         let of_shards = database.shard_slots(self.replicas.count());
         of_shards.all(database.q as usize)
     }

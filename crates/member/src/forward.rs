@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cluster::NodeId;
 use http::header::{HOST, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, Method, StatusCode};
-use peers::{Call, CallError};
+use peers::{Call, CallError, Reply};
 
 use crate::counters::{FORWARD_FAILURES, FORWARDED_REQUESTS, GATHERED_REQUESTS};
 use crate::members::Members;
@@ -30,11 +30,12 @@ pub struct ForwardedClientRequest<'a> {
     pub body: Bytes,
 }
 
-/// Forwards a request to another node: a given one, or any. `None` when none answers. A request that
-/// a failed node may have executed is sent to another one only if it is `repeatable`.
+/// Forwards a request to another node: one of these, the first one rather, or any. `None` when none
+/// answers. A request that a failed node may have executed is sent to another one only if it is
+/// `repeatable`.
 pub async fn pass_on(
     members: &Members,
-    to: Option<NodeId>,
+    to: Option<Vec<NodeId>>,
     request: ForwardedClientRequest<'_>,
     repeatable: bool,
 ) -> Option<(StatusCode, HeaderMap, peers::Body)> {
@@ -49,7 +50,7 @@ pub async fn pass_on(
         false => &FORWARDED_REQUESTS,
     };
     let peers = members.peers()?;
-    for node in to.map_or_else(|| members.live_others(), |to| vec![to]) {
+    for node in to.unwrap_or_else(|| members.live_others()) {
         let call = Call {
             method: method.clone(),
             path: request.target.to_owned(),
@@ -59,9 +60,7 @@ pub async fn pass_on(
         count.count();
         match peers.call(node, call, PASSED_TIME_MAX).await {
             // Another node may be able to.
-            Ok(reply) if repeatable && reply.status == StatusCode::SERVICE_UNAVAILABLE => {
-                FORWARD_FAILURES.count();
-            }
+            Ok(reply) if is_refusal(&reply, repeatable) => FORWARD_FAILURES.count(),
             Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
             Err(e) => {
                 FORWARD_FAILURES.count();
@@ -75,6 +74,12 @@ pub async fn pass_on(
     None
 }
 
+/// Returns whether another node may answer the request instead.
+fn is_refusal(reply: &Reply, repeatable: bool) -> bool {
+    let may_repeat = repeatable || reply.headers.contains_key(crate::NOT_HERE);
+    may_repeat && reply.status == StatusCode::SERVICE_UNAVAILABLE
+}
+
 /// Sends a request to all other live nodes, and returns the bodies of their responses. Those that
 /// refuse, or do not answer in time, are left out.
 pub async fn ask_others(members: &Members, mut request: ForwardedClientRequest<'_>) -> Vec<Bytes> {
@@ -84,7 +89,7 @@ pub async fn ask_others(members: &Members, mut request: ForwardedClientRequest<'
     let ask = |node| {
         let request = request.clone();
         async move {
-            let passed = pass_on(members, Some(node), request, true);
+            let passed = pass_on(members, Some(vec![node]), request, true);
             let (status, _, body) = passed.await?;
             let whole = body.read(GATHERED_BYTES_MAX).await.ok()?;
             status.is_success().then_some(whole)

@@ -156,6 +156,9 @@ impl Handler for NodeHandler {
 pub const CLIENT: &str = "x-settee-client";
 /// The header of requests that a node sends to all others, each for its own part of a response.
 pub const GATHERED: &str = "x-settee-gathered";
+/// The header of a response to a forwarded request for a database that the node does not have, so that
+/// it has done nothing.
+pub const NOT_HERE: &str = "x-settee-not-here";
 /// The header of forwarded requests with the address of their client.
 pub const CLIENT_ADDRESS: &str = "x-settee-client-address";
 

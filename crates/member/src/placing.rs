@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cluster::record::RecordVersion;
 use cluster::{NodeId, SlotNumber};
-use database::Database;
+use database::DatabaseUuid;
 use serde::Serialize;
 
 use crate::Error;
@@ -16,7 +16,8 @@ use crate::control::state::ControlState;
 use crate::everywhere::slots_everywhere;
 use crate::gateway::Gateway;
 use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets_with};
-use crate::slot_holders::holder;
+use crate::replicas::Replica;
+use crate::slot_holders::holders;
 
 /// Whether nodes of this program give slots away and fetch others. Until they do, every node has
 /// every slot, and plans are only shown.
@@ -93,31 +94,48 @@ impl PlacementPlan {
     }
 }
 
-/// Where a database is, for a node that may not have all slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatabasePlace {
-    /// On this node.
-    Here,
-    /// On another node, which is live.
-    At(NodeId),
-    /// On no live node.
-    Nowhere,
-}
-
 impl Gateway {
-    /// Returns the node that answers for a database: this one, if it has all of its slots.
-    pub fn place_of(&self, db: &Database) -> DatabasePlace {
-        if !self.replicas.lacks_some() {
-            return DatabasePlace::Here;
+    /// Returns whether nodes may lack slots. Requests of other clusters ask no more than this.
+    pub fn lacks_slots(&self) -> bool {
+        self.catalogue.is_placed() || self.replicas.lacks_some()
+    }
+
+    /// Returns the live nodes that answer for a database, the first one rather; `None` if this node
+    /// does.
+    pub fn nodes_for(&self, name: &str) -> Option<Vec<NodeId>> {
+        let (uuid, slots) = self.slots_by_name(name)?;
+        let counts = |slot: &SlotNumber| {
+            let replica = self.replicas.get(*slot);
+            replica.is_some_and(Replica::is_member)
+        };
+        if slots.iter().all(counts) {
+            return None;
         }
-        let slots = self.slots(db);
-        if (slots.iter()).all(|slot| self.replicas.get(*slot).is_some()) {
-            return DatabasePlace::Here;
+        let is_live = |node: NodeId| node != self.members.me && self.members.is_live(node);
+        let decided = |state: &ControlState| holders(&state.placement, uuid, &slots, is_live);
+        let nodes = self.catalogue.with(decided);
+        Some(nodes.unwrap_or_else(|| self.members.live_others()))
+    }
+
+    /// Returns whether this node does what one node is to do for a database; `None` while every node
+    /// has all of it. For a moment two nodes, or none, may do it.
+    pub fn acts_for(&self, name: &str) -> Option<bool> {
+        if !self.lacks_slots() {
+            return None;
         }
-        let is_live = |node| node != self.members.me && self.members.is_live(node);
-        let holder = |state: &ControlState| holder(&state.placement, db.uuid(), &slots, is_live);
-        let node = self.catalogue.with(holder);
-        node.map_or(DatabasePlace::Nowhere, DatabasePlace::At)
+        let (uuid, slots) = self.slots_by_name(name)?;
+        let is_live = |node: NodeId| self.members.is_live(node);
+        let decided = |state: &ControlState| holders(&state.placement, uuid, &slots, is_live);
+        let nodes = self.catalogue.with(decided)?;
+        Some(nodes.first() == Some(&self.members.me))
+    }
+
+    /// Returns the slots of a database in the catalogue, and its identity.
+    fn slots_by_name(&self, name: &str) -> Option<(DatabaseUuid, Vec<SlotNumber>)> {
+        self.catalogue.with(|state| {
+            let database = state.databases.get(name)?;
+            Some((database.uuid, self.all_slots(database)))
+        })
     }
 
     /// Returns the number of nodes that have each slot; `None`: all of them.

@@ -236,6 +236,11 @@ impl Replica {
         status.halted.is_none() && !status.store_fails && self.is_among(&status)
     }
 
+    /// Returns whether it is known to be one of the slot's replicas.
+    pub(crate) fn is_member(&self) -> bool {
+        self.status().members.contains(&self.me)
+    }
+
     /// Returns whether reads should try other nodes first.
     pub fn read_failed_lately(&self) -> bool {
         rests(&self.no_reads_until)

@@ -1,7 +1,8 @@
-//! Which node answers for a database, and which slots a node keeps.
+//! Which nodes answer for a database, and which slots a node keeps.
 //!
 //! Pure functions over the placement in the control slot, for nodes that do not have every slot.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,15 +15,15 @@ use crate::control::placement_state::PlacementState;
 /// A node stops a slot that it has left when the slot has had its new nodes for this time.
 pub const STOPPED_AFTER: Duration = Duration::from_hours(1);
 
-/// Returns the node that answers for a database in these slots: of the live nodes that have all of
-/// them, the one that rendezvous hashing chooses, so that its caches are warm. `None` while every
-/// node has every slot, and when no node has all of them.
-pub fn holder(
+/// Returns the nodes that answer for a database in these slots: the live ones that have all of them,
+/// in the order of rendezvous hashing, so that the caches of the first one are warm. `None` while
+/// nothing is decided about these slots.
+pub fn holders(
     placement: &PlacementState,
     database: DatabaseUuid,
     slots: &[SlotNumber],
     is_live: impl Fn(NodeId) -> bool,
-) -> Option<NodeId> {
+) -> Option<Vec<NodeId>> {
     placement.copies?;
     let mut sets = slots.iter().filter_map(|slot| placement.slots.get(slot));
     let first = sets.next()?;
@@ -30,11 +31,13 @@ pub fn holder(
     let has_all = |node: &NodeId| others.iter().all(|of| of.replicas.contains(node));
     let able = first.replicas.iter().copied();
     let able = able.filter(|node| has_all(node) && is_live(*node));
-    able.max_by_key(|node| {
+    let mut able: Vec<NodeId> = able.collect();
+    able.sort_by_cached_key(|node| {
         let mut hash = blake3::Hasher::new();
         hash.update(&node.to_be_bytes()).update(database.as_bytes());
-        *hash.finalize().as_bytes()
-    })
+        Reverse(*hash.finalize().as_bytes())
+    });
+    Some(able)
 }
 
 /// A slot that a node starts or stops.
@@ -159,17 +162,20 @@ mod tests {
         let mut chosen = BTreeMap::new();
         for i in 0..100u8 {
             let database = DatabaseUuid::new([i; 16]);
-            let node = holder(&placement, database, &[0, 1], |_| true).unwrap();
-            *chosen.entry(node).or_insert(0) += 1;
-            let other = holder(&placement, database, &[0, 1], |id| id != node).unwrap();
-            assert!(other != node && [2, 3].contains(&other));
+            let nodes = holders(&placement, database, &[0, 1], |_| true).unwrap();
+            assert!(nodes == [2, 3] || nodes == [3, 2], "{nodes:?}");
+            *chosen.entry(nodes[0]).or_insert(0) += 1;
+            let others = holders(&placement, database, &[0, 1], |id| id != nodes[0]);
+            assert_eq!(others.unwrap(), [nodes[1]]);
         }
         assert_eq!(chosen.keys().copied().collect::<Vec<_>>(), [2, 3]);
         assert!(chosen.values().all(|count| *count > 25), "{chosen:?}");
         let database = DatabaseUuid::new([0; 16]);
-        assert_eq!(holder(&placement, database, &[0, 1], |id| id == 1), None);
+        let none = holders(&placement, database, &[0, 1], |id| id == 1);
+        assert_eq!(none, Some(vec![]));
         let everywhere = PlacementState::default();
-        assert_eq!(holder(&everywhere, database, &[0], |_| true), None);
+        assert_eq!(holders(&everywhere, database, &[0], |_| true), None);
+        assert_eq!(holders(&placement, database, &[2], |_| true), None);
     }
 
     #[test]
