@@ -28,8 +28,34 @@ const WRITER_CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// How long a server keeps events that another one writes: longer than it takes to notice that this one has gone.
 const LEFT_TIME: Duration = Duration::from_secs(60);
 
-/// Returns whether this server writes `_global_changes` now.
-pub type IsWriter = Box<dyn Fn() -> bool + Send + Sync>;
+/// Which events a server of a cluster writes to `_global_changes` now.
+pub struct EventWriter {
+    /// Returns whether it writes those of databases without a writer of their own.
+    pub writes: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Returns whether it writes those of a database, of which not all servers see the events; `None`
+    /// if all of them do.
+    pub writes_of: Box<dyn Fn(&str) -> Option<bool> + Send + Sync>,
+}
+
+/// The events that this server writes at a moment: all of them without a cluster.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    writer: Option<&'a EventWriter>,
+    writes: bool,
+}
+
+impl<'a> Own<'a> {
+    fn now(writer: Option<&'a EventWriter>) -> Own<'a> {
+        let writes = writer.is_none_or(|writer| (writer.writes)());
+        Own { writer, writes }
+    }
+
+    /// Returns whether this server writes the events of a database.
+    fn has(self, db: &str) -> bool {
+        let of_database = self.writer.and_then(|writer| (writer.writes_of)(db));
+        of_database.unwrap_or(self.writes)
+    }
+}
 
 /// Recent events that another server of the cluster writes.
 #[derive(Default)]
@@ -41,13 +67,24 @@ impl LeftToOthers {
         while self.0.front().is_some_and(|(at, _)| now - *at > LEFT_TIME) {
             self.0.pop_front();
         }
-        self.0.push_back((now, events));
+        if !events.is_empty() {
+            self.0.push_back((now, events));
+        }
     }
 
-    fn take(&mut self) -> Vec<PendingEvent> {
+    /// Removes and returns those that this server writes.
+    fn take(&mut self, own: Own<'_>) -> Vec<PendingEvent> {
         // Of equal ones the newest counts.
-        let newest_first = self.0.drain(..).rev();
-        newest_first.flat_map(|(_, events)| events).collect()
+        let newest_first = self.0.iter_mut().rev();
+        let taken = newest_first.flat_map(|(_, events)| {
+            let all = std::mem::take(events).into_iter();
+            let (mine, others) = all.partition(|event| own.has(&event.db));
+            *events = others;
+            mine
+        });
+        let taken = taken.collect();
+        self.0.retain(|(_, events)| !events.is_empty());
+        taken
     }
 }
 
@@ -65,12 +102,12 @@ impl Databases {
     /// each write. Events of the last
     /// moments before a crash are lost, except for databases created and deleted, which are found out here.
     ///
-    /// In a cluster all servers see all events, and the one for which `is_writer` returns true writes them. A new writer also
-    /// writes those that its predecessor may not have written.
+    /// In a cluster several servers see an event, and one of them writes it. A new writer also writes those that its predecessor
+    /// may not have written.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: impl Fn() -> GlobalChangesOptions + Send,
-        is_writer: Option<IsWriter>,
+        writer: Option<EventWriter>,
         stop: impl Future<Output = ()>,
     ) {
         self.events().keep_pending();
@@ -79,39 +116,38 @@ impl Databases {
         let mut writes = false;
         tokio::pin!(stop);
         loop {
-            let wrote = std::mem::replace(&mut writes, is_writer.as_ref().is_none_or(|is| is()));
+            let own = Own::now(writer.as_ref());
+            let wrote = std::mem::replace(&mut writes, own.writes);
             if writes && !wrote {
                 self.recover().await;
-                self.events().put_back(left.take());
             }
+            self.events().put_back(left.take(own));
             tokio::select! {
                 _ = changed.changed() => {}
-                () = sleep(WRITER_CHECKED_EVERY), if is_writer.is_some() => continue,
+                () = sleep(WRITER_CHECKED_EVERY), if writer.is_some() => continue,
                 () = &mut stop => break,
             }
             let options = options();
             sleep(options.event_delay).await;
             changed.mark_unchanged();
             let next = Instant::now() + options.write_delay;
-            match writes {
-                true if !self.flush().await => continue,
-                true => {}
-                false => left.add(self.events().take_pending()),
+            if !self.flush(own, &mut left).await && writes {
+                continue;
             }
             tokio::select! {
                 () = sleep_until(next) => {}
                 () = &mut stop => break,
             }
         }
-        if writes {
-            self.flush().await;
-        }
+        self.flush(Own::now(writer.as_ref()), &mut left).await;
     }
 
-    /// Writes the pending events; returns false when there were none. A `_global_changes` that was
-    /// created meanwhile begins with the events after that.
-    async fn flush(self: &Arc<Self>) -> bool {
-        let mut pending = self.events().take_pending();
+    /// Writes the pending events that are this server's; returns false when there were none. A
+    /// `_global_changes` that was created meanwhile begins with the events after that.
+    async fn flush(self: &Arc<Self>, own: Own<'_>, left: &mut LeftToOthers) -> bool {
+        let all = self.events().take_pending().into_iter();
+        let (mut pending, others): (Vec<_>, Vec<_>) = all.partition(|event| own.has(&event.db));
+        left.add(others);
         let began = pending
             .iter()
             .position(|p| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created);
@@ -249,4 +285,43 @@ fn edit(db: &Arc<Database>, event: &PendingEvent) -> Result<EditDoc, Error> {
     }
     edit.id = Some(id);
     Ok(edit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(db: &str, kind: DbEventKind) -> PendingEvent {
+        let db = Arc::from(db);
+        PendingEvent { db, kind, seq: 0 }
+    }
+
+    #[test]
+    fn a_server_takes_the_events_of_its_databases() {
+        let writer = EventWriter {
+            writes: Box::new(|| false),
+            writes_of: Box::new(|db| (db != "shared").then_some(db == "mine")),
+        };
+        let mut left = LeftToOthers::default();
+        left.add(vec![
+            event("mine", DbEventKind::Created),
+            event("shared", DbEventKind::Created),
+        ]);
+        left.add(vec![
+            event("mine", DbEventKind::Updated),
+            event("other", DbEventKind::Updated),
+        ]);
+        let taken = left.take(Own::now(Some(&writer)));
+        let kinds: Vec<DbEventKind> = taken.iter().map(|event| event.kind).collect();
+        assert!(taken.iter().all(|event| &*event.db == "mine"));
+        assert!(kinds == [DbEventKind::Updated, DbEventKind::Created]);
+        assert!(left.take(Own::now(Some(&writer))).is_empty());
+        let writer = EventWriter {
+            writes: Box::new(|| true),
+            ..writer
+        };
+        let taken = left.take(Own::now(Some(&writer)));
+        assert!(taken.len() == 1 && &*taken[0].db == "shared");
+        assert_eq!(left.take(Own::now(None)).len(), 1);
+    }
 }
