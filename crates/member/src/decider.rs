@@ -1,7 +1,6 @@
 //! This node's part in the decisions about the nodes of slots: the first live node makes them, and the
 //! first live replica of a slot reports which replicas it has. `slot_decisions.rs` has the rules.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +26,6 @@ const ENTRIES_IN_A_ROW: usize = 8;
 /// Decides and reports while slots have some of the nodes only, until the future is dropped.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut decider = Decider {
-        everywhere: Everywhere::default(),
         settled_for: None,
         differs_since: None,
         gateway,
@@ -42,7 +40,6 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
 
 struct Decider {
     gateway: Arc<Gateway>,
-    everywhere: Everywhere,
     /// The facts at the last check that led to no decision.
     settled_for: Option<Facts>,
     /// Since when the replicas of some slot have been others than those that the cluster knows.
@@ -56,24 +53,6 @@ struct Facts {
     databases: u64,
     /// Each node, whether it is up, and whether it keeps its slots.
     nodes: Vec<(NodeId, bool, bool)>,
-}
-
-/// The slots that every node keeps, of the databases at the last change of them.
-#[derive(Default)]
-struct Everywhere {
-    changes: Option<u64>,
-    slots: BTreeSet<SlotNumber>,
-}
-
-impl Everywhere {
-    fn at(&mut self, gateway: &Gateway) -> &BTreeSet<SlotNumber> {
-        let changes = gateway.catalogue.database_changes();
-        if self.changes != Some(changes) {
-            self.changes = Some(changes);
-            self.slots = gateway.slots_everywhere();
-        }
-        &self.slots
-    }
 }
 
 impl Decider {
@@ -116,8 +95,8 @@ impl Decider {
         // The members may have changed since this node last heard.
         self.gateway.hold_control().await?;
         let slots = self.gateway.replicas.count();
-        let everywhere = self.everywhere.at(&self.gateway);
-        match next_decision(&facts.placement, &nodes, slots, everywhere) {
+        let everywhere = self.gateway.slots_everywhere();
+        match next_decision(&facts.placement, &nodes, slots, &everywhere) {
             Some(change) => self.enter(change).await,
             None => {
                 self.settled_for = Some(facts);

@@ -5,9 +5,12 @@
 //! only where all of these slots are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cluster::SlotNumber;
+use parking_lot::Mutex;
 
+use crate::control::Catalogue;
 use crate::control::entry::CataloguedDatabase;
 
 /// The slot of new system databases.
@@ -30,6 +33,28 @@ pub fn slots_everywhere(
         }
     }
     everywhere
+}
+
+/// The slots that every node keeps, as of the last change of databases.
+#[derive(Default)]
+pub(crate) struct SlotsEverywhere(Mutex<Option<(u64, Arc<BTreeSet<SlotNumber>>)>>);
+
+impl SlotsEverywhere {
+    /// Returns them, in a cluster with `count` data slots. Reads the catalogue only if databases were
+    /// created or dropped.
+    pub fn of(&self, catalogue: &Catalogue, count: SlotNumber) -> Arc<BTreeSet<SlotNumber>> {
+        let changes = catalogue.database_changes();
+        let mut last = self.0.lock();
+        if let Some((at, slots)) = &*last
+            && *at == changes
+        {
+            return slots.clone();
+        }
+        let slots = catalogue.with(|state| slots_everywhere(&state.databases, count));
+        let slots = Arc::new(slots);
+        *last = Some((changes, slots.clone()));
+        slots
+    }
 }
 
 /// Returns the slots of the `q` shards of a new database: all of them in one slot, so that a node

@@ -22,6 +22,7 @@ use crate::content::ContentExchange;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::edit_records::{edit_bytes, to_records};
+use crate::everywhere::SlotsEverywhere;
 use crate::hold::{HELD, Hold};
 use crate::members::Members;
 use crate::membership::random;
@@ -64,6 +65,7 @@ pub struct Gateway {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
     pub(crate) contents: Arc<ContentExchange>,
+    pub(crate) everywhere: SlotsEverywhere,
     /// The catalogue up to this version is stable.
     stays: AtomicU64,
 }
@@ -89,6 +91,7 @@ impl Gateway {
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
             contents: contents.clone(),
+            everywhere: SlotsEverywhere::default(),
             stays: AtomicU64::new(0),
         }))
     }

@@ -13,7 +13,6 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::placement_entry::{PlacementChange, SlotPlacement};
 use crate::control::state::ControlState;
-use crate::everywhere::slots_everywhere;
 use crate::gateway::Gateway;
 use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets_with};
 use crate::replicas::Replica;
@@ -165,17 +164,15 @@ impl Gateway {
         let names = names.map(|(id, member)| (id, member.name)).collect();
         let everywhere = match copies {
             Some(_) => self.slots_everywhere(),
-            None => (0..self.replicas.count()).collect(),
+            None => Arc::new((0..self.replicas.count()).collect()),
         };
         let nodes = self.members.placement_nodes();
         PlacementPlan::new(copies, &everywhere, &now.collect(), &nodes, &names)
     }
 
     /// Returns the slots that every node keeps.
-    pub(crate) fn slots_everywhere(&self) -> BTreeSet<SlotNumber> {
-        let slots = self.replicas.count();
-        let of = |state: &ControlState| slots_everywhere(&state.databases, slots);
-        self.catalogue.with(of)
+    pub(crate) fn slots_everywhere(&self) -> Arc<BTreeSet<SlotNumber>> {
+        self.everywhere.of(&self.catalogue, self.replicas.count())
     }
 
     /// Returns the nodes that count in a slot, as far as is known here.
