@@ -54,6 +54,7 @@ mod slot;
 pub mod slot_decisions;
 pub mod slot_holders;
 mod slot_lives;
+mod slot_removal;
 mod slot_starter;
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,10 @@ use database::DatabaseUuid;
 
 use crate::control::placement_entry::SlotPlacement;
 use crate::control::placement_state::PlacementState;
+use crate::placement::SlotSets;
 
-/// A node stops a slot that it has left when the slot has had its new nodes for this time.
-pub const STOPPED_AFTER: Duration = Duration::from_hours(1);
+/// A node ends a slot that it has left when the slot has had its new nodes for this time.
+pub const ENDED_AFTER: Duration = Duration::from_hours(1);
 
 /// Returns the nodes that answer for a database in these slots: the live ones that have all of them,
 /// in the order of rendezvous hashing, so that the caches of the first one are warm. `None` while
@@ -40,13 +41,13 @@ pub fn holders(
     Some(able)
 }
 
-/// A slot that a node starts or stops.
+/// A slot that a node starts or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotChange {
     /// It starts.
     Start(SlotNumber),
-    /// It is stopped: the node does not need its data any more.
-    Stop(SlotNumber),
+    /// It ends: the node does not need its data any more.
+    End(SlotNumber),
 }
 
 /// The slots that a node keeps, with times of its monotonic clock.
@@ -66,54 +67,63 @@ impl SlotKeeper {
         }
     }
 
-    /// Returns the slots that start or stop at the time `now`. `here` has the slots that
-    /// the node has, each with the nodes that count in it according to its own log.
+    /// Returns the slots that start or end at the time `now`. `running` has the slots that run on the
+    /// node, each with the nodes that count in it according to its own log; `stored` those of which
+    /// the node has data.
     pub fn step(
         &mut self,
         now: Duration,
         placement: &PlacementState,
         slots: SlotNumber,
-        here: &BTreeMap<SlotNumber, BTreeSet<NodeId>>,
+        (running, stored): (&SlotSets, &BTreeSet<SlotNumber>),
     ) -> Vec<SlotChange> {
         let mut changes = vec![];
         for slot in 0..slots {
-            let replicas = here.get(&slot);
-            let is_left = match self.keeps(placement, slot, replicas) {
-                true => None,
-                false => replicas.filter(|_| is_settled(placement, slot)),
-            };
-            if is_left.is_none() {
+            let replicas = running.get(&slot);
+            let has_data = replicas.is_some() || stored.contains(&slot);
+            if !has_data || !is_left(placement, self.me, slot, replicas) {
                 self.left_since.remove(&slot);
-                if replicas.is_none() && self.keeps(placement, slot, None) {
+                if replicas.is_none() && keeps(placement, self.me, slot, None) {
                     changes.push(SlotChange::Start(slot));
                 }
                 continue;
             }
             let since = *self.left_since.entry(slot).or_insert(now);
-            if now.saturating_sub(since) >= STOPPED_AFTER {
-                changes.push(SlotChange::Stop(slot));
+            if now.saturating_sub(since) >= ENDED_AFTER {
+                // If that fails, it is tried again after the same time.
+                self.left_since.insert(slot, now);
+                changes.push(SlotChange::End(slot));
             }
         }
         changes
     }
+}
 
-    /// Returns whether the node has a slot: it counts in it, according to the cluster or to its own
-    /// log, or learns it. A node that does not know the last change keeps the slot.
-    fn keeps(
-        &self,
-        placement: &PlacementState,
-        slot: SlotNumber,
-        replicas: Option<&BTreeSet<NodeId>>,
-    ) -> bool {
-        let decided = placement.copies.and_then(|_| placement.slots.get(&slot));
-        let Some(of) = decided else {
-            return true;
-        };
-        let is_me = |node: &NodeId| *node == self.me;
-        of.replicas.iter().any(is_me)
-            || of.learners.iter().any(|learner| is_me(&learner.node))
-            || replicas.is_some_and(|replicas| replicas.iter().any(is_me))
-    }
+/// Returns whether a node has a slot: it counts in it, according to the cluster or to `replicas`, its
+/// own log, or learns it. A node that does not know the last change keeps the slot.
+fn keeps(
+    placement: &PlacementState,
+    me: NodeId,
+    slot: SlotNumber,
+    replicas: Option<&BTreeSet<NodeId>>,
+) -> bool {
+    let decided = placement.copies.and_then(|_| placement.slots.get(&slot));
+    let Some(of) = decided else {
+        return true;
+    };
+    of.replicas.contains(&me)
+        || of.learners.iter().any(|learner| learner.node == me)
+        || replicas.is_some_and(|replicas| replicas.contains(&me))
+}
+
+/// Returns whether a node has left a slot, which has the nodes that it shall have.
+pub fn is_left(
+    placement: &PlacementState,
+    me: NodeId,
+    slot: SlotNumber,
+    replicas: Option<&BTreeSet<NodeId>>,
+) -> bool {
+    !keeps(placement, me, slot, replicas) && is_settled(placement, slot)
 }
 
 /// Returns whether a slot has the nodes that it shall have.
@@ -126,8 +136,6 @@ fn is_settled(placement: &PlacementState, slot: SlotNumber) -> bool {
 mod tests {
     use super::*;
     use crate::control::placement_entry::PlacedLearner;
-
-    type Slots = BTreeMap<SlotNumber, BTreeSet<NodeId>>;
 
     const MINUTE: Duration = Duration::from_mins(1);
 
@@ -148,7 +156,7 @@ mod tests {
         }
     }
 
-    fn here(slots: &[(SlotNumber, &[NodeId])]) -> Slots {
+    fn here(slots: &[(SlotNumber, &[NodeId])]) -> SlotSets {
         let of_slot = |(slot, nodes): &(SlotNumber, &[NodeId])| {
             let nodes: BTreeSet<NodeId> = nodes.iter().copied().collect();
             (*slot, nodes)
@@ -182,26 +190,27 @@ mod tests {
     fn a_node_starts_the_slots_that_it_learns() {
         let mut keeper = SlotKeeper::new(4);
         let mut placement = placed(&[(0, &[1, 2, 3]), (1, &[2, 3, 4])]);
-        let all = keeper.step(MINUTE, &PlacementState::default(), 2, &here(&[]));
+        let (none, nothing) = (here(&[]), BTreeSet::new());
+        let all = keeper.step(MINUTE, &PlacementState::default(), 2, (&none, &nothing));
         assert_eq!(all, [SlotChange::Start(0), SlotChange::Start(1)]);
-        let own = keeper.step(MINUTE, &placement, 2, &here(&[]));
+        let own = keeper.step(MINUTE, &placement, 2, (&none, &nothing));
         assert_eq!(own, [SlotChange::Start(1)]);
         let learner = PlacedLearner { node: 4, from: 1 };
         placement.slots.get_mut(&0).unwrap().learners.push(learner);
         let running = here(&[(1, &[2, 3, 4])]);
-        let learning = keeper.step(MINUTE, &placement, 2, &running);
+        let learning = keeper.step(MINUTE, &placement, 2, (&running, &nothing));
         assert_eq!(learning, [SlotChange::Start(0)]);
     }
 
     #[test]
-    fn a_slot_is_stopped_an_hour_after_its_nodes_are_those_it_shall_have() {
-        let mut keeper = SlotKeeper::new(1);
+    fn a_slot_ends_an_hour_after_its_nodes_are_those_it_shall_have() {
+        let (mut keeper, stored) = (SlotKeeper::new(1), BTreeSet::from([0]));
         let running = here(&[(0, &[2, 3, 4])]);
         let settled = placed(&[(0, &[2, 3, 4])]);
         let mut moving = settled.clone();
         moving.slots.get_mut(&0).unwrap().wanted.insert(5);
-        let mut step = |minute: u32, placement: &PlacementState, of_node: &Slots| {
-            keeper.step(MINUTE * minute, placement, 1, of_node)
+        let mut step = |minute: u32, placement: &PlacementState, running: &SlotSets| {
+            keeper.step(MINUTE * minute, placement, 1, (running, &stored))
         };
         assert!(step(0, &settled, &running).is_empty());
         assert!(step(59, &settled, &running).is_empty());
@@ -209,12 +218,18 @@ mod tests {
         assert!(step(60, &moving, &running).is_empty());
         assert!(step(61, &settled, &running).is_empty());
         assert!(step(120, &settled, &running).is_empty());
-        assert_eq!(step(121, &settled, &running), [SlotChange::Stop(0)]);
+        assert_eq!(step(121, &settled, &running), [SlotChange::End(0)]);
         // It counts by its own log: the cluster does not know that yet.
         let counts = here(&[(0, &[1, 2, 3])]);
         assert!(step(122, &settled, &counts).is_empty());
         assert!(step(122, &settled, &running).is_empty());
         assert!(step(181, &settled, &running).is_empty());
         assert!(step(182, &PlacementState::default(), &running).is_empty());
+        // It does not run any more, and its data is there, as after a crash.
+        let none = here(&[]);
+        assert!(step(200, &settled, &none).is_empty());
+        assert_eq!(step(260, &settled, &none), [SlotChange::End(0)]);
+        assert!(step(261, &settled, &none).is_empty());
+        assert_eq!(step(320, &settled, &none), [SlotChange::End(0)]);
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use cluster::NodeId;
 use cluster::record::RecordVersion;
 
-use super::nodes::Nodes;
+use super::nodes::{Nodes, SLOTS};
 use super::{docs, go_on};
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo};
 use crate::control::placement_entry::PlacementChange;
 use crate::control::state::ControlState;
 use crate::placement::slot_of;
+use crate::slot_removal::remove_slot;
 
 const UUID: &str = "000102030405060708090a0b0c0d0e0f";
 const V3: RecordVersion = RecordVersion::V3;
@@ -246,6 +247,45 @@ async fn a_slot_that_ends_on_a_node_can_start_there_again() {
     let started = third.starter.start(1).unwrap();
     assert!(third.replicas.add(1, started));
     nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+/// Also if the log does not have the records any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_a_node_leaves_takes_no_room_there_and_can_return() {
+    let nodes = Nodes::three().await;
+    nodes.create(1, "a", 5).await;
+    nodes.create(1, "new", 2).await;
+    nodes.write(3, "a", &docs(0, 60)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let third = nodes.node(3);
+    // The documents of each shard, and whether it is in slot 1.
+    let shards = || -> Vec<(u64, bool)> {
+        let db = third.databases.get("a").unwrap();
+        let slots = third.gateway.shard_slots(db.uuid());
+        let shards = db.all_shards().iter().enumerate();
+        let docs = shards.map(|(i, shard)| (shard.meta().doc_count, slots.of(i) == 1));
+        docs.collect()
+    };
+    for is_trimmed in [false, true] {
+        let before = shards();
+        assert!(before.iter().all(|(docs, _)| *docs > 0));
+        third.replicas.end(1).await;
+        let (databases, catalogue) = (&third.databases, &third.catalogue);
+        let removed = remove_slot(databases, catalogue, SLOTS, 1).await;
+        removed.unwrap();
+        assert!(databases.store().slot(1).unwrap().is_none());
+        for ((docs, is_in_slot), (before, _)) in shards().into_iter().zip(before) {
+            assert_eq!(docs, if is_in_slot { 0 } else { before });
+        }
+        nodes.write(1, "a", &docs(100, 30)).await;
+        if is_trimmed {
+            nodes.log.trim(1, usize::MAX);
+        }
+        let started = third.starter.start(1).unwrap();
+        assert!(third.replicas.add(1, started));
+        nodes.agree(&[1, 2, 3]).await;
+    }
     go_on(&nodes).await;
 }
 
