@@ -332,6 +332,23 @@ pub async fn ask_others(app: &App, req: &Request, body: Bytes) -> Vec<serde_json
     json_of(answers.await)
 }
 
+/// Posts JSON to the other live nodes on behalf of a client, and returns the JSON responses of those that
+/// do not refuse it. A request of another node that asks all gets none.
+pub async fn ask_others_with_json(
+    app: &App,
+    req: &Request,
+    target: &str,
+    body: Bytes,
+) -> Vec<serde_json::Value> {
+    let Some(member) = app.node.member().filter(|_| !is_gathered(req)) else {
+        return vec![];
+    };
+    let mut headers = headers_for_others(req);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(hyper::header::CONTENT_TYPE, json);
+    json_of(member.ask_others("POST", target, &headers, body).await)
+}
+
 fn json_of(answers: Vec<Bytes>) -> Vec<serde_json::Value> {
     let read = |answer: Bytes| serde_json::from_slice(&answer).ok();
     answers.into_iter().filter_map(read).collect()
