@@ -420,8 +420,10 @@ def test_plans_of_placement(suite, cluster, seen):
     report.check("people get a table", "each slot has 2 nodes" in text and all(name in text for name in names), text)
     for body in ({"copies": 0}, {"copies": "2"}, {"dry_run": 1}):
         api.expect(400, "POST", "/_settee/cluster/place", body)
-    api.expect(501, "POST", "/_settee/cluster/place", {"copies": 2})
-    api.expect(501, "PUT", f"/_settee/cluster/nodes/{names[2]}", {"draining": True})
+    # There are three nodes, and each has every slot.
+    api.expect(409, "POST", "/_settee/cluster/place", {"copies": 4})
+    api.expect(409, "PUT", f"/_settee/cluster/nodes/{names[2]}", {"draining": True})
+    api.expect(200, "PUT", f"/_settee/cluster/nodes/{names[2]}", {"draining": False})
     api.expect(400, "PUT", f"/_settee/cluster/nodes/{names[2]}", {})
     api.expect(404, "PUT", "/_settee/cluster/nodes/other", {"draining": True})
     report.equal("it is for admins", cluster.api(1, credentials="").post("/_settee/cluster/place", {"dry_run": True}).status, 401)

@@ -75,6 +75,6 @@ pub use member::{ClusterVersions, Member, MemberOptions, NodeStatus, SlotSummary
 pub use membership::{LogKeeper, Membership, folder, is_member};
 pub use network_bench::{NetworkFigures, NodeNetwork};
 pub use open_log::LogPlace;
-pub use placing::{MOVES_SLOTS, PlacementPlan, PlannedNode};
+pub use placing::{PlacementPlan, PlannedNode, SlotNodes};
 pub use raft_log::LogFigures;
 pub use requested::{KeepError, RequestedReplications};

@@ -18,10 +18,6 @@ use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets_with
 use crate::replicas::Replica;
 use crate::slot_holders::holders;
 
-/// Whether nodes of this program give slots away and fetch others. Until they do, every node has
-/// every slot, and plans are only shown.
-pub const MOVES_SLOTS: bool = false;
-
 /// Interval of checks whether this node's zone is known.
 const ZONE_EVERY: Duration = Duration::from_secs(5);
 
@@ -93,6 +89,32 @@ impl PlacementPlan {
     }
 }
 
+/// The nodes of a slot, by their numbers in hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotNodes {
+    /// Its number.
+    pub slot: SlotNumber,
+    /// The nodes that it shall have.
+    pub wanted: Vec<String>,
+    /// Those that it has.
+    pub replicas: Vec<String>,
+    /// Those that copy it.
+    pub learners: Vec<String>,
+}
+
+impl SlotNodes {
+    fn new(slot: SlotNumber, of: &SlotPlacement) -> SlotNodes {
+        let hex = |id: &NodeId| format!("{id:x}");
+        let learners = of.learners.iter().map(|learner| &learner.node);
+        SlotNodes {
+            slot,
+            wanted: of.wanted.iter().map(hex).collect(),
+            replicas: of.replicas.iter().map(hex).collect(),
+            learners: learners.map(hex).collect(),
+        }
+    }
+}
+
 impl Gateway {
     /// Returns whether nodes may lack slots. Requests of other clusters ask no more than this.
     pub fn lacks_slots(&self) -> bool {
@@ -140,6 +162,14 @@ impl Gateway {
     /// Returns the number of nodes that have each slot; `None`: all of them.
     pub fn slot_copies(&self) -> Option<u32> {
         self.catalogue.with(|state| state.placement.copies)
+    }
+
+    /// Returns the nodes of all data slots that are decided on; none while every node has every slot.
+    pub fn slot_nodes(&self) -> Vec<SlotNodes> {
+        self.catalogue.with(|state| {
+            let slots = state.placement.slots.iter();
+            slots.map(|(slot, of)| SlotNodes::new(*slot, of)).collect()
+        })
     }
 
     /// Returns the nodes that a slot shall have, and those that copy it.

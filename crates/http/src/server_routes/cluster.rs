@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::NodeId;
+use member::Member;
 use member::control::entry::EntryOutcome;
 use member::control::placement_entry::PlacementChange;
-use member::{MOVES_SLOTS, Member};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -79,6 +79,7 @@ fn status_of(member: &Member) -> Value {
         "record_version": member.record_versions(),
         "log": member.log(),
         "copies": member.gateway().slot_copies(),
+        "placement": member.gateway().slot_nodes(),
         "nodes": member.nodes(),
         "slots": member.slots(),
     })
@@ -139,7 +140,7 @@ async fn drain(member: &Member, req: &mut Request, node: NodeId) -> Result<bool,
         Some(false) => PlacementChange::Undrain { node },
         None => return Err(ApiError::bad_request("`draining` is true or false")),
     };
-    let refusal = "the other nodes would be fewer than the copies of a slot";
+    let refusal = "the other nodes would be fewer than the copies of a slot; every node has one unless `settee cluster place` sets another number";
     change_placement(member, change, refusal).await
 }
 
@@ -181,9 +182,6 @@ async fn change_placement(
     change: PlacementChange,
     refusal: &'static str,
 ) -> Result<bool, ApiError> {
-    if !MOVES_SLOTS {
-        return Err(ApiError::not_implemented("slots on some of the nodes"));
-    }
     let done = member.gateway().change_placement(change).await;
     match done.map_err(|e| ApiError::busy(e.to_string()))? {
         EntryOutcome::Done | EntryOutcome::Exists => Ok(true),

@@ -181,7 +181,7 @@ fn show(status: &Value) {
             text(name),
             text(address),
             node["record_version"],
-            placement::of_node(node)
+            placement::of_node(status, node)
         );
     }
     say!("{}", record_versions(status));

@@ -67,14 +67,22 @@ fn plan_lines(plan: &Value) -> Vec<String> {
     lines
 }
 
-/// Describes the zone of a node in the status of a cluster, and whether it is being drained.
-pub fn of_node(node: &Value) -> String {
+/// Describes the zone of a node in the status of a cluster, how many slots it has if it lacks some, and
+/// whether it is being drained.
+pub fn of_node(status: &Value, node: &Value) -> String {
     let zone = node["zone"].as_str();
-    let zone = zone.map_or(String::new(), |zone| format!(", zone {zone}"));
-    match node["is_draining"] == true {
-        true => format!("{zone}, draining"),
-        false => zone,
+    let mut text = zone.map_or(String::new(), |zone| format!(", zone {zone}"));
+    let placed = placed_slots(status);
+    if !placed.is_empty() {
+        let is_here =
+            |slot: &&Value| nodes_in(&slot["replicas"]).contains(&node["node"].to_string());
+        let count = placed.iter().filter(is_here).count();
+        text.push_str(&format!(", slots: {count}"));
     }
+    if node["is_draining"] == true {
+        text.push_str(", draining");
+    }
+    text
 }
 
 /// Describes how many nodes slots have in the status of a cluster, and shall have.
@@ -83,20 +91,32 @@ pub fn of_slots(status: &Value) -> String {
         Some(copies) => format!("{copies} of each slot"),
         None => "every node has every slot".to_owned(),
     };
-    let slots = status["slots"].as_array().into_iter().flatten();
-    let nodes = |list: &Value| {
-        let nodes = list.as_array().into_iter().flatten();
-        let mut nodes: Vec<String> = nodes.map(Value::to_string).collect();
-        nodes.sort();
-        nodes
+    let (slots, actual) = match placed_slots(status) {
+        [] => (array(&status["slots"]), "members"),
+        placed => (placed, "replicas"),
     };
     // A server of an earlier version does not report what is wanted.
-    let slots = slots.filter(|slot| slot["wanted"].is_array());
-    let differs = |slot: &&Value| nodes(&slot["wanted"]) != nodes(&slot["members"]);
+    let slots = slots.iter().filter(|slot| slot["wanted"].is_array());
+    let differs = |slot: &&Value| nodes_in(&slot["wanted"]) != nodes_in(&slot[actual]);
     match slots.filter(differs).count() {
         0 => format!("copies: {copies}"),
         moving => format!("copies: {copies}; slots whose nodes change: {moving}"),
     }
+}
+
+/// Returns the slots that have some of the nodes only.
+fn placed_slots(status: &Value) -> &[Value] {
+    array(&status["placement"])
+}
+
+fn array(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[][..], Vec::as_slice)
+}
+
+fn nodes_in(list: &Value) -> Vec<String> {
+    let mut nodes: Vec<String> = array(list).iter().map(Value::to_string).collect();
+    nodes.sort();
+    nodes
 }
 
 #[cfg(test)]
@@ -141,7 +161,16 @@ mod tests {
         let all = of_slots(&json!({"copies": null, "slots": [slot(["2", "1"])]}));
         assert_eq!(all, "copies: every node has every slot");
         let node = json!({"zone": "east", "is_draining": true});
-        assert_eq!(of_node(&node), ", zone east, draining");
-        assert_eq!(of_node(&json!({"zone": null, "is_draining": false})), "");
+        assert_eq!(of_node(&json!({}), &node), ", zone east, draining");
+        let other = json!({"node": "a", "zone": null, "is_draining": false});
+        assert_eq!(of_node(&json!({}), &other), "");
+        let slot = |replicas: [&str; 2]| json!({"replicas": replicas, "wanted": ["a", "b"]});
+        let placement = json!([slot(["a", "b"]), slot(["b", "c"])]);
+        let status = json!({"copies": 2, "placement": placement, "slots": []});
+        assert_eq!(of_node(&status, &other), ", slots: 1");
+        assert_eq!(
+            of_slots(&status),
+            "copies: 2 of each slot; slots whose nodes change: 1"
+        );
     }
 }
