@@ -102,7 +102,7 @@ impl SlotStarter {
     }
 
     /// Starts a data slot on a node that runs.
-    fn join(&self, slot: SlotNumber, replicas: &Replicas) {
+    pub fn join(&self, slot: SlotNumber, replicas: &Replicas) {
         let started = match self.start(slot) {
             Ok(started) => started,
             Err(e) => return tracing::error!(slot, error = %e, "the slot was not started"),

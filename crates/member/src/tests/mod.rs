@@ -9,6 +9,7 @@
 mod adoption;
 mod calls;
 mod contents;
+mod moves;
 mod nodes;
 mod own_log;
 mod placement;

@@ -120,7 +120,7 @@ fn shown((key, value): &(Vec<u8>, Option<Vec<u8>>)) -> String {
     }
 }
 
-fn join(node: NodeId) -> Entry {
+pub(super) fn join(node: NodeId) -> Entry {
     let (name, address) = (format!("node{node}"), format!("node{node}:1"));
     Entry::Join {
         node,
