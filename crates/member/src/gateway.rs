@@ -291,7 +291,8 @@ impl Gateway {
     /// Returns the number of nodes that have each slot.
     fn nodes_per_slot(&self) -> usize {
         let count = self.members.count();
-        let copies = self.slot_copies();
+        let placed = self.catalogue.is_placed().then(|| self.slot_copies());
+        let copies = placed.flatten();
         copies.map_or(count, |copies| count.min(copies as usize))
     }
 

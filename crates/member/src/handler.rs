@@ -21,11 +21,13 @@ use crate::join::Issuer;
 use crate::log_table::LogTables;
 use crate::members::{
     APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, LOG_REPORT,
-    Members, PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
+    Members, PROGRESS, PROPOSE, RESEED, RUNS_JOBS, VERSIONS,
 };
 use crate::network_bench::{self, BENCH};
 use crate::propose::{Cause, NoOutcome};
+use crate::query::value;
 use crate::replicas::{Replica, Replicas};
+use crate::reseed;
 
 /// Maximum size of a forwarded request, in bytes.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
@@ -125,6 +127,14 @@ impl Handler for NodeHandler {
             })),
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
+            RESEED => {
+                let only = value(query, "slot").map(str::parse::<SlotNumber>);
+                let odd = |_| Refusal::new(StatusCode::BAD_REQUEST, "a slot");
+                let only = only.transpose().map_err(odd)?;
+                let (replicas, members) = (self.replicas.clone(), self.members.clone());
+                tokio::spawn(reseed::start_for(from, replicas, members, only));
+                Ok(Reply::ok(Bytes::new()))
+            }
             LOG_REPORT => json(&self.logs.report()),
             _ => self.content(from, (path, query), call.body).await,
         }

@@ -499,7 +499,8 @@ impl Member {
     /// [`Error::NotNow`], also for one slot while there is no log; errors of brokers, and of writing.
     pub async fn reseed(&self, slot: Option<SlotNumber>) -> Result<(), Error> {
         if self.log_duty.is_in_place().await? {
-            tokio::spawn(reseed::start(self.replicas.clone(), slot));
+            let (replicas, members) = (self.replicas.clone(), self.members.clone());
+            tokio::spawn(reseed::start(replicas, members, slot));
             return Ok(());
         }
         if slot.is_some() {
@@ -683,7 +684,8 @@ impl Ground {
         };
         let mut tasks = vec![tokio::spawn(duty.clone().run()), of_kind];
         if membership::take_reseed(&duty.home.data) {
-            tasks.push(tokio::spawn(reseed::start_later(self.replicas.clone())));
+            let (replicas, members) = (self.replicas.clone(), self.members.clone());
+            tasks.push(tokio::spawn(reseed::start_later(replicas, members)));
         }
         tasks
     }

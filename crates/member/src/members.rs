@@ -73,6 +73,12 @@ pub const LOG_REPORT: &str = "/log-report";
 /// Time limit of that question.
 const LOG_REPORT_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// The path of the request to start new generations in slots that the asking node does not have: its
+/// query may name one slot.
+pub const RESEED: &str = "/reseed";
+/// Time limit of that request.
+const RESEED_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// The path of copies of slots.
 pub const COPY: &str = "/copy";
 /// Time limit for a copy to start; its duration is not limited.
@@ -369,6 +375,19 @@ impl Members {
         let deadline = Instant::now() + LOG_REPORT_TIME_MAX;
         let answer = self.ask(node, LOG_REPORT.to_owned(), Bytes::new(), deadline);
         serde_json::from_slice(&answer.await.ok()?).ok()
+    }
+
+    /// Has another node start new generations in slots that this node does not have: in all of them, or
+    /// in one.
+    pub(crate) async fn reseed(&self, node: NodeId, only: Option<SlotNumber>) {
+        let deadline = Instant::now() + RESEED_TIME_MAX;
+        let path = match only {
+            Some(slot) => format!("{RESEED}?slot={slot}"),
+            None => RESEED.to_owned(),
+        };
+        if let Err(e) = self.ask(node, path, Bytes::new(), deadline).await {
+            tracing::warn!(node = format!("{node:x}"), error = %e, "the node starts no new generation");
+        }
     }
 
     /// Decodes a record that another node forwards.
