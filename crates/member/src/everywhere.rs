@@ -37,7 +37,10 @@ pub fn slots_everywhere(
 
 /// The slots that every node keeps, as of the last change of databases.
 #[derive(Default)]
-pub(crate) struct SlotsEverywhere(Mutex<Option<(u64, Arc<BTreeSet<SlotNumber>>)>>);
+pub(crate) struct SlotsEverywhere(Mutex<Option<KnownSlots>>);
+
+/// Slots, with the number of changes of databases that they follow.
+type KnownSlots = (u64, Arc<BTreeSet<SlotNumber>>);
 
 impl SlotsEverywhere {
     /// Returns them, in a cluster with `count` data slots. Reads the catalogue only if databases were
