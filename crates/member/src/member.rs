@@ -565,7 +565,7 @@ impl Ground {
         let jobs = Jobs::new(home.node, catalogue.clone());
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
         let of_store = (databases, &catalogue);
-        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let nodes_of = Box::new(replicas.nodes_by_slot(&catalogue));
         let contents = ContentExchange::new(home.node, of_store, nodes_of, members.clone());
         Ok(Ground {
             jobs,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
-use crate::control::ControlSlot;
+use crate::control::{Catalogue, ControlSlot};
 use crate::hold::Hold;
 use crate::log_reach::LogReach;
 use crate::progress::Progress;
@@ -168,13 +168,26 @@ impl Replicas {
         })
     }
 
-    /// Returns [`Replicas::nodes_of`] for a part that these replicas refer to: no nodes once they are
-    /// gone.
-    pub(crate) fn nodes_by_slot(self: &Arc<Self>) -> impl Fn(SlotNumber) -> Vec<NodeId> + use<> {
-        let replicas = Arc::downgrade(self);
+    /// Returns the nodes that have a slot, for a part that these replicas refer to: no nodes once they
+    /// are gone. Those of a slot that is on other nodes are in the state of the cluster.
+    pub(crate) fn nodes_by_slot(
+        self: &Arc<Self>,
+        catalogue: &Arc<Catalogue>,
+    ) -> impl Fn(SlotNumber) -> Vec<NodeId> + use<> {
+        let (replicas, catalogue) = (Arc::downgrade(self), catalogue.clone());
         move |slot| {
-            let replicas = replicas.upgrade();
-            replicas.map_or(vec![], |replicas| replicas.nodes_of(slot))
+            let Some(replicas) = replicas.upgrade() else {
+                return vec![];
+            };
+            let is_here = || replicas.get(slot).is_some_and(Replica::is_member);
+            if !catalogue.is_placed() || is_here() {
+                return replicas.nodes_of(slot);
+            }
+            let decided = catalogue.with(|state| {
+                let of = state.placement.slots.get(&slot)?;
+                Some(of.replicas.iter().copied().collect())
+            });
+            decided.unwrap_or_else(|| replicas.nodes_of(slot))
         }
     }
 

@@ -361,7 +361,7 @@ impl Nodes {
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
         let of_store = (&databases, &catalogue);
-        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let nodes_of = Box::new(replicas.nodes_by_slot(&catalogue));
         let contents = ContentExchange::new(me, of_store, nodes_of, between.clone());
         contents.load_pins().await.unwrap();
         let copier = Copier::new(&databases, &catalogue, SLOTS, between.clone());
