@@ -237,6 +237,9 @@ impl Members {
     /// Returns the other live members, those that have a slot first.
     pub fn live_others_for(&self, slot: SlotNumber) -> Vec<NodeId> {
         let mut all = self.live_others();
+        if !self.catalogue.is_placed() {
+            return all;
+        }
         let holders = self.catalogue.with(|state| {
             let of = state.placement.slots.get(&slot);
             of.map(|of| of.replicas.clone()).unwrap_or_default()

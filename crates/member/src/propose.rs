@@ -256,10 +256,7 @@ impl Proposer {
     ) -> Result<ProposalResult, NoOutcome> {
         let longer = Duration::from_millis((request.bytes.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
-        let others = match own {
-            Some(_) => self.members.live_others(),
-            None => self.members.live_others_for(slot),
-        };
+        let others = self.members.live_others_for(slot);
         let mut refused = vec![];
         if let Some(own) = own
             && (others.is_empty() || own.is_able())
@@ -311,10 +308,7 @@ impl Proposer {
                 Err(e) => refused.push(e),
             }
         }
-        let others = match own {
-            Some(_) => self.members.live_others(),
-            None => self.members.live_others_for(slot),
-        };
+        let others = self.members.live_others_for(slot);
         for node in others {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
             FORWARDED_WRITES.count();
