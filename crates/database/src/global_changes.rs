@@ -74,15 +74,14 @@ impl LeftToOthers {
 
     /// Removes and returns those that this server writes.
     fn take(&mut self, own: Own<'_>) -> Vec<PendingEvent> {
+        let mut taken = vec![];
         // Of equal ones the newest counts.
-        let newest_first = self.0.iter_mut().rev();
-        let taken = newest_first.flat_map(|(_, events)| {
+        for (_, events) in self.0.iter_mut().rev() {
             let all = std::mem::take(events).into_iter();
-            let (mine, others) = all.partition(|event| own.has(&event.db));
+            let (mine, others): (Vec<_>, Vec<_>) = all.partition(|event| own.has(&event.db));
+            taken.extend(mine);
             *events = others;
-            mine
-        });
-        let taken = taken.collect();
+        }
         self.0.retain(|(_, events)| !events.is_empty());
         taken
     }

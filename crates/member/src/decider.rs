@@ -135,15 +135,16 @@ impl Decider {
     /// this time.
     fn replicas(&self, waited: Option<Duration>) -> SlotSets {
         let members = &self.gateway.members;
-        let all = self.gateway.replicas.all();
-        let found = all.filter_map(|(slot, replica)| {
+        let mut found = SlotSets::new();
+        for (slot, replica) in self.gateway.replicas.all() {
             let status = replica.status();
             let is_known = slot != CONTROL && status.members.contains(&members.me);
             let is_led = || waited.is_none_or(|waited| leads(members, &status, waited));
-            let reports = is_known && status.proposes && is_led();
-            reports.then(|| (slot, status.members.iter().copied().collect()))
-        });
-        found.collect()
+            if is_known && status.proposes && is_led() {
+                found.insert(slot, status.members.into_iter().collect());
+            }
+        }
+        found
     }
 
     /// Enters a change; returns whether it was not late.

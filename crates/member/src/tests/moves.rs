@@ -117,10 +117,10 @@ async fn agree(nodes: &Nodes) -> Vec<Vec<NodeId>> {
     let mut all = vec![];
     for name in NAMES {
         let holders = holders(nodes, name);
-        let lists = || holders.iter().map(move |id| list(nodes.node(*id), name));
         let is_equal = || {
-            let first = lists().next();
-            lists().all(|list| Some(list) == first)
+            let lists = holders.iter().map(|id| list(nodes.node(*id), name));
+            let different: BTreeSet<String> = lists.collect();
+            different.len() == 1
         };
         until("equal", is_equal).await;
         for id in NODES {
