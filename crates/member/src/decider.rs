@@ -1,5 +1,6 @@
-//! This node's part in the decisions about the nodes of slots: the first live node makes them, and the
-//! first live replica of a slot reports which replicas it has. `slot_decisions.rs` has the rules.
+//! This node's part in the decisions about the nodes of slots: the first live node makes them, or the
+//! next one if it does not, and the first live replica of a slot reports which replicas it has.
+//! `slot_decisions.rs` has the rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +21,16 @@ use crate::slot_decisions::{next_decision, report};
 const EVERY: Duration = Duration::from_millis(500);
 /// A node that has just started does not know which nodes are down.
 const START_TIME: Duration = Duration::from_secs(10);
+/// A node that is not the first one checks at one of 20 checks only.
+const CHECKS_OF_OTHERS: u64 = 20;
 /// Maximum number of decisions, or reports, in a row: each changes a limited number of slots.
 const ENTRIES_IN_A_ROW: usize = 8;
 
 /// Decides and reports while slots have some of the nodes only, until the future is dropped.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut decider = Decider {
+        checks: 0,
+        due_checks: 0,
         settled_for: None,
         differs_since: None,
         gateway,
@@ -40,6 +45,9 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
 
 struct Decider {
     gateway: Arc<Gateway>,
+    checks: u64,
+    /// The number of the last checks at all of which a decision was due.
+    due_checks: usize,
     /// The facts at the last check that led to no decision.
     settled_for: Option<Facts>,
     /// Since when the replicas of some slot have been others than those that the cluster knows.
@@ -61,6 +69,7 @@ impl Decider {
             (self.settled_for, self.differs_since) = (None, None);
             return Ok(());
         }
+        self.checks += 1;
         for _ in 0..ENTRIES_IN_A_ROW {
             if !self.decide().await? {
                 break;
@@ -77,7 +86,9 @@ impl Decider {
     /// Makes a decision; returns whether another one may follow.
     async fn decide(&mut self) -> Result<bool, Error> {
         let members = &self.gateway.members;
-        if members.live_before_me() > 0 || members.up_for() < START_TIME {
+        let rank = members.live_before_me();
+        let is_turn = rank == 0 || self.checks.is_multiple_of(CHECKS_OF_OTHERS);
+        if !is_turn || members.up_for() < START_TIME {
             return Ok(false);
         }
         let Some(placement) = members.placement() else {
@@ -90,6 +101,7 @@ impl Decider {
             nodes: nodes.iter().map(condition).collect(),
         };
         if self.settled_for.as_ref() == Some(&facts) {
+            self.due_checks = 0;
             return Ok(false);
         }
         // The members may have changed since this node last heard.
@@ -97,9 +109,16 @@ impl Decider {
         let slots = self.gateway.replicas.count();
         let everywhere = self.gateway.slots_everywhere();
         match next_decision(&facts.placement, &nodes, slots, &everywhere) {
-            Some(change) => self.enter(change).await,
+            Some(change) if self.due_checks >= rank => {
+                self.due_checks = 0;
+                self.enter(change).await
+            }
+            Some(_) => {
+                self.due_checks += 1;
+                Ok(false)
+            }
             None => {
-                self.settled_for = Some(facts);
+                (self.settled_for, self.due_checks) = (Some(facts), 0);
                 Ok(false)
             }
         }

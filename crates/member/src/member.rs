@@ -55,6 +55,8 @@ pub struct MemberOptions {
     pub store: PathBuf,
     /// The zone of this node.
     pub zone: Option<String>,
+    /// The name of the database of accounts.
+    pub users: String,
     /// Restarts the server: the log was replaced.
     pub restart: Arc<dyn Fn() + Send + Sync>,
     /// Ends the server, with the reason: this program cannot be a member any more.
@@ -187,7 +189,7 @@ impl Member {
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
-        tasks.extend(ground.placing(&gateway, parts, options.zone));
+        tasks.extend(ground.placing(&gateway, parts, (options.zone, options.users)));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(open.log));
@@ -665,8 +667,9 @@ impl Ground {
         &self,
         gateway: &Arc<Gateway>,
         starter: SlotStarter,
-        zone: Option<String>,
+        (zone, users): (Option<String>, String),
     ) -> [JoinHandle<()>; 3] {
+        gateway.everywhere.set_users(users);
         [
             tokio::spawn(announce_zone(gateway.clone(), zone)),
             tokio::spawn(decider::run(gateway.clone())),
