@@ -120,6 +120,16 @@ fn an_id_that_outlives_its_disk_is_noticed() {
 }
 
 #[test]
+fn a_damaged_disk_that_keeps_its_id_is_noticed() {
+    let caught = caught_by(|seed| Plan {
+        keeps_damaged: true,
+        ..plan(seed)
+    });
+    println!("the id of a damaged disk: caught by {caught:?}");
+    assert!(caught.is_some());
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
     for seed in 0..3 {
         assert_eq!(replay(plan(seed)), replay(plan(seed)));

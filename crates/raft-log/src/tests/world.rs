@@ -24,6 +24,8 @@ const IDLE_PERIOD_MS: u64 = 4_000;
 const IDLE_WORK_MS: u64 = 500;
 /// Of how many answers with records one is read again, by any node.
 const READ_BACKS: u32 = 8;
+/// The latest writes that damage takes away at most.
+pub const DAMAGED_WRITES_MAX: usize = 100;
 const TICK_MS: u64 = 100;
 /// When the first faults come: until then the groups get their members.
 const FAULTS_START_MS: u64 = 2_000;
@@ -42,6 +44,8 @@ pub struct Plan {
     pub mutant: Mutant,
     /// A node whose disk was lost keeps its id.
     pub reuses_ids: bool,
+    /// Disks are damaged instead of lost, and keep their ids.
+    pub keeps_damaged: bool,
     pub has_faults: bool,
     pub verbose: bool,
 }
@@ -148,6 +152,11 @@ impl Node {
 impl World {
     pub fn new(plan: Plan) -> World {
         let nodes: Vec<Node> = (1..=LOG_NODES + 1).map(Node::new).collect();
+        if plan.keeps_damaged {
+            for node in &nodes {
+                node.disk.keep_tail(DAMAGED_WRITES_MAX);
+            }
+        }
         World {
             rng: Rng::with_seed(plan.seed),
             plan,
