@@ -34,7 +34,7 @@ const READ_ENTRIES_MAX: u64 = 4096;
 const READ_ATTEMPTS: usize = 4;
 
 /// The ending of the name of a directory whose log was damaged.
-const DAMAGED: &str = ".damaged";
+pub const DAMAGED: &str = ".damaged";
 
 /// How entries are stored.
 struct Entries;

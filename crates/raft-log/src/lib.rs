@@ -36,7 +36,7 @@ mod wire;
 pub use codec::BUNDLE_BYTES_MAX;
 pub use disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 pub use driver::Transport;
-pub use engine_disk::EngineDisk;
+pub use engine_disk::{DAMAGED, EngineDisk};
 pub use figures::{LogFigures, SYNCED};
 pub use groups::{Core, CoreError, Effect, Flush};
 pub use handle::{Inlet, RaftLog, StartError};
