@@ -131,8 +131,13 @@ class Failures:
     def __init__(self, ctx):
         self.ctx, self.report = ctx, ctx.report
         self.checker = go_program(ctx, ctx.checkout / "tests" / "clients" / "linearizability")
+        # Not for the servers, which would take it for a setting.
+        self.rounds_wanted = os.environ.pop("SETTEE_ROUNDS", "")
         self.cluster = PowerCluster(ctx, "power")
         self.histories = []
+
+    def rounds(self, short):
+        return range(int(self.rounds_wanted or self.ctx.size(short, ROUNDS_SOAK)))
 
     def round(self, label, victims, survives):
         source = random.Random(f"{self.ctx.seed}-{label}")
@@ -202,11 +207,6 @@ def failures(suite):
         failures.cluster.stop()
 
 
-def rounds(ctx, short):
-    # Not for the servers, which would take it for a setting.
-    return range(int(os.environ.get("SETTEE_ROUNDS") or ctx.size(short, ROUNDS_SOAK)))
-
-
 def test_the_library(ctx):
     """It forgets what was not synced, and nothing else."""
     library = Library(ctx.root)
@@ -232,7 +232,7 @@ def test_the_library(ctx):
 
 def test_all_nodes_lose_power(suite, failures):
     disks = failures.disks()
-    for number in rounds(suite, 2):
+    for number in failures.rounds(2):
         failures.round(f"power of all nodes, round {number + 1}", lambda _: NODES, SURVIVORS[number % len(SURVIVORS)])
     suite.report.check("unsynced writes were lost", failures.cluster.forgotten() > 0)
     suite.report.equal("no disk of the log was taken for a damaged one", failures.disks(), disks)
@@ -240,14 +240,14 @@ def test_all_nodes_lose_power(suite, failures):
 
 def test_one_node_loses_power(suite, failures):
     disks = failures.disks()
-    for number in rounds(suite, 1):
+    for number in failures.rounds(1):
         victims = lambda source: [source.choice(NODES)]
         failures.round(f"power of one node, round {number + 1}", victims, SURVIVORS[number % len(SURVIVORS)])
     suite.report.equal("no disk of the log was taken for a damaged one", failures.disks(), disks)
 
 
 def test_all_nodes_are_killed(suite, failures):
-    for number in rounds(suite, 1):
+    for number in failures.rounds(1):
         failures.round(f"all nodes killed, round {number + 1}", lambda _: NODES, EVERYTHING)
 
 

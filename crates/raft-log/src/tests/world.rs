@@ -115,6 +115,8 @@ pub struct World {
     pub loss: u32,
     /// Messages of Raft that were sent.
     pub raft_messages: u64,
+    /// Writes to disks.
+    pub writes: u64,
     pub trace: Vec<String>,
 }
 
@@ -170,6 +172,7 @@ impl World {
             cuts: BTreeMap::new(),
             loss: 0,
             raft_messages: 0,
+            writes: 0,
             trace: vec![],
         }
     }
@@ -430,6 +433,7 @@ impl World {
         if !flush.writes().is_empty() {
             let writes: Vec<&GroupWrite> = flush.writes().iter().collect();
             node.disk.write(&writes, false).unwrap();
+            self.writes += 1;
         }
         let crash = match (flush.must_sync(), flush.has_vote()) {
             (false, _) => 0,
