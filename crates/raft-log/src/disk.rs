@@ -58,7 +58,7 @@ impl StoredGroup {
 /// A disk.
 pub trait LogDisk: Send + Sync + 'static {
     /// Returns the id of Raft that belongs to this disk; a new disk gets a new one, which is durable
-    /// when this returns. A disk that forgot what was synced is a new one.
+    /// when this returns. A disk that forgot synced writes is a new one.
     ///
     /// # Errors
     /// [`DiskError`].

@@ -1,6 +1,6 @@
 //! The log on disk: one raft-engine for all groups of a node.
 //!
-//! **Invariant: a disk that forgot what it had synced has another id.** A damaged log is set aside, and
+//! **Invariant: a disk that forgot synced writes has another id.** A damaged log is set aside, and
 //! an empty one takes its place ([`crate::synced_files`]).
 
 use std::ffi::OsString;
@@ -49,7 +49,7 @@ impl MessageExt for Entries {
 
 /// A log on disk.
 pub struct EngineDisk {
-    /// Its end syncs files, so it is dropped before the list of what is synced.
+    /// Its end syncs files, so it is dropped before the list of synced bytes.
     engine: Engine<SyncedFiles>,
     synced: SyncedList,
     id: RaftId,
@@ -59,7 +59,7 @@ impl EngineDisk {
     /// Opens or creates the log in a directory. It uses at most about `bytes_max` bytes if entries are
     /// trimmed in time.
     ///
-    /// An end that was cut off is what a crash leaves of a write that was not synced. A log that lost
+    /// An end that was cut off is the result of a crash during an unsynced write. A log that lost
     /// something else is renamed to `….damaged`, and an empty one with another id is created: this
     /// node may have voted, or confirmed entries, and does not know it any more.
     ///
@@ -96,7 +96,7 @@ impl EngineDisk {
     /// Opens or creates a log that has everything that was synced.
     fn open_intact(path: &Path, config: Config) -> Result<EngineDisk, DiskError> {
         let before = SyncedList::read(path).map_err(failed)?;
-        let files = Arc::new(SyncedFiles::default());
+        let files = Arc::new(SyncedFiles::new());
         let opened = Engine::open_with_file_system(config, files.clone());
         if let Some(why) = files.find_cut(&before) {
             return Err(DiskError::Damaged(why));

@@ -9,7 +9,7 @@
 //! of entries leave the node in [`Core::end_flush`], which is called after the sync.
 //!
 //! **Invariant: an id of Raft belongs to a disk.** A node whose log disk was lost or replaced gets
-//! another id, because its old one may have voted. So does one whose log disk forgot what was synced.
+//! another id, because its old one may have voted. So does one whose log disk forgot synced writes.
 
 #![forbid(unsafe_code)]
 

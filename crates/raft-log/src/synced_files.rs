@@ -26,7 +26,7 @@ use raft_engine::env::{DefaultFileSystem, FileSystem, Handle, Permission, WriteE
 const LIST: &str = "synced";
 /// The name of a list that is being written.
 const NEW_LIST: &str = "synced.new";
-/// What the line with the list's checksum begins with.
+/// The beginning of the line with the list's checksum.
 const SUM: &str = "sum ";
 
 type PlainFile = <DefaultFileSystem as FileSystem>::Handle;
@@ -77,13 +77,19 @@ impl Extent {
 }
 
 /// A file system for raft-engine, which notes how far its files were synced.
-#[derive(Default)]
 pub(crate) struct SyncedFiles {
     plain: DefaultFileSystem,
     extents: Mutex<BTreeMap<String, Arc<Extent>>>,
 }
 
 impl SyncedFiles {
+    pub(crate) fn new() -> SyncedFiles {
+        SyncedFiles {
+            plain: DefaultFileSystem,
+            extents: Mutex::default(),
+        }
+    }
+
     fn add(&self, path: &Path, plain: PlainFile, extent: Extent) -> SyncedFile {
         let extent = Arc::new(extent);
         if let Some(name) = name(path) {
@@ -272,7 +278,7 @@ impl WriteExt for SyncedWriter {
 pub(crate) struct SyncedList {
     directory: PathBuf,
     files: Arc<SyncedFiles>,
-    /// What it has on disk.
+    /// Its content on disk.
     kept: Mutex<Extents>,
 }
 
@@ -287,7 +293,7 @@ impl SyncedList {
         }
     }
 
-    /// Reads the list of a directory: nothing if there is none, or if it is damaged itself.
+    /// Reads the list of a directory. Without one, or if it is damaged itself, nothing is listed.
     ///
     /// # Errors
     /// The device fails.
@@ -300,7 +306,7 @@ impl SyncedList {
         };
         let content = std::str::from_utf8(&bytes).ok().and_then(parse);
         if content.is_none() {
-            tracing::warn!(path = %path.display(), "the list of what was synced is damaged, and is rewritten");
+            tracing::warn!(path = %path.display(), "the list of synced bytes is damaged, and is rewritten");
         }
         Ok(content.unwrap_or_default())
     }
@@ -328,7 +334,7 @@ impl SyncedList {
 impl Drop for SyncedList {
     fn drop(&mut self) {
         if let Err(e) = self.keep() {
-            tracing::warn!("the list of what was synced was not written: {e}");
+            tracing::warn!("the list of synced bytes was not written: {e}");
         }
     }
 }
@@ -384,7 +390,7 @@ mod tests {
     #[test]
     fn the_first_sync_of_a_file_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        let files = SyncedFiles::default();
+        let files = SyncedFiles::new();
         let file = Arc::new(files.create(dir.path().join("1.raftlog")).unwrap());
         let mut writer = files.new_writer(file.clone()).unwrap();
         writer.write_all(b"head").unwrap();
@@ -402,7 +408,7 @@ mod tests {
     fn older_files_may_be_gone_and_newer_ones_may_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let files = SyncedFiles::default();
+        let files = SyncedFiles::new();
         std::fs::write(path("2.raftlog"), b"records").unwrap();
         let _open = files
             .open(path("2.raftlog"), Permission::ReadWrite)
