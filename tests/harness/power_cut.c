@@ -134,6 +134,7 @@ static struct file *add(int fd, const struct stat *about, int is_new) {
     }
     if (synced >= 0) REAL(close)(synced);
   }
+  if (file && is_new) file->count = 0;
   if (!file) {
     file = calloc(1, sizeof *file);
     if (!file) fail("calloc");

@@ -11,6 +11,7 @@ one that `EVERYTHING` survives.
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 
 # What survives of what was not synced: each of these may happen.
@@ -86,12 +87,13 @@ class Aftermath:
 
     def find(self, folder):
         """By inode, where files and folders are."""
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                self.folders[entry.inode()] = pathlib.Path(entry.path)
-                self.find(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                self.files[entry.inode()] = pathlib.Path(entry.path)
+        for kind, inode, name in present(folder):
+            path = pathlib.Path(folder, name)
+            if kind == "d":
+                self.folders[inode] = path
+                self.find(path)
+            else:
+                self.files[inode] = path
 
     def restore_folder(self, folder, after):
         after.mkdir()
@@ -103,15 +105,17 @@ class Aftermath:
                 self.restore_file(inode, after / name)
 
     def names(self, folder):
-        now = []
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
-                now.append(("d" if entry.is_dir(follow_symlinks=False) else "f", entry.inode(), entry.name))
+        now = present(folder)
         synced = self.state / "names" / str(os.stat(folder).st_ino)
         if self.has_new_names or not synced.exists():
             return now
         lines = [line.split(" ", 2) for line in synced.read_text(encoding="utf-8").splitlines()]
         before = [(kind, int(inode), name) for kind, inode, name in lines]
+        # The crate `tempfile` renames without the C library, which is not noticed: such a change counts as synced.
+        known = {name: (kind, inode, name) for kind, inode, name in now}
+        is_gone = lambda kind, inode: inode not in (self.folders if kind == "d" else self.files)
+        before = [known.get(name) if is_gone(kind, inode) else (kind, inode, name) for kind, inode, name in before]
+        before = [entry for entry in before if entry]
         self.forgotten += len(set(now) ^ set(before))
         return before
 
@@ -141,6 +145,16 @@ class Aftermath:
             case _:
                 kept = []
         return mixed(synced, now, kept, unit)
+
+
+def present(folder):
+    """The folders and files in a folder: kind, inode and name of each."""
+    found = []
+    for entry in os.scandir(folder):
+        about = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode):
+            found.append(("d" if stat.S_ISDIR(about.st_mode) else "f", about.st_ino, entry.name))
+    return found
 
 
 def changed_units(synced, now, unit):
