@@ -417,6 +417,37 @@ mod tests {
     }
 
     #[test]
+    fn damage_in_any_file_makes_another_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
+        let disk = open_small(&whole);
+        let id = disk.raft_id().unwrap();
+        for index in 2..42 {
+            let mut entry = entry(index, 1, b"");
+            entry.set_data(Bytes::from(vec![index as u8; 500]));
+            disk.write(&[&write(vec![entry])], true).unwrap();
+        }
+        drop(disk);
+        let synced = SyncedList::read(&whole).unwrap();
+        let names = synced.keys().filter(|name| name.ends_with(".raftlog"));
+        let names: Vec<&String> = names.collect();
+        assert!(names.len() > 3, "{names:?}");
+        for name in names {
+            let bytes = std::fs::read(whole.join(name)).unwrap();
+            let mut flipped = bytes.clone();
+            flipped[0] ^= 1;
+            for damaged in [&bytes[..bytes.len() / 2], &flipped] {
+                copy(&whole, &log);
+                std::fs::write(log.join(name), damaged).unwrap();
+                let disk = open_small(&log);
+                assert!(is_empty_and_other(&disk, id, &log), "{name}");
+                drop(disk);
+                remove(&log);
+            }
+        }
+    }
+
+    #[test]
     fn a_log_without_an_end_that_was_not_synced_is_the_same_disk() {
         let dir = tempfile::tempdir().unwrap();
         let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
