@@ -309,8 +309,9 @@ int close(int fd) {
 }
 
 static ssize_t appended(int fd, struct file *file, ssize_t n) {
+  if (!file || n <= 0) return n;
   int before = errno;
-  off_t end = file && n > 0 ? lseek(fd, 0, SEEK_CUR) : -1;
+  off_t end = lseek(fd, 0, SEEK_CUR);
   if (end >= n) mark(file, end - n, end);
   errno = before;
   return n;
