@@ -11,9 +11,11 @@ use metrics::Socket;
 use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, within};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 
 use crate::app::App;
 use crate::connection::AFTER_FAILED_ACCEPT;
+use crate::connection::arrival::{Arriving, note_accepted, watch_event_loop};
 use crate::connection::client::{Client, Spoken};
 use crate::connection::metrics_port::serve_metrics;
 use crate::connection::places::Place;
@@ -91,13 +93,8 @@ impl Listeners {
 /// Serves until `stop` resolves, then finishes running requests.
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let mut listeners = listeners.into();
-    let metrics = listeners.metrics.take();
-    let metrics = metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())));
+    let companions = start_companions(listeners.metrics.take(), &app);
     let graceful = GracefulShutdown::new();
-    let keeper = {
-        let auth = app.node.auth.clone();
-        tokio::spawn(async move { auth.keep_users().await })
-    };
     app.node.set_listening(listeners.addresses());
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
@@ -108,6 +105,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     loop {
         let accepting = async {
             let accepted = within!(State::Accept, listeners.accept()).0?;
+            note_accepted(&accepted.0);
             // Others wait in the kernel's queue meanwhile.
             let place = app.places.take(accepted.1.ip()).await;
             Ok::<_, std::io::Error>((accepted, place))
@@ -131,10 +129,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
     app.stats.listen_at(vec![]);
     drop(listeners);
-    keeper.abort();
-    if let Some(metrics) = metrics {
-        metrics.abort();
-    }
+    companions.iter().for_each(AbortHandle::abort);
     // Before the feeds: jobs of this server may read them, and should see their own end.
     app.node.replicator.stop().await;
     app.stop_feeds();
@@ -144,6 +139,18 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     {
         tracing::warn!("some requests did not finish in time");
     }
+}
+
+/// Starts the tasks that run while connections are accepted.
+fn start_companions(metrics: Option<TcpListener>, app: &Arc<App>) -> Vec<AbortHandle> {
+    let auth = app.node.auth.clone();
+    let mut started = vec![
+        tokio::spawn(async move { auth.keep_users().await }).abort_handle(),
+        tokio::spawn(watch_event_loop()).abort_handle(),
+    ];
+    started
+        .extend(metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())).abort_handle()));
+    started
 }
 
 /// Serves a connection in a separate task.
@@ -166,6 +173,7 @@ fn accept(
     let (app, ticket) = (app.clone(), place.ticket());
     tokio::spawn(place.serve(async move {
         let _open = app.stats.connect();
+        let stream = Arriving::new(stream, ticket.seat.clone());
         let client = Client {
             peer,
             spoken: Spoken::Unknown,

@@ -42,7 +42,8 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     headers.insert(REQUEST_ID, under_way.id.clone());
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     let us = under_way.received.elapsed_us();
-    headers.insert(SERVER_TIMING, server_timing(&timing, us));
+    let timed = server_timing(&timing, us, socket_wait_ms(req));
+    headers.insert(SERVER_TIMING, timed);
     if let Some(answered) = req.traced.and_then(Traced::header) {
         headers.insert(TRACE_RESPONSE, answered);
     }
@@ -152,12 +153,21 @@ fn keep_only(kept: &[String], headers: &mut HeaderMap) {
     }
 }
 
+/// How long a request lay in the socket before it was read, in milliseconds; 0 if that is not known.
+fn socket_wait_ms(req: &Request) -> u32 {
+    let place = req.place.as_ref();
+    place.map_or(0, |place| place.seat.take_socket_wait())
+}
+
 /// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
-/// response.
-fn server_timing(t: &Timing, total_us: u64) -> HeaderValue {
+/// response. `socket` was before all of them, and is not in the total.
+fn server_timing(t: &Timing, total_us: u64, socket_wait_ms: u32) -> HeaderValue {
     use std::io::Write;
     let mut text = [0u8; 320];
     let mut rest = &mut text[..];
+    if socket_wait_ms > 0 {
+        let _ = write!(rest, "socket;dur={socket_wait_ms}, ");
+    }
     let phases = t.phases();
     let before: u64 = phases.iter().map(|(_, us)| us).sum();
     let write = ("write", total_us.saturating_sub(before));
