@@ -12,6 +12,7 @@ import time
 import pytest
 
 from harness.held_server import Held
+from harness.prometheus import metrics
 from harness.server import track, wait_until
 
 pytestmark = pytest.mark.may_be_retried
@@ -170,6 +171,26 @@ def test_a_sweep_of_a_setting_that_needs_a_restart(ctx):
     report.check("both are measured", all(point["count"] > 0 for point in run["sweep"]["lines"][0]["points"]), run["sweep"])
     report.check("and the report says how", any("takes effect when a server starts" in note for note in run["notes"]), run["notes"])
     report.check("none of them is left", not servers_with("chttpd/backlog=16") and not servers_with("chttpd/backlog=64"))
+
+
+def test_new_connections_are_new(ctx):
+    """The server counts as many connections as the bench counts requests, and without the option far fewer."""
+    options = ("get", "--connections", 4, "--requests", 100)
+    for more, is_new in ((("--new-connections",), True), ((), False)):
+        with ctx.server(f"new-{is_new}") as server:
+            run = measured(ctx, [server], *options, *more)
+            requests = sum(line["sides"][0]["count"] for line in run["lines"])
+            accepted = metrics(server.api())("settee_connections_accepted_total")
+            ctx.report.check(f"connections are new: {is_new}", (accepted >= requests) == is_new, (accepted, requests))
+    with ctx.server("flooded") as server:
+        run = measured(ctx, [server], "flooded", "--seconds", 2)
+        lines = {line["name"]: line["sides"][0] for line in run["lines"]}
+        ctx.report.equal("a flood has its parts", set(lines), {"config_before_flood", "flooded_get", "config_flooded"})
+        ctx.report.check(
+            "a client of a flood waits longer", lines["config_flooded"]["latency_ms_p50"] > lines["config_before_flood"]["latency_ms_p50"], lines
+        )
+        refused = subprocess.run(command(ctx, [server], "faults", "--new-connections"), capture_output=True, text=True, timeout=60)
+        ctx.report.check("faults refuse the option", refused.returncode != 0 and "--new-connections" in refused.stderr, refused.stderr)
 
 
 def test_a_server_that_dies(ctx):

@@ -33,6 +33,8 @@ pub struct BenchOptions {
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
+    /// Each request of a timed part has a connection of its own, which is opened for it.
+    pub new_connections: bool,
     /// `connections=1,16,64`, `q=2,8`, `document_bytes=300,16000`, `bulk_docs=100,1000` or `SECTION/KEY=a,b`: measure at each of
     /// the values. A setting needs an admin's rights, and is reset at the end.
     pub sweep: Option<String>,
@@ -86,6 +88,7 @@ impl Default for BenchOptions {
             repeats: 1,
             rate: None,
             requests: None,
+            new_connections: false,
             sweep: None,
             restart: None,
             save: None,

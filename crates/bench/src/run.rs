@@ -186,6 +186,7 @@ async fn prepared(
             repeats: options.repeats,
             rate: options.rate,
             requests: options.requests,
+            new_connections: options.new_connections,
             began_s: began.map_or(0, |began| began.as_secs()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::here(),
@@ -319,6 +320,9 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
             if options.peer.is_some() && (options.sweep.is_some() || options.compare.is_some()) =>
         {
             refuse("a peer is measured neither in a sweep nor against a saved run")
+        }
+        options if options.peer.is_some() && options.new_connections => {
+            refuse("a peer's clients keep their connections: --new-connections does not apply")
         }
         options if options.connections == 0 => refuse("at least one connection is needed"),
         options if !(1..=REPEATS_MAX).contains(&options.repeats) => {

@@ -8,6 +8,7 @@ mod definition;
 mod disk;
 mod fairness;
 mod find;
+mod flooded;
 mod ids;
 mod lightning;
 mod many_dbs;
@@ -161,6 +162,12 @@ impl Bench {
                     databases: self.scaled(100),
                 };
                 self.measure(name, saturated).await
+            }
+            "flooded" => {
+                // A connection that is closed and its successor are open at the same time.
+                let wanted = self.scaled(2_400) as usize;
+                let clients = wanted.min(self.connections_max / 2).max(1);
+                self.measure(name, flooded::Flooded { clients }).await
             }
             "many_dbs" => {
                 let databases = self.scaled(20_000);

@@ -43,6 +43,9 @@ pub struct BenchOptions {
     /// End a timed part when each connection has sent this number of requests, instead of by --seconds
     #[arg(long, value_name = "NUMBER")]
     pub requests: Option<u64>,
+    /// Open a new connection for each request of a timed part, as clients without keep-alive do; latency includes connecting
+    #[arg(long)]
+    pub new_connections: bool,
     /// Measure at several values: connections=1,16,64, q=2,8 (shards), document_bytes=300,16000, bulk_docs=100,1000, or a
     /// setting of the server, SECTION/KEY=a,b, which is reset afterwards. SECTION/KEY=["a,b","c"] has values with commas. Each
     /// value has new databases (except connections). For a setting that needs a restart, omit --url: a server is started for

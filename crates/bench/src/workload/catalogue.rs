@@ -61,6 +61,10 @@ const WORKLOADS: &[Description] = &[
         "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
     ),
     description(
+        "flooded",
+        "latency of _node/_local/_config, idle and while 2,400 clients read, each request on a new connection",
+    ),
+    description(
         "replication",
         "100,000 documents over HTTP from the server itself, or from a second one that bench starts; compared with _bulk_docs of 1,000",
     ),
@@ -246,6 +250,7 @@ pub(crate) const RATIOS: &[(&str, &str)] = &[
     ("attachments_get", "attachments_put"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
+    ("config_before_flood", "config_flooded"),
     ("first_build javascript", "first_build_map_only"),
     ("first_build_unprojected", "first_build javascript"),
     ("first_build_unprojected", "first_build nodejs"),

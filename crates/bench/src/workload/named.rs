@@ -35,6 +35,7 @@ pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<
         ("--sweep", options.sweep.is_some()),
         ("--rate", options.rate.is_some()),
         ("--requests", options.requests.is_some()),
+        ("--new-connections", options.new_connections),
     ];
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
@@ -235,12 +236,19 @@ mod tests {
             servers: vec![server()],
             ..BenchOptions::default()
         };
-        let mut wrong = vec![alone.clone(); 4];
+        let mut wrong = vec![alone.clone(); 5];
         wrong[0].servers.push(server());
         wrong[1].sweep = Some("log/level=info,debug".to_owned());
         wrong[2].rate = Some(10.0);
         wrong[3].requests = Some(10);
-        let refused = ["a second server", "--sweep", "--rate", "--requests"];
+        wrong[4].new_connections = true;
+        let refused = [
+            "a second server",
+            "--sweep",
+            "--rate",
+            "--requests",
+            "--new-connections",
+        ];
         for (options, what) in wrong.iter().zip(refused) {
             let error = check_faults(&["get", "faults_stop"], options).unwrap_err();
             let error = error.to_string();

@@ -207,6 +207,64 @@ async fn each_connection_sends_the_requests_that_were_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_request_has_a_connection_of_its_own_when_that_was_asked_for() {
+    for (workload, is_new) in [
+        ("get_random", true),
+        ("ycsb_c", true),
+        ("get_random", false),
+        ("ycsb_c", false),
+    ] {
+        let fake = Fake::start().await;
+        let mut options = options(&[&fake], workload);
+        (options.connections, options.requests) = (3, Some(40));
+        options.new_connections = is_new;
+        let (report, table) = measured(options).await;
+        let side = first(&report);
+        assert_eq!((side.count, side.errors), (120, 0), "{workload}");
+        let opened = fake.connections.load(Ordering::Relaxed);
+        assert_eq!(opened >= 120, is_new, "{workload}: {opened}");
+        let is_told = table.contains("a new one for each request");
+        assert_eq!(
+            (is_told, report.new_connections),
+            (is_new, is_new),
+            "{table}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_with_new_connections_ends_after_its_time() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "full_commit");
+    options.new_connections = true;
+    let (report, table) = measured(options).await;
+    // Both requests of an operation are on one connection.
+    assert_eq!(report.errors(), 0, "{table}");
+    let opened = fake.connections.load(Ordering::Relaxed) as u64;
+    assert!(opened >= first(&report).count, "{opened}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_is_of_new_connections() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "flooded");
+    options.scale = 0.01;
+    let (report, table) = measured(options).await;
+    assert_eq!(report.errors(), 0, "{table}");
+    let names: Vec<&str> = report.lines.iter().map(|line| &*line.name).collect();
+    let expected = ["config_before_flood", "flooded_get", "config_flooded"];
+    assert_eq!(names, expected);
+    let sides = report
+        .lines
+        .iter()
+        .flat_map(|line| line.sides.iter().flatten());
+    let requests: u64 = sides.map(|side| side.count).sum();
+    let opened = fake.connections.load(Ordering::Relaxed) as u64;
+    assert!(opened >= requests, "{opened} for {requests}");
+    assert!(table.contains("flooded: 24 clients on"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operations_and_the_rows_of_peers_are_sent_at_a_rate_too() {
     let fake = Fake::start().await;
     for workload in ["ycsb_c", "peer_get_random"] {

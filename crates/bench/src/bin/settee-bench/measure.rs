@@ -92,6 +92,7 @@ fn bench_options(
         repeats: options.repeats,
         rate: options.rate,
         requests: options.requests,
+        new_connections: options.new_connections,
         sweep: options.sweep,
         save: options.save,
         compare: options.compare,
