@@ -7,6 +7,7 @@ import pathlib
 import signal
 import statistics
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -171,6 +172,29 @@ def test_a_sweep_of_a_setting_that_needs_a_restart(ctx):
     report.check("both are measured", all(point["count"] > 0 for point in run["sweep"]["lines"][0]["points"]), run["sweep"])
     report.check("and the report says how", any("takes effect when a server starts" in note for note in run["notes"]), run["notes"])
     report.check("none of them is left", not servers_with("chttpd/backlog=16") and not servers_with("chttpd/backlog=64"))
+
+
+def test_each_repeat_has_a_server_of_its_own(ctx):
+    report = ctx.report
+    options = ("get_random", "--scale", 0.01, "--seconds", 1, "--repeats", 3, "--restart", "--json")
+    process = subprocess.Popen([ctx.binary, "bench", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    track(process)
+    seen = set()
+
+    def has_ended():
+        seen.update(folder.name for folder in pathlib.Path(tempfile.gettempdir()).glob(f"settee-bench-{process.pid}/settee-faults-*"))
+        return process.poll() is not None
+
+    # The bench is a program of its own, whose process the command becomes.
+    report.check("the run ends", wait_until(has_ended, 300, 0.02))
+    out, error = process.communicate(timeout=60)
+    report.check("it ends well", process.returncode == 0, error)
+    report.equal("three servers had data of their own", len(seen), 3)
+    run = json.loads(out)
+    report.check("the report says so", any("a server that bench started for it" in note for note in run["notes"]), run["notes"])
+    with ctx.server("restart") as server:
+        refused = subprocess.run(command(ctx, [server], "get", "--restart"), capture_output=True, text=True, timeout=60)
+        report.check("another's server is not restarted", refused.returncode == 1 and "omit --url" in refused.stderr, refused.stderr)
 
 
 def test_new_connections_are_new(ctx):

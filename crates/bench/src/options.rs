@@ -28,6 +28,12 @@ pub struct BenchOptions {
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
     pub repeats: u32,
+    /// Seconds of rest before each repeat but the first.
+    pub pause_s: f64,
+    /// Each repeat of each workload is measured on a new server, started by [`BenchOptions::restart`].
+    pub has_new_servers: bool,
+    /// Languages of the first builds of views; all that the server has when empty.
+    pub languages: Vec<String>,
     /// Requests per second of timed parts, independent of the server's speed. By default each
     /// client sends the next request when it has the reply to the previous one.
     pub rate: Option<f64>,
@@ -38,7 +44,7 @@ pub struct BenchOptions {
     /// `connections=1,16,64`, `q=2,8`, `document_bytes=300,16000`, `bulk_docs=100,1000` or `SECTION/KEY=a,b`: measure at each of
     /// the values. A setting needs an admin's rights, and is reset at the end.
     pub sweep: Option<String>,
-    /// How a sweep starts a server for each value of a setting that takes effect at the start. Without it, such a sweep is refused.
+    /// How a server is started for each value of a swept setting that takes effect at the start, or for each repeat. Without it, both are refused.
     pub restart: Option<Launch>,
     /// Save all measurements in this file.
     pub save: Option<PathBuf>,
@@ -86,6 +92,9 @@ impl Default for BenchOptions {
             width: None,
             connections: 64,
             repeats: 1,
+            pause_s: 0.0,
+            has_new_servers: false,
+            languages: Vec::new(),
             rate: None,
             requests: None,
             new_connections: false,

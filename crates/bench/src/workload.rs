@@ -35,6 +35,7 @@ pub(crate) use named::check_faults;
 pub(crate) use operations::Caller;
 pub(crate) use read::repeat;
 pub(crate) use saturated::alone;
+pub(crate) use views::check_languages;
 
 use crate::competitor::Competitor;
 use crate::documents::Shape;
@@ -240,10 +241,18 @@ impl Bench {
         let connections = self.options.connections;
         let documents = self.scaled(self.options.view_small_docs);
         match name {
-            "views_first_build" => self.measure(name, views::FirstBuilds { documents }).await,
+            "views_first_build" => {
+                let languages = self.options.languages.clone();
+                let builds = views::FirstBuilds {
+                    documents,
+                    languages,
+                };
+                self.measure(name, builds).await
+            }
             "views_declarations" => {
+                let languages = self.options.languages.clone();
                 let declarations = self.scaled(self.options.view_docs);
-                self.measure(name, views::Declarations::new(declarations))
+                self.measure(name, views::Declarations::new(declarations, languages))
                     .await
             }
             "views_several" => self.measure(name, views::Several { documents }).await,

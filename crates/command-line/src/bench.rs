@@ -37,6 +37,12 @@ pub struct BenchOptions {
     /// with a list of the figures that differ; 10 is a good number
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub repeats: u32,
+    /// Wait this number of seconds before each repeat but the first
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub pause: f64,
+    /// Measure each repeat on a new server with new data; not with --url
+    #[arg(long)]
+    pub restart: bool,
     /// Send this number of requests a second, whatever the server does (an open loop): latency counts from when a request was due
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
@@ -80,6 +86,9 @@ pub struct BenchOptions {
     /// Erlang are built in. May be given more than once
     #[arg(long, value_name = "LANGUAGE=COMMAND")]
     pub query_server: Vec<String>,
+    /// Views: only these languages, like javascript,python
+    #[arg(long, value_name = "LANGUAGE,…", value_delimiter = ',')]
+    pub languages: Vec<String>,
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,

@@ -13,6 +13,7 @@ mod tasks;
 mod view_reads;
 
 pub(crate) use declarations::Declarations;
+pub(crate) use languages::check_languages;
 pub(crate) use rows::Rows;
 pub(crate) use several::Several;
 pub(crate) use small::FirstBuilds;

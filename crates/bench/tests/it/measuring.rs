@@ -332,6 +332,52 @@ async fn a_rate_that_cannot_be_reached_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn repeats_are_apart_as_wished_or_that_is_refused() {
+    let fake = Fake::start().await;
+    let mut paused = options(&[&fake], "get");
+    (paused.repeats, paused.pause_s) = (2, 0.05);
+    let began = std::time::Instant::now();
+    let (report, table) = measured(paused).await;
+    assert!(
+        table.contains("a pause of 0.05 s before each repeat"),
+        "{table}"
+    );
+    assert!(began.elapsed() >= Duration::from_millis(50));
+    assert_eq!(report.repeats, 2);
+    type Change = fn(&mut BenchOptions);
+    let wrong: [(Change, &str); 4] = [
+        (|options| options.pause_s = f64::NAN, "the pause must be"),
+        (|options| options.pause_s = -1.0, "the pause must be"),
+        (|options| options.has_new_servers = true, "omit --url"),
+        (
+            |options| options.languages = vec!["lua".to_owned()],
+            "there is no \"lua\"",
+        ),
+    ];
+    for (change, why) in wrong {
+        let mut options = options(&[&fake], "get");
+        change(&mut options);
+        let error = refused(options).await;
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_chosen_languages_are_measured() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "views_declarations");
+    options.languages = vec!["nodejs".to_owned()];
+    let (report, _) = measured(options).await;
+    let names: Vec<&str> = report.lines.iter().map(|line| &*line.name).collect();
+    let expected = [
+        "declarations_trivial nodejs",
+        "declarations_real nodejs",
+        "declarations_real rust",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_of_connections_measures_the_first_value_again() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake], "get");
