@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::faults::Launch;
-use crate::workload::Mix;
+use crate::workload::{Mix, UrlList};
 
 /// The workloads of a run, and their servers.
 #[derive(Debug, Clone)]
@@ -73,6 +73,8 @@ pub struct BenchOptions {
     pub disk_dir: Option<PathBuf>,
     /// The operations of the workload `mix`; the preset `mixed` by default.
     pub mix: Option<Mix>,
+    /// The paths of the workload `urls`, which needs them.
+    pub urls: Option<UrlList>,
     /// A PostgreSQL, Redis or SQLite to compare with the server, in the workloads of the group
     /// `peers`: `postgres://…`, `redis://…` or `fts5://…`.
     pub peer: Option<String>,
@@ -113,6 +115,7 @@ impl Default for BenchOptions {
             embedded_dir: None,
             disk_dir: None,
             mix: None,
+            urls: None,
             peer: None,
             launch: None,
         }

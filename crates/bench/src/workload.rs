@@ -20,6 +20,7 @@ mod saturated;
 mod single;
 mod skip;
 mod stream;
+mod urls;
 mod views;
 
 use std::rc::Rc;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use catalogue::{Description, workloads};
 pub use operations::Mix;
+pub use urls::UrlList;
 
 pub(crate) use catalogue::{RATIOS, select};
 pub(crate) use definition::{Outcome, ROUNDS, Workload};

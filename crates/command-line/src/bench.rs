@@ -107,6 +107,10 @@ pub struct NamedWorkloads {
     /// or a file of these
     #[arg(long, value_name = "MIX")]
     pub mix: Option<String>,
+    /// The workload `urls`: a file with lines like `3 /db/doc`, a weight and a path, and `300x /db/doc`, a number of clients
+    /// that request this path alone
+    #[arg(long, value_name = "FILE")]
+    pub urls: Option<PathBuf>,
     /// A PostgreSQL, Redis or SQLite to compare the server with, in the workloads of the group `peers`:
     /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE, redis://HOST:PORT or fts5://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
     /// environment stands for its name and password

@@ -139,6 +139,10 @@ const WORKLOADS: &[Description] = &[
     ),
     description("mix", "operations by the weights of --mix"),
     description(
+        "urls",
+        "GETs of the paths of --urls, by weights or by clients of their own",
+    ),
+    description(
         "faults_kill",
         "kill -9 of a server under load: time to recover, lost writes",
     ),
@@ -223,7 +227,7 @@ const PEERS: &str = "peers";
 const FAULTS: &str = "faults";
 
 /// Groups and workloads that run only when they are named.
-const BY_NAME: [&str; 4] = ["ycsb", FAULTS, PEERS, "mix"];
+const BY_NAME: [&str; 5] = ["ycsb", FAULTS, PEERS, "mix", "urls"];
 
 /// The group of workloads that are spread over all nodes of a cluster.
 const CLUSTER: &str = "cluster";

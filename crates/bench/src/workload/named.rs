@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
+use super::urls::Urls;
 use super::{Bench, Mix, Outcome, ROUNDS};
 use crate::competitor::{Competitor, Documents, HttpRows, Row};
 use crate::documents::Shape;
@@ -70,6 +71,13 @@ impl Bench {
                     connections,
                 };
                 self.measure(name, mix).await
+            }
+            "urls" => {
+                let list = self.options.urls.clone().ok_or_else(|| {
+                    BenchError::Options("urls needs --urls FILE, a list of paths".to_owned())
+                })?;
+                let urls = Urls { list, connections };
+                self.measure(name, urls).await
             }
             _ if name.starts_with("faults_") => self.measure_fault(name).await,
             _ => Err(BenchError::Options(format!("{name} has no measurement"))),

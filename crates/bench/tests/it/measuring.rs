@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bench::{BenchError, BenchOptions, Measurement, Mix, Report, run};
+use bench::{BenchError, BenchOptions, Measurement, Mix, Report, UrlList, run};
 use fake::Fake;
 
 fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
@@ -242,6 +242,56 @@ async fn a_part_with_new_connections_ends_after_its_time() {
     assert_eq!(report.errors(), 0, "{table}");
     let opened = fake.connections.load(Ordering::Relaxed) as u64;
     assert!(opened >= first(&report).count, "{opened}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_of_a_list_are_requested_by_weights_and_in_streams() {
+    let fake = Fake::start().await;
+    let shop = ["a", "b", "c"].map(|id| (id.to_owned(), serde_json::json!({"_id": id})));
+    {
+        let mut contents = fake.contents.lock().unwrap();
+        contents.databases.insert("shop".to_owned(), shop.into());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list.txt");
+    let listed = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        UrlList::read(&file)
+    };
+    let mut options = options(&[&fake], "urls");
+    (options.connections, options.requests) = (4, Some(50));
+    options.urls = Some(listed("9 /shop/a\n1 /shop/b\n2x /shop/c\n").unwrap());
+    let (report, table) = measured(options.clone()).await;
+    let count = |name: &str| {
+        let line = report.lines.iter().find(|line| line.name == name);
+        line.map_or(0, |line| line.sides[0].as_ref().unwrap().count)
+    };
+    // Each of four clients and each of two sends 50.
+    assert_eq!(
+        (count("urls"), count("urls /shop/c")),
+        (300, 100),
+        "{table}"
+    );
+    assert_eq!(count("urls /shop/a") + count("urls /shop/b"), 200);
+    assert!(count("urls /shop/a") > count("urls /shop/b"), "{table}");
+    assert!(fake.contents.lock().unwrap().databases.contains_key("shop"));
+
+    options.urls = Some(listed("1 /shop/nothing\n").unwrap());
+    let report = run(options.clone(), None, &mut Vec::new()).await.unwrap();
+    assert!(
+        report.failures[0].reason.contains("/shop/nothing"),
+        "{:?}",
+        report.failures
+    );
+    options.urls = None;
+    let report = run(options, None, &mut Vec::new()).await.unwrap();
+    assert!(
+        report.failures[0].reason.contains("--urls FILE"),
+        "{:?}",
+        report.failures
+    );
+    let error = listed("1 /a\n2 a\n").unwrap_err().to_string();
+    assert!(error.contains("list.txt: line 2"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
