@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::faults::Launch;
-use crate::workload::{Mix, UrlList};
+use crate::workload::{Mix, OwnData, UrlList};
 
 /// The workloads of a run, and their servers.
 #[derive(Debug, Clone)]
@@ -75,6 +75,8 @@ pub struct BenchOptions {
     pub mix: Option<Mix>,
     /// The paths of the workload `urls`, which needs them.
     pub urls: Option<UrlList>,
+    /// The data of the workload `own`, which needs it.
+    pub own: Option<OwnData>,
     /// A PostgreSQL, Redis or SQLite to compare with the server, in the workloads of the group
     /// `peers`: `postgres://…`, `redis://…` or `fts5://…`.
     pub peer: Option<String>,
@@ -116,6 +118,7 @@ impl Default for BenchOptions {
             disk_dir: None,
             mix: None,
             urls: None,
+            own: None,
             peer: None,
             launch: None,
         }

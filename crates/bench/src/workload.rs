@@ -14,6 +14,7 @@ mod lightning;
 mod many_dbs;
 mod named;
 mod operations;
+mod own;
 mod read;
 mod replication;
 mod saturated;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub use catalogue::{Description, workloads};
 pub use operations::Mix;
+pub use own::OwnData;
 pub use urls::UrlList;
 
 pub(crate) use catalogue::{RATIOS, select};

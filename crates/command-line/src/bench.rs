@@ -111,6 +111,12 @@ pub struct NamedWorkloads {
     /// that request this path alone
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
+    /// The workload `own`: your documents, a JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub documents: Option<PathBuf>,
+    /// With --documents: a design document whose views are built and read
+    #[arg(long, value_name = "FILE", requires = "documents")]
+    pub design: Option<PathBuf>,
     /// A PostgreSQL, Redis or SQLite to compare the server with, in the workloads of the group `peers`:
     /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE, redis://HOST:PORT or fts5://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
     /// environment stands for its name and password

@@ -139,6 +139,10 @@ const WORKLOADS: &[Description] = &[
     ),
     description("mix", "operations by the weights of --mix"),
     description(
+        "own",
+        "loads the documents of --documents; builds and reads the views of --design",
+    ),
+    description(
         "urls",
         "GETs of the paths of --urls, by weights or by clients of their own",
     ),
@@ -227,7 +231,7 @@ const PEERS: &str = "peers";
 const FAULTS: &str = "faults";
 
 /// Groups and workloads that run only when they are named.
-const BY_NAME: [&str; 5] = ["ycsb", FAULTS, PEERS, "mix", "urls"];
+const BY_NAME: [&str; 6] = ["ycsb", FAULTS, PEERS, "mix", "own", "urls"];
 
 /// The group of workloads that are spread over all nodes of a cluster.
 const CLUSTER: &str = "cluster";

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
+use super::own::Own;
 use super::urls::Urls;
 use super::{Bench, Mix, Outcome, ROUNDS};
 use crate::competitor::{Competitor, Documents, HttpRows, Row};
@@ -71,6 +72,14 @@ impl Bench {
                     connections,
                 };
                 self.measure(name, mix).await
+            }
+            "own" => {
+                let data = self.options.own.clone().ok_or_else(|| {
+                    BenchError::Options(
+                        "own needs --documents FILE, a JSON object a line".to_owned(),
+                    )
+                })?;
+                self.measure(name, Own { data, connections }).await
             }
             "urls" => {
                 let list = self.options.urls.clone().ok_or_else(|| {

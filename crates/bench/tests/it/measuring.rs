@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bench::{BenchError, BenchOptions, Measurement, Mix, Report, UrlList, run};
+use bench::{BenchError, BenchOptions, Measurement, Mix, OwnData, Report, UrlList, run};
 use fake::Fake;
 
 fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
@@ -292,6 +292,39 @@ async fn paths_of_a_list_are_requested_by_weights_and_in_streams() {
     );
     let error = listed("1 /a\n2 a\n").unwrap_err().to_string();
     assert!(error.contains("list.txt: line 2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_documents_are_loaded_and_their_views_built_and_read() {
+    let fake = Fake::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let [documents, design] = ["shop.jsonl", "design.json"].map(|name| dir.path().join(name));
+    let line = |n: u32| format!("{{\"_id\":\"own-{n}\",\"_rev\":\"1-a\",\"amount\":{n}}}\n");
+    std::fs::write(&documents, (0..1_200).map(line).collect::<String>()).unwrap();
+    let map = r#"{"language": "javascript", "views": {"by_amount": {"map": "function (doc) { emit(doc.amount, 1); }"}}}"#;
+    std::fs::write(&design, map).unwrap();
+    let mut options = options(&[&fake], "own");
+    options.own = Some(OwnData::read(&documents, Some(&design)).unwrap());
+    let (report, table) = measured(options).await;
+    assert_eq!(report.errors(), 0, "{table}");
+    let lines = report.lines.iter();
+    let counts: Vec<(&str, u64)> = lines
+        .map(|line| (&*line.name, line.sides[0].as_ref().unwrap().count))
+        .collect();
+    // In three rounds.
+    assert_eq!(counts[..2], [("own_load", 3_600), ("own_build", 3_600)]);
+    assert!(
+        counts[2].0 == "own_read by_amount" && counts[2].1 > 0,
+        "{counts:?}"
+    );
+    let contents = fake.contents.lock().unwrap();
+    let bulks: Vec<usize> = contents
+        .bulks
+        .iter()
+        .map(|(documents, _)| *documents)
+        .collect();
+    assert_eq!(bulks.iter().sum::<usize>(), 3_600);
+    assert!(contents.databases.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

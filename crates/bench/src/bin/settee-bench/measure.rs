@@ -73,12 +73,18 @@ fn bench_options(
 ) -> Result<bench::BenchOptions, Failure> {
     let named = options.named;
     let mix = named.mix.as_deref().map(bench::Mix::named).transpose();
+    let design = named.design.as_deref();
+    let own = named.documents.as_deref();
+    let own = own
+        .map(|path| bench::OwnData::read(path, design))
+        .transpose();
     let urls = named.urls.as_deref().map(bench::UrlList::read).transpose();
     let launch = named.faults_binary.or(program);
     let quiet = ["--set", "log/level=warning"].map(str::to_owned).to_vec();
     Ok(bench::BenchOptions {
         mix: mix.map_err(Failure::usage)?,
         urls: urls.map_err(Failure::usage)?,
+        own: own.map_err(Failure::usage)?,
         peer: named.peer,
         launch: launch
             .map(|program| launched(program, scratch, quiet))
