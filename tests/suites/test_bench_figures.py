@@ -129,11 +129,11 @@ def test_a_sweep_makes_new_databases(ctx):
             ctx.report.check(f"{sweep} measures both", all(point["count"] > 0 for point in points), points)
 
 
-def servers_with(argument):
-    """Whether a process has this argument."""
+def servers_with(argument, but=None):
+    """Whether a process has this argument, other than the one that is not to count."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if argument.encode() in path.read_bytes().split(b"\0"):
+            if path.parent.name != str(but) and argument.encode() in path.read_bytes().split(b"\0"):
                 return True
         except OSError:
             continue
@@ -172,6 +172,21 @@ def test_a_sweep_of_a_setting_that_needs_a_restart(ctx):
     report.check("both are measured", all(point["count"] > 0 for point in run["sweep"]["lines"][0]["points"]), run["sweep"])
     report.check("and the report says how", any("takes effect when a server starts" in note for note in run["notes"]), run["notes"])
     report.check("none of them is left", not servers_with("chttpd/backlog=16") and not servers_with("chttpd/backlog=64"))
+
+
+def test_settings_of_the_server_that_is_started(ctx):
+    report = ctx.report
+    planted = "chttpd/backlog=77"
+    options = ("get_random", "--scale", 0.01, "--seconds", 5, "--json", "--set", planted)
+    process = subprocess.Popen([ctx.binary, "bench", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    track(process)
+    report.check("the server has the setting", wait_until(lambda: servers_with(planted, but=process.pid) or process.poll() is not None, 60, 0.05))
+    out, error = process.communicate(timeout=120)
+    report.check("the run ends well", process.returncode == 0, error)
+    report.check("the report says so", any(planted in note for note in json.loads(out)["notes"]))
+    with ctx.server("set") as server:
+        refused = subprocess.run(command(ctx, [server], "get", "--set", planted), capture_output=True, text=True, timeout=60)
+        report.check("another's server has its own", refused.returncode == 2 and "omit --url" in refused.stderr, refused.stderr)
 
 
 def test_each_repeat_has_a_server_of_its_own(ctx):

@@ -32,6 +32,10 @@ pub struct BenchOptions {
     pub pause_s: f64,
     /// Each repeat of each workload is measured on a new server, started by [`BenchOptions::restart`].
     pub has_new_servers: bool,
+    /// Shards of the run's databases; the server's default when `None`.
+    pub q: Option<u64>,
+    /// Settings with which the first server was started, for the report.
+    pub settings: Vec<String>,
     /// Languages of the first builds of views; all that the server has when empty.
     pub languages: Vec<String>,
     /// Requests per second of timed parts, independent of the server's speed. By default each
@@ -98,6 +102,8 @@ impl Default for BenchOptions {
             repeats: 1,
             pause_s: 0.0,
             has_new_servers: false,
+            q: None,
+            settings: Vec::new(),
             languages: Vec::new(),
             rate: None,
             requests: None,

@@ -69,8 +69,16 @@ impl Bench {
         self.end_stand_in();
     }
 
-    /// Notes pauses and new servers in the report.
+    /// Sets the number of shards, and notes it, settings, pauses and new servers in the report.
     pub(crate) fn prepare_repeats(&mut self) {
+        self.vary(Variation::default());
+        if let Some(q) = self.options.q {
+            self.note(format!("the databases had q={q} shards"));
+        }
+        if !self.options.settings.is_empty() {
+            let settings = self.options.settings.join(" ");
+            self.note(format!("the server was started with {settings}"));
+        }
         let pause_s = self.options.pause_s;
         if pause_s > 0.0 {
             self.note(format!(
@@ -106,6 +114,7 @@ impl Bench {
         self.end_stand_in();
         let (systems, servers) = (&mut self.systems, &mut self.options.servers);
         self.stand_in = Some(StandIn::start(launch, systems, servers, &self.clock).await?);
+        self.vary(Variation::default());
         Ok(())
     }
 
@@ -239,7 +248,12 @@ impl Bench {
         Ok(())
     }
 
+    /// Varies what is created from now on; the number of shards is that of the options if a sweep has none.
     fn vary(&self, variation: Variation) {
+        let variation = Variation {
+            q: variation.q.or(self.options.q),
+            ..variation
+        };
         let systems = self.systems.iter().chain(&self.second);
         systems.for_each(|system| system.vary(variation));
     }

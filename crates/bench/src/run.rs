@@ -34,6 +34,7 @@ use crate::workload::{self, Bench};
 const RATE_MAX: f64 = 1_000_000.0;
 const REPEATS_MAX: u32 = 1_000;
 const PAUSE_S_MAX: f64 = 3_600.0;
+const Q_MAX: u64 = 1_024;
 /// The machine is observed for a fifth of a timed part's seconds before anything is measured,
 /// within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
@@ -361,6 +362,9 @@ fn check_more(options: &BenchOptions) -> Result<(), BenchError> {
     match options {
         options if !(0.0..=PAUSE_S_MAX).contains(&options.pause_s) => {
             refuse("the pause must be 0 to 3,600 seconds")
+        }
+        options if options.q.is_some_and(|q| !(1..=Q_MAX).contains(&q)) => {
+            refuse("--q is a number of shards from 1 to 1,024")
         }
         options if options.has_new_servers && options.restart.is_none() => {
             refuse("bench restarts no server that it did not start: omit --url, or --restart")

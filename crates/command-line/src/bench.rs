@@ -86,6 +86,12 @@ pub struct BenchOptions {
     /// Erlang are built in. May be given more than once
     #[arg(long, value_name = "LANGUAGE=COMMAND")]
     pub query_server: Vec<String>,
+    /// Shards of the databases of the run; the server's default without it
+    #[arg(long, value_name = "NUMBER")]
+    pub q: Option<u64>,
+    /// A setting, SECTION/KEY=VALUE, of the server that is started without --url. May be given more than once
+    #[arg(long, value_name = "SECTION/KEY=VALUE")]
+    pub set: Vec<String>,
     /// Views: only these languages, like javascript,python
     #[arg(long, value_name = "LANGUAGE,…", value_delimiter = ',')]
     pub languages: Vec<String>,

@@ -446,6 +446,34 @@ async fn repeats_are_apart_as_wished_or_that_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn databases_have_the_shards_that_were_asked_for() {
+    let fake = Fake::start().await;
+    let mut sharded = options(&[&fake], "get_random");
+    sharded.q = Some(7);
+    let (_, table) = measured(sharded).await;
+    assert!(table.contains("q=7 shards"), "{table}");
+    let created = fake.contents.lock().unwrap().created.clone();
+    assert!(
+        !created.is_empty() && created.iter().all(|(_, q)| *q == 7),
+        "{created:?}"
+    );
+    // A sweep of something else keeps them, and one of shards has its own.
+    for (sweep, wanted) in [("connections=1,3", vec![7]), ("q=3,4", vec![3, 4, 3])] {
+        let fake = Fake::start().await;
+        let mut options = options(&[&fake], "get_random");
+        (options.q, options.sweep) = (Some(7), Some(sweep.to_owned()));
+        measured(options).await;
+        let created = fake.contents.lock().unwrap().created.clone();
+        let mut shards: Vec<u64> = created.iter().map(|(_, q)| *q).collect();
+        shards.dedup();
+        assert_eq!(shards, wanted, "{sweep}");
+    }
+    let mut none = options(&[&fake], "get");
+    none.q = Some(0);
+    assert!(refused(none).await.contains("--q is a number"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_chosen_languages_are_measured() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake], "views_declarations");
