@@ -84,7 +84,7 @@ pub(crate) struct Bench {
     pub(crate) sweep: Option<Plan>,
     /// Settings to restore.
     pub(crate) changed: Vec<PriorSetting>,
-    /// How a server is started for each value of the sweep; `None` where running ones are changed.
+    /// How a server is started for each value of the sweep, or for each repeat; `None` where running ones are measured.
     pub(crate) restart: Option<Launch>,
     /// The server that was started for the current value.
     pub(crate) stand_in: Option<StandIn>,

@@ -177,6 +177,8 @@ impl AsyncWrite for Arriving {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Input that is read from now on is discarded.
+        self.awaits_request = false;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
@@ -231,6 +233,14 @@ mod tests {
         pass_time();
         arriving.read_exact(&mut bytes).await.unwrap();
         assert!(seat.take_socket_wait() >= TOLD_MS_MIN);
+
+        arriving.write_all(b"answer").await.unwrap();
+        arriving.shutdown().await.unwrap();
+        client.write_all(b"rest!").unwrap();
+        std::thread::sleep(LIES);
+        pass_time();
+        arriving.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(seat.take_socket_wait(), 0, "it is discarded");
     }
 
     #[test]
