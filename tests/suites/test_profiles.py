@@ -289,6 +289,8 @@ def test_one_route_and_one_request(ctx):
         runs = [frames for frames, _ in seen if frames.count("[runtime]") and frames[-1] != "[runtime]"]
         report.check("frames of the runtime are one frame", runs, [frames for frames, _ in seen][:3])
         query = "/_settee/profile?format=folded&seconds=2&hz=499"
+        told = api.get(query).headers["X-Settee-Profile-Routes"]
+        report.check("routes have their numbers of samples", all(re.search(rf"\b{route}=[1-9]", told) for route in counts), told)
         of_route = stacks(api.get(f"{query}&route=all_docs").raw.decode())
         report.check("a profile of a route begins with it", of_route and all(frames[0] == "route all_docs" for frames, _ in of_route), of_route[:3])
         everything = stacks(api.get(f"{query}&frames=all").raw.decode())
@@ -303,7 +305,7 @@ def test_one_route_and_one_request(ctx):
         with open(path) as file:
             one = stacks(file.read())
         report.check("a request alone is a profile", one and all(frames[0] == "route all_docs" for frames, _ in one), one[:3])
-        report.check("the number of requests is told", re.search(r"\d requests", out), out)
+        report.check("the number of requests is told, and the route's share", re.search(r"\d requests", out) and "by route: all_docs" in out, out)
         missing = settee(ctx, server, "--seconds", 1, "--request", "/db/nothing", "-o", path, status=1)
         report.check("a request that fails ends it", "GET /db/nothing" in missing, missing)
         settee(ctx, server, "--route", "No;route", "-o", path, status=2)

@@ -119,6 +119,20 @@ impl Profile {
         kept
     }
 
+    /// Returns the counts of the first frames of stacks that begin with a prefix, without it, in descending order.
+    pub fn by_prefix(&self, prefix: &str) -> Vec<(&str, u64)> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (stack, count) in &self.stacks {
+            let mut names = stack.split(';').filter_map(|f| f.strip_prefix(prefix));
+            if let Some(name) = names.next() {
+                *counts.entry(name).or_default() += count;
+            }
+        }
+        let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+
     /// Returns the total count.
     pub fn total(&self) -> u64 {
         self.stacks.values().sum()
@@ -215,6 +229,8 @@ mod tests {
         let below = profile.clone().below("route find");
         let wanted = "route find;a 2\nroute find;a;route find 7\n";
         assert_eq!((below.folded().as_str(), below.unknown()), (wanted, 2));
+        let routes = [("find", 9), ("finds", 5)];
+        assert_eq!(profile.by_prefix("route "), routes);
         assert_eq!(profile.below("route").total(), 0);
     }
 

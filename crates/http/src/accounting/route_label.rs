@@ -5,6 +5,9 @@ use std::sync::LazyLock;
 use profiler::Label;
 use routes::{CLASSES, Class};
 
+/// How the frames of routes begin.
+pub const FRAME_PREFIX: &str = "route ";
+
 /// By the numbers of classes.
 static LABELS: LazyLock<Vec<Label>> = LazyLock::new(|| {
     let frames = CLASSES.iter().map(|class| frame_of(*class));
@@ -13,7 +16,7 @@ static LABELS: LazyLock<Vec<Label>> = LazyLock::new(|| {
 
 /// Returns the frame of a route in profiles of processor time.
 pub fn frame_of(class: Class) -> String {
-    format!("route {}", class.name())
+    format!("{FRAME_PREFIX}{}", class.name())
 }
 
 /// Returns the class with a name.

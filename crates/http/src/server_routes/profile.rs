@@ -15,7 +15,7 @@ use routes::{CLASSES, Class};
 use telemetry::State;
 use tokio::sync::oneshot;
 
-use crate::accounting::route_label::{class_named, frame_of};
+use crate::accounting::route_label::{FRAME_PREFIX, class_named, frame_of};
 use crate::accounting::waits::Waits;
 use crate::app::App;
 use crate::errors::ApiError;
@@ -29,6 +29,8 @@ const SECONDS: u64 = 10;
 const HZ: u32 = 99;
 /// The header with the quality of a profile.
 const TOLD: HeaderName = HeaderName::from_static("x-settee-profile");
+/// The header with the samples of each route, the largest number first.
+const ROUTES: HeaderName = HeaderName::from_static("x-settee-profile-routes");
 
 /// The subject of a profile.
 #[derive(Clone, Copy, PartialEq)]
@@ -149,7 +151,12 @@ fn make(app: &Arc<App>, wish: Wish, is_gone: &Receiver<()>) -> Result<Reply, Api
         profile.lost(),
         profile.threads_left_out(),
     );
-    Ok(reply.header(TOLD, &told).header(CACHE_CONTROL, "no-store"))
+    let routes = profile.by_prefix(FRAME_PREFIX).into_iter();
+    let routes: Vec<String> = routes
+        .map(|(route, samples)| format!("{route}={samples}"))
+        .collect();
+    let reply = reply.header(TOLD, &told).header(ROUTES, &routes.join(" "));
+    Ok(reply.header(CACHE_CONTROL, "no-store"))
 }
 
 fn graph(app: &App, wish: Wish, profile: &Profile) -> Graph {

@@ -208,10 +208,15 @@ async fn ask(
     let response = server.send(server.request(Method::GET, &path)).await?;
     let status = response.status().as_u16();
     let quality_of = response.headers().get("x-settee-profile").cloned();
+    let routes = response.headers().get("x-settee-profile-routes").cloned();
     let body = response.bytes().await.map_err(|e| server.silence(&e))?;
     if let (200, Some(told)) = (status, quality_of) {
         if of == "cpu" {
-            say!("{}", quality(told.to_str().unwrap_or_default()));
+            let told = told.to_str().unwrap_or_default();
+            say!("{}", quality(told));
+            if let Some(Ok(routes)) = routes.as_ref().map(|routes| routes.to_str()) {
+                say!("{}", by_route(told, routes));
+            }
         }
         return Ok(body.to_vec());
     }
@@ -237,13 +242,33 @@ fn no_samples(options: &ProfileOptions, reason: &str) -> Failure {
     ))
 }
 
+/// The pairs of a header like `total=200 lost=0`.
+fn pairs(told: &str) -> impl Iterator<Item = (&str, u64)> {
+    let pairs = told.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.filter_map(|(name, n)| Some((name, n.parse().ok()?)))
+}
+
+/// The number with a name in a header; 0 without one.
+fn number_in(told: &str, name: &str) -> u64 {
+    let found = pairs(told).find(|(known, _)| *known == name);
+    found.map_or(0, |(_, n)| n)
+}
+
+/// The shares of routes in all samples.
+fn by_route(told: &str, routes: &str) -> String {
+    let total = number_in(told, "total").max(1) as f64;
+    let share = |samples: u64| samples as f64 * 100.0 / total;
+    let shares = pairs(routes).map(|(route, samples)| format!("{route} {:.1} %", share(samples)));
+    let shares: Vec<String> = shares.collect();
+    match shares.is_empty() {
+        true => "by route: no samples".to_owned(),
+        false => format!("by route: {}", shares.join(", ")),
+    }
+}
+
 /// The server's description of a profile's quality, in words.
 fn quality(told: &str) -> String {
-    let number = |name: &str| {
-        let mut pairs = told.split(' ').filter_map(|pair| pair.split_once('='));
-        let found = pairs.find(|(n, _)| *n == name);
-        found.and_then(|(_, n)| n.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let number = |name: &str| number_in(told, name);
     let (total, unknown) = (number("total"), number("unknown"));
     let share = unknown as f64 * 100.0 / total.max(1) as f64;
     let samples = counted(total, "samples");
@@ -263,6 +288,13 @@ fn quality(told: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_have_their_shares_of_all_samples() {
+        let told = by_route("total=200 unknown=3", "document_read=120 find=7 x=y");
+        assert_eq!(told, "by route: document_read 60.0 %, find 3.5 %");
+        assert_eq!(by_route("total=200", ""), "by route: no samples");
+    }
 
     #[test]
     fn the_quality_of_a_profile_is_said_in_words() {
