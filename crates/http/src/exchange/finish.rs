@@ -28,6 +28,7 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     let timing = Timing {
         auth_us: req.auth_us,
         receive_us: req.body_us,
+        socket_ms: socket_wait_ms(req),
         ..reply.timing
     };
     let status = reply.status;
@@ -42,8 +43,7 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     headers.insert(REQUEST_ID, under_way.id.clone());
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     let us = under_way.received.elapsed_us();
-    let timed = server_timing(&timing, us, socket_wait_ms(req));
-    headers.insert(SERVER_TIMING, timed);
+    headers.insert(SERVER_TIMING, server_timing(&timing, us));
     if let Some(answered) = req.traced.and_then(Traced::header) {
         headers.insert(TRACE_RESPONSE, answered);
     }
@@ -161,12 +161,12 @@ fn socket_wait_ms(req: &Request) -> u32 {
 
 /// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
 /// response. `socket` was before all of them, and is not in the total.
-fn server_timing(t: &Timing, total_us: u64, socket_wait_ms: u32) -> HeaderValue {
+fn server_timing(t: &Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
     let mut text = [0u8; 320];
     let mut rest = &mut text[..];
-    if socket_wait_ms > 0 {
-        let _ = write!(rest, "socket;dur={socket_wait_ms}, ");
+    if t.socket_ms > 0 {
+        let _ = write!(rest, "socket;dur={}, ", t.socket_ms);
     }
     let phases = t.phases();
     let before: u64 = phases.iter().map(|(_, us)| us).sum();
