@@ -17,8 +17,8 @@ pub struct BenchOptions {
     #[arg(long, visible_alias = "cluster", value_name = "URL[,URL]")]
     pub url: Vec<String>,
     /// Workloads to run; `--list` names them, and `views`, `cluster`, `ycsb`, `faults` and `peers` are groups. Without any,
-    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `mix`; where a cluster is measured, only those
-    /// of `cluster`, as only they ask all its nodes
+    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `flooded`, `mix`, `own` and `urls`; where a
+    /// cluster is measured, only those of `cluster`, as only they ask all its nodes
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
     /// List the workloads

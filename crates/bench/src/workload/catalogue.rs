@@ -231,7 +231,7 @@ const PEERS: &str = "peers";
 const FAULTS: &str = "faults";
 
 /// Groups and workloads that run only when they are named.
-const BY_NAME: [&str; 6] = ["ycsb", FAULTS, PEERS, "mix", "own", "urls"];
+const BY_NAME: [&str; 7] = ["ycsb", FAULTS, PEERS, "flooded", "mix", "own", "urls"];
 
 /// The group of workloads that are spread over all nodes of a cluster.
 const CLUSTER: &str = "cluster";
