@@ -78,6 +78,24 @@ impl Listeners {
         all.filter_map(socket).collect()
     }
 
+    /// Sets options that each connection inherits from the socket at which it comes in: to set them
+    /// on the connection takes four system calls.
+    fn set_options(&self) {
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY);
+        let https = self.https.as_ref().map(|(https, _)| https);
+        for listener in [Some(&self.http), https].into_iter().flatten() {
+            let socket = SockRef::from(listener);
+            let set = socket
+                .set_tcp_nodelay(true)
+                .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+            if let Err(e) = set {
+                tracing::warn!(error = %e, "connections have no TCP_NODELAY or keepalive");
+            }
+        }
+    }
+
     /// The next connection, and its TLS configuration.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
@@ -95,6 +113,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     let mut listeners = listeners.into();
     let companions = start_companions(listeners.metrics.take(), &app);
     let graceful = GracefulShutdown::new();
+    listeners.set_options();
     app.node.set_listening(listeners.addresses());
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
@@ -161,15 +180,6 @@ fn accept(
     app: &Arc<App>,
     (watcher, place): (Watcher, Place),
 ) {
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY);
-    let set = stream
-        .set_nodelay(true)
-        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
-    if let Err(e) = set {
-        tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
-    }
     let (app, ticket) = (app.clone(), place.ticket());
     tokio::spawn(place.serve(async move {
         let _open = app.stats.connect();
@@ -194,4 +204,26 @@ fn accept(
             }
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_inherit_the_options_of_their_listener() {
+        let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listeners = Listeners::from(http);
+        let address = listeners.http.local_addr().unwrap();
+        for has_options in [false, true] {
+            if has_options {
+                listeners.set_options();
+            }
+            let _client = std::net::TcpStream::connect(address).unwrap();
+            let (stream, ..) = listeners.accept().await.unwrap();
+            let socket = SockRef::from(&stream);
+            let options = [socket.tcp_nodelay(), socket.keepalive()].map(Result::unwrap);
+            assert_eq!(options, [has_options; 2]);
+        }
+    }
 }
