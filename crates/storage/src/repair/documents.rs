@@ -398,6 +398,7 @@ impl Run<'_> {
                     body: split.json.to_vec(),
                     files,
                     home: home.contents.home(),
+                    access: None,
                     change: Change::Replicated {
                         path: revision.path,
                     },
@@ -472,6 +473,7 @@ impl Run<'_> {
                     body: body.to_vec(),
                     files: vec![],
                     home: home.contents.home(),
+                    access: None,
                     change: Change::Local { rev: Some(rev) },
                 },
             });
