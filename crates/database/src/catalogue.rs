@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
+use crate::access_key::AccessKey;
 use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 
@@ -33,6 +34,9 @@ pub struct DatabaseRecord {
     /// When its documents expire, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
+    /// The key of a database with access; others have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessKey>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -152,6 +156,7 @@ mod tests {
             purged_infos_limit: 11,
             deleted_document_ttl: None,
             expiry: None,
+            access: None,
             security: r#"{"a":1}"#.into(),
         };
         let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
@@ -178,6 +183,15 @@ mod tests {
         assert_eq!(with_expiry.encode(), text.as_bytes());
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.expiry, with_expiry.expiry);
+        let with_access = DatabaseRecord {
+            access: Some(AccessKey::new([0xcd; AccessKey::LEN])),
+            ..with_expiry
+        };
+        let key = format!(r#","access":"{}","security""#, "cd".repeat(32));
+        let text = text.replace(r#","security""#, &key);
+        assert_eq!(with_access.encode(), text.as_bytes());
+        let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
+        assert_eq!(decoded.access, with_access.access);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use storage::{Contents, Limits, Shard, ShardNumber, Store};
 use tokio::sync::watch;
 
+use crate::access_key::AccessKey;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::design_cache::DesignCache;
@@ -50,6 +51,8 @@ pub struct Info {
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
+    /// Whether documents have access sets.
+    pub access: bool,
     /// Documents whose winner is not deleted.
     pub doc_count: u64,
     /// Documents whose winner is deleted.
@@ -102,6 +105,8 @@ pub struct Database {
     pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
+    /// The key of a database with access.
+    access: Option<Arc<AccessKey>>,
     epoch: u32,
     uuid: DatabaseUuid,
     /// Counts the commits that changed a design document.
@@ -190,8 +195,14 @@ impl Database {
             ..
         } = shared;
         let uuid = record.uuid(&name);
+        let access = record.access.clone().map(Arc::new);
+        if access.is_some() {
+            // Before the first edit.
+            shards.iter().for_each(|shard| shard.keep_access());
+        }
         Database {
             homes,
+            access,
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
@@ -339,6 +350,15 @@ impl Database {
         self.partitioned
     }
 
+    /// Whether documents have access sets.
+    pub fn has_access(&self) -> bool {
+        self.access.is_some()
+    }
+
+    pub(crate) fn access_key(&self) -> Option<&Arc<AccessKey>> {
+        self.access.as_ref()
+    }
+
     /// Refuses an id that a partitioned database has no shard for.
     ///
     /// # Errors
@@ -400,6 +420,7 @@ impl Database {
             external_bytes: 0,
             active_bytes: 0,
             partitioned: self.partitioned,
+            access: self.has_access(),
             doc_count: 0,
             doc_del_count: 0,
             compact_running: self.is_compacting(),

@@ -43,6 +43,8 @@ pub struct CreateOptions {
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
+    /// Documents have access sets: each user sees and changes those that name the user.
+    pub access: bool,
     /// JSON text of the security object.
     pub security: String,
 }
@@ -54,6 +56,7 @@ impl Default for CreateOptions {
             q: None,
             n: None,
             partitioned: false,
+            access: false,
             security: "{}".to_owned(),
         }
     }

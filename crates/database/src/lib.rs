@@ -7,6 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+mod access_key;
+mod access_reads;
+mod access_writes;
 mod adoption;
 mod attachments;
 mod auto_purge;
@@ -48,6 +51,7 @@ mod partition_room;
 mod preview;
 mod ranges;
 mod read;
+mod reader;
 mod refusals;
 pub mod repair;
 mod replicas;

@@ -130,6 +130,7 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
                 // The lost record may have said so, whatever the default is.
                 deleted_document_ttl: Ttl::parse("infinity"),
                 expiry: None,
+                access: None,
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),
@@ -169,6 +170,9 @@ fn copy(
             Ok(DocumentDestination { shard, contents })
         })
         .collect::<Result<_, storage::Error>>()?;
+    if old.access.is_some() {
+        homes.iter().for_each(|home| home.shard.keep_access());
+    }
     let mut all = RescuedDocuments::default();
     for &shard in &old.shards {
         let contents = match old.contents {
