@@ -93,6 +93,7 @@ groups! {
         number("q", "Number of shards; at least 1."),
         number("n", "Number of replicas; accepted for compatibility."),
         flag("partitioned", "Whether ids begin with the name of a partition."),
+        flag("access", "Whether each user sees and changes only the documents that name the user."),
         text("placement", "Replicas by zone, `zone:n`; accepted for compatibility."),
         word("engine", &["couch"], "The storage engine; accepted for compatibility."),
     ]
