@@ -140,6 +140,20 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
     databases
 }
 
+/// Opens a new shard of the database with this record.
+fn destination(
+    store: &Store,
+    number: ShardNumber,
+    of: &DatabaseRecord,
+) -> Result<DocumentDestination, storage::Error> {
+    let shard = Arc::new(store.shard(number)?);
+    if of.access.is_some() {
+        shard.keep_access();
+    }
+    let contents = store.contents(shard.clone());
+    Ok(DocumentDestination { shard, contents })
+}
+
 fn copy(
     source: &Source,
     store: &Store,
@@ -164,15 +178,8 @@ fn copy(
     made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
     let homes: Vec<DocumentDestination> = shards
         .iter()
-        .map(|&number| {
-            let shard = Arc::new(store.shard(number)?);
-            let contents = store.contents(shard.clone());
-            Ok(DocumentDestination { shard, contents })
-        })
+        .map(|&number| destination(store, number, old))
         .collect::<Result<_, storage::Error>>()?;
-    if old.access.is_some() {
-        homes.iter().for_each(|home| home.shard.keep_access());
-    }
     let mut all = RescuedDocuments::default();
     for &shard in &old.shards {
         let contents = match old.contents {

@@ -105,6 +105,9 @@ pub(crate) struct Author {
     pub writer: Option<Reader>,
 }
 
+/// The outcomes of edits that their author may not make, with gaps for the others.
+type RefusedEdits = Vec<Option<Outcome>>;
+
 /// How edits are committed.
 struct Commit<'a> {
     /// The contents of their attachments.
@@ -184,7 +187,7 @@ impl Database {
         author: &Author,
         edits: Vec<EditDoc>,
         mode: EditMode,
-    ) -> Result<(Vec<EditDoc>, Option<Vec<Option<Outcome>>>), Error> {
+    ) -> Result<(Vec<EditDoc>, Option<RefusedEdits>), Error> {
         if !self.has_access() {
             return Ok((edits, None));
         }
@@ -598,7 +601,7 @@ fn split(checked: Vec<Result<EditDoc, Outcome>>) -> (Vec<EditDoc>, Vec<Option<Ou
 
 /// Adds the outcomes of edits that were refused before the others were made.
 fn with_refused(
-    refused: Option<Vec<Option<Outcome>>>,
+    refused: Option<RefusedEdits>,
     (done, timing): (Vec<Outcome>, WriteTiming),
 ) -> (Vec<Outcome>, WriteTiming) {
     match refused {
