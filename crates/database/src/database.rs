@@ -139,6 +139,10 @@ pub struct PurgeOutcome {
     pub has_few_copies: bool,
 }
 
+/// Maximum number of leaves of a document in a database with access: each edit examines the readers
+/// of all of them.
+const ACCESS_LEAVES_MAX: u64 = 100;
+
 /// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
 
@@ -381,7 +385,10 @@ impl Database {
         Limits {
             revs_limit: record.revs_limit,
             purged_infos_limit: record.purged_infos_limit,
-            leaves_max: Some(self.leaf_limit.load(Relaxed)),
+            leaves_max: Some(match self.access {
+                None => self.leaf_limit.load(Relaxed),
+                Some(_) => self.leaf_limit.load(Relaxed).min(ACCESS_LEAVES_MAX),
+            }),
         }
     }
 

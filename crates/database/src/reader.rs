@@ -1,8 +1,8 @@
-//! What one user sees of a database with access.
+//! The documents of a database with access that one user sees.
 //!
 //! A user sees the leaves that the user may read, of documents whose winner is among them. That is
 //! a matter of pruning the tree of revisions: everything that is derived from a pruned tree, such as
-//! conflicts, the latest revisions or missing ones, tells nothing of hidden leaves.
+//! conflicts, the latest revisions or missing ones, does not depend on hidden leaves.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Reader {
     key: Arc<AccessKey>,
 }
 
-/// What a feed shows of a document.
+/// The part of a document that a feed shows.
 pub(crate) enum Change {
     /// The document with its visible leaves, and further revisions to name: removal revisions of
     /// leaves that were taken away.

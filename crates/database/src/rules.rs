@@ -287,7 +287,7 @@ impl DatabaseAs {
         self.reader.is_some()
     }
 
-    /// Refuses a caller who sees documents by their access sets, of what these do not cover.
+    /// Refuses a caller who sees documents by their access sets, for operations that they do not cover.
     pub(crate) fn refuse_limited(&self) -> Result<(), Error> {
         match self.is_limited() {
             true => Err(Error::Forbidden(NOT_COVERED)),

@@ -56,7 +56,7 @@ pub enum Outcome {
     Refused(Cow<'static, str>, Cow<'static, str>),
 }
 
-/// The reason of an edit by somebody who may not write the document.
+/// The reason of an edit by a user who may not write the document.
 pub(crate) const NOT_A_WRITER: &str = "you may not write this document";
 
 impl Outcome {
@@ -97,7 +97,7 @@ impl Caller {
     }
 }
 
-/// Who makes edits.
+/// The author of edits.
 pub(crate) struct Author {
     /// As `validate_doc_update` functions see the author.
     pub caller: Caller,

@@ -1,12 +1,15 @@
-//! Who may read and write a document: the member `_access`, and the changes that each principal
-//! sees.
+//! Access to documents: the member `_access`, and the changes that each principal sees.
 //!
-//! A *principal* is a user, a role, or everybody. A revision has an [`AccessSet`], which its body's
+//! A *principal* is a user, a role, or all users. A revision has an [`AccessSet`], which its body's
 //! member `_access` names; a tombstone takes over that of the revision that it deletes. A
 //! [`DocAccess`] has the sets of all leaves of a document, and for each principal the change that
 //! it saw last.
 
-use std::collections::BTreeSet;
+mod principal;
+
+use std::collections::BTreeMap;
+
+pub use principal::{PRINCIPAL_BYTES_MAX, Principal, Principals};
 
 use crate::json::{Elements, member, members, string_text};
 use crate::rev::{Rev, RevHash, RevRef};
@@ -17,91 +20,11 @@ use crate::varint::{put, take, take_slice};
 pub const ACCESS_MEMBER: &str = "_access";
 /// Maximum number of principals in one list of a document.
 pub const ACCESS_PRINCIPALS_MAX: usize = 256;
-/// Maximum length of a principal, in bytes.
-pub const PRINCIPAL_BYTES_MAX: usize = 512;
-/// Maximum number of a user's roles that count. Further ones match nothing.
-const ROLES_MAX: usize = 253;
-
-const EVERYBODY: &str = "*";
-const ROLE: &str = "role:";
-/// Everybody with a login.
-const USERS: &str = "role:_users";
-
-/// A user, a role, or everybody.
-///
-/// ```
-/// use document::Principal;
-/// assert!(Principal::parse("alice").is_some());
-/// assert!(Principal::parse("role:nurse").is_some());
-/// assert!(Principal::parse("*").is_some());
-/// assert!(Principal::parse("group:nurse").is_none());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Principal(Box<str>);
-
-impl Principal {
-    /// Reads a principal as a document names it: the name of a user, `role:` with a role, or `*`.
-    pub fn parse(text: &str) -> Option<Principal> {
-        let is_valid = match text.strip_prefix(ROLE) {
-            Some(role) => !role.is_empty(),
-            None => !text.is_empty() && !text.contains(':'),
-        };
-        (is_valid && text.len() <= PRINCIPAL_BYTES_MAX).then(|| Principal(text.into()))
-    }
-
-    /// Everybody whom the database admits.
-    fn everybody() -> Principal {
-        Principal(EVERYBODY.into())
-    }
-
-    /// Returns it as a document names it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// The principals that one user is, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principals(Box<[Principal]>);
-
-impl Principals {
-    /// Returns the principals of a user. `None` is an anonymous one. A name that looks like a role
-    /// or like everybody, which a token or a proxy may have given, matches nothing.
-    ///
-    /// ```
-    /// use document::Principals;
-    /// let names = |name, roles: &[&'static str]| {
-    ///     let all = Principals::of(name, roles.iter().copied());
-    ///     all.iter().map(|one| one.as_str().to_owned()).collect::<Vec<_>>()
-    /// };
-    /// assert_eq!(names(None, &[]), ["*"]);
-    /// assert_eq!(names(Some("al"), &["nurse"]), ["*", "al", "role:_users", "role:nurse"]);
-    /// assert_eq!(names(Some("role:nurse"), &[]), ["*", "role:_users"]);
-    /// ```
-    pub fn of<'a>(name: Option<&str>, roles: impl IntoIterator<Item = &'a str>) -> Principals {
-        let mut all = vec![Principal::everybody()];
-        if let Some(name) = name {
-            all.push(Principal(USERS.into()));
-            let is_user = !name.contains(':') && name != EVERYBODY;
-            all.extend(is_user.then(|| Principal::parse(name)).flatten());
-        }
-        let roles = roles.into_iter().take(ROLES_MAX);
-        all.extend(roles.filter_map(|role| Principal::parse(&format!("{ROLE}{role}"))));
-        all.sort_unstable();
-        all.dedup();
-        Principals(all.into())
-    }
-
-    /// Returns all of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Principal> {
-        self.0.iter()
-    }
-
-    /// Returns whether the user is this principal.
-    pub fn contains(&self, principal: &Principal) -> bool {
-        self.0.binary_search(principal).is_ok()
-    }
-}
+/// Leaves that were taken away from a principal, kept for each document and principal at most.
+const REMOVED_MAX: usize = 200;
+/// Principals who lost a document, kept for each document at most. The device of one who lost it
+/// before that many others, and has not replicated since, keeps its copy.
+const LOST_MAX: usize = 1000;
 
 /// Why a member `_access` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,7 +36,7 @@ pub enum AccessError {
     Form,
     /// Holds the text.
     #[error(
-        "`_access` names `{0}`, which is no principal: use the name of a user, `role:` with a role, or `*`"
+        "`_access` names `{0}`, which is not a principal: use the name of a user, `role:` with a role, or `*`"
     )]
     Principal(String),
     /// A list is too long.
@@ -121,7 +44,7 @@ pub enum AccessError {
     TooMany,
 }
 
-/// The principals who may read and write a revision. The default is nobody but admins.
+/// The principals who may read and write a revision. The default has only admins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSet {
     /// Sorted; `writers` are among them.
@@ -131,10 +54,10 @@ pub struct AccessSet {
 }
 
 impl AccessSet {
-    /// Returns that of a design document, which everybody reads and admins write.
+    /// Returns that of a design document, which all users read and admins write.
     pub fn of_design() -> AccessSet {
         AccessSet {
-            readers: [Principal::everybody()].into(),
+            readers: [Principal::everyone()].into(),
             writers: Box::default(),
         }
     }
@@ -198,10 +121,6 @@ impl AccessSet {
         self.writers.iter().any(|one| user.contains(one))
     }
 
-    fn is_read_by(&self, principal: &Principal) -> bool {
-        self.readers.binary_search(principal).is_ok()
-    }
-
     fn encode(&self, out: &mut Vec<u8>) {
         for list in [&self.readers, &self.writers] {
             put(list.len() as u64, out);
@@ -253,14 +172,14 @@ fn sorted(mut list: Vec<Principal>) -> Box<[Principal]> {
 pub struct LeafAccess {
     /// The leaf.
     pub rev: Rev,
-    /// Who may read and write it.
+    /// The principals that may read and write it.
     pub set: AccessSet,
 }
 
 /// The last change of a document that a principal saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Who.
+    /// The principal.
     pub principal: Principal,
     /// The update seq of the change.
     pub seq: u64,
@@ -280,7 +199,7 @@ pub struct DocAccess {
 /// The change of a principal's rows in the indexes by principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantMove {
-    /// Whose rows.
+    /// The principal that has the rows.
     pub principal: Principal,
     /// The seq of the row that goes.
     pub from: Option<u64>,
@@ -314,7 +233,7 @@ pub enum EditBasis<'a> {
     Replicated(&'a RevPath),
 }
 
-/// What becomes of an edit.
+/// The decision about an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessVerdict {
     /// It may be written; the new revision has this set.
@@ -329,7 +248,7 @@ pub enum AccessVerdict {
     NotWriterAfter,
 }
 
-/// What a feed shows a user of a document.
+/// The part of a document that a feed shows a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing: the document was never visible.
@@ -454,30 +373,47 @@ impl DocAccess {
         let after = self.leaves_of(tree, rev, set);
         let before = std::mem::replace(&mut self.leaves, after);
         let grants = std::mem::take(&mut self.grants);
-        let both = before.iter().chain(&self.leaves);
-        let readers = both.flat_map(|leaf| leaf.set.readers.iter());
-        let all: BTreeSet<&Principal> = readers
-            .chain(grants.iter().map(|grant| &grant.principal))
-            .collect();
-        let mut moves = vec![];
-        let mut granted = vec![];
-        for principal in all {
-            let old = grants.iter().find(|grant| grant.principal == *principal);
-            let new = next_grant((seq, rev), tree, (&before, &self.leaves), principal, old);
-            let reads = |leaves: &[LeafAccess]| leaves.iter().any(|l| l.set.is_read_by(principal));
+        let mut all: BTreeMap<&Principal, Reading<'_>> = BTreeMap::new();
+        for leaf in &before {
+            for principal in leaf.set.readers.iter() {
+                all.entry(principal).or_default().had.push(&leaf.rev);
+            }
+        }
+        for leaf in &self.leaves {
+            for principal in leaf.set.readers.iter() {
+                all.entry(principal).or_default().has.push(&leaf.rev);
+            }
+        }
+        for grant in &grants {
+            all.entry(&grant.principal).or_default().old = Some(grant);
+        }
+        let step = Step {
+            seq,
+            tree,
+            added: rev,
+            winner_before: before.first().map(|leaf| &leaf.rev),
+            winner: self.leaves.first().map(|leaf| &leaf.rev),
+        };
+        let mut next: Vec<(Option<Grant>, GrantMove)> = vec![];
+        for (principal, reading) in all {
+            let new = step.next_grant(principal, &reading);
             let moved = GrantMove {
                 principal: principal.clone(),
-                from: old.map(|grant| grant.seq),
+                from: reading.old.map(|grant| grant.seq),
                 to: new.as_ref().map(|grant| grant.seq),
-                read_before: reads(&before),
-                reads: reads(&self.leaves),
+                read_before: !reading.had.is_empty(),
+                reads: !reading.has.is_empty(),
             };
+            next.push((new, moved));
+        }
+        forget_oldest(&mut next);
+        let mut moves = vec![];
+        for (new, moved) in next {
+            self.grants.extend(new);
             if moved.from != moved.to || moved.read_before != moved.reads {
                 moves.push(moved);
             }
-            granted.extend(new);
         }
-        self.grants = granted;
         moves
     }
 
@@ -565,65 +501,114 @@ pub fn nearest_known(tree: &RevTree, path: &RevPath) -> Option<Rev> {
     })
 }
 
-/// Returns the grant of a principal after a change; `None` if it has nothing of the document.
-/// `added` is the revision that came, `before` and `after` are all leaves.
-fn next_grant(
-    (seq, added): (u64, Option<&Rev>),
-    tree: &RevTree,
-    (before, after): (&[LeafAccess], &[LeafAccess]),
-    principal: &Principal,
-    old: Option<&Grant>,
-) -> Option<Grant> {
-    if tree.is_empty() {
-        return None;
-    }
-    let (had, has) = (read_of(before, principal), read_of(after, principal));
-    let reads_first = |leaves: &[LeafAccess]| {
-        let winner = leaves.first();
-        winner.is_some_and(|leaf| leaf.set.is_read_by(principal))
-    };
-    let (saw, sees) = (reads_first(before), reads_first(after));
-    let is_continued = |rev: &Rev| {
-        let latest = tree.latest_of(rev);
-        let mut latest = latest.iter();
-        latest.any(|leaf| has.iter().any(|one| Rev::as_ref(one) == leaf.rev))
-    };
-    let mut removed = old.map_or(vec![], |grant| grant.removed.clone());
-    let is_taken = |rev: &Rev| match tree.get(rev) {
-        Some(node) => !node.is_leaf && !is_continued(rev),
-        // It was stemmed, or purged: nothing takes a purged leaf away.
-        None => added.is_some_and(|added| !has.contains(added)),
-    };
-    let taken = had.iter().filter(|rev| is_taken(rev));
-    // Once the winner is hidden, so is the rest of the document.
-    let hidden = has.iter().filter(|_| saw && !sees);
-    for rev in taken.chain(hidden) {
-        if !removed.contains(rev) {
-            removed.push(rev.clone());
-        }
-    }
-    if sees {
-        removed.retain(|rev| tree.get(rev).is_some() && !is_continued(rev));
-    }
-    let winner = |leaves: &[LeafAccess]| leaves.first().map(|leaf| leaf.rev.clone());
-    let is_moved = had != has
-        || winner(before) != winner(after) && !(had.is_empty() && has.is_empty())
-        || old.is_none();
-    let is_anything = !has.is_empty() || !removed.is_empty();
-    is_anything.then(|| Grant {
-        principal: principal.clone(),
-        seq: match old {
-            Some(grant) if !is_moved => grant.seq,
-            _ => seq,
-        },
-        removed,
-    })
+/// The leaves that one principal could and can read, in order, and its grant so far.
+#[derive(Default)]
+struct Reading<'a> {
+    had: Vec<&'a Rev>,
+    has: Vec<&'a Rev>,
+    old: Option<&'a Grant>,
 }
 
-/// Returns the leaves that a principal may read.
-fn read_of(leaves: &[LeafAccess], principal: &Principal) -> Vec<Rev> {
-    let read = leaves.iter().filter(|leaf| leaf.set.is_read_by(principal));
-    read.map(|leaf| leaf.rev.clone()).collect()
+/// A change of a document.
+struct Step<'a> {
+    seq: u64,
+    /// After it.
+    tree: &'a RevTree,
+    /// The revision that came.
+    added: Option<&'a Rev>,
+    winner_before: Option<&'a Rev>,
+    winner: Option<&'a Rev>,
+}
+
+impl Step<'_> {
+    /// Returns the grant of a principal after the change; `None` if it has nothing of the document.
+    fn next_grant(&self, principal: &Principal, reading: &Reading<'_>) -> Option<Grant> {
+        if self.tree.is_empty() {
+            return None;
+        }
+        let Reading { had, has, old } = reading;
+        // The winner is the first of all leaves.
+        let saw = !had.is_empty() && had.first().copied() == self.winner_before;
+        let sees = !has.is_empty() && has.first().copied() == self.winner;
+        let mut removed = old.map_or(vec![], |grant| grant.removed.clone());
+        let taken = had.iter().filter(|rev| self.is_taken(rev, has));
+        // Once the winner is hidden, so is the rest of the document.
+        let hidden = has.iter().filter(|_| saw && !sees);
+        for rev in taken.chain(hidden) {
+            self.add_removed(rev, &mut removed);
+        }
+        if sees {
+            removed.retain(|rev| self.tree.get(rev).is_some() && !self.is_continued(rev, has));
+        }
+        let is_anything = !has.is_empty() || !removed.is_empty();
+        let is_winner_new = self.winner_before != self.winner;
+        let is_moved = had != has || is_winner_new && !has.is_empty();
+        is_anything.then(|| Grant {
+            principal: principal.clone(),
+            seq: match old {
+                Some(grant) if !is_moved => grant.seq,
+                _ => self.seq,
+            },
+            removed,
+        })
+    }
+
+    /// Returns whether the principal can read a leaf that descends from a revision.
+    fn is_continued(&self, rev: &Rev, has: &[&Rev]) -> bool {
+        let latest = self.tree.latest_of(rev);
+        let mut latest = latest.iter();
+        latest.any(|leaf| has.iter().any(|one| Rev::as_ref(one) == leaf.rev))
+    }
+
+    /// Returns whether what follows a leaf is hidden from the principal.
+    fn is_taken(&self, rev: &Rev, has: &[&Rev]) -> bool {
+        match self.tree.get(rev) {
+            Some(node) => !node.is_leaf && !self.is_continued(rev, has),
+            // It was stemmed, or purged: nothing takes a purged leaf away.
+            None => self.added.is_some_and(|added| !has.contains(&added)),
+        }
+    }
+
+    /// Adds a revision that was taken away, in place of its ancestors: what follows it on a device
+    /// follows them too.
+    fn add_removed(&self, rev: &Rev, removed: &mut Vec<Rev>) {
+        if removed.contains(rev) {
+            return;
+        }
+        if let Some(path) = self.tree.path(rev) {
+            removed.retain(|old| !is_on(&path, old));
+        }
+        if removed.len() == REMOVED_MAX {
+            removed.remove(0);
+        }
+        removed.push(rev.clone());
+    }
+}
+
+/// Returns whether a revision is on a path.
+fn is_on(path: &RevPath, rev: &Rev) -> bool {
+    let at = path.start.checked_sub(rev.generation);
+    let at = at.and_then(|at| usize::try_from(at).ok());
+    at.and_then(|at| path.ids.get(at)) == Some(&rev.hash)
+}
+
+/// Drops the oldest grants of principals who lost the document, if there are too many of them.
+fn forget_oldest(next: &mut [(Option<Grant>, GrantMove)]) {
+    let is_lost = |(new, moved): &(Option<Grant>, GrantMove)| new.is_some() && !moved.reads;
+    let lost = next.iter().filter(|one| is_lost(one));
+    let mut seqs: Vec<u64> = lost.filter_map(|(_, moved)| moved.to).collect();
+    let Some(excess) = seqs.len().checked_sub(LOST_MAX).filter(|many| *many > 0) else {
+        return;
+    };
+    seqs.sort_unstable();
+    let oldest = seqs[excess - 1];
+    let mut left = excess;
+    for one in next.iter_mut() {
+        if left > 0 && is_lost(one) && one.1.to.is_some_and(|to| to <= oldest) {
+            (one.0, one.1.to) = (None, None);
+            left -= 1;
+        }
+    }
 }
 
 fn put_slice(bytes: &[u8], out: &mut Vec<u8>) {

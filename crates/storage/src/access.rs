@@ -53,11 +53,13 @@ fn decode(stored: Option<&[u8]>) -> Result<DocAccess, Error> {
     }
 }
 
-/// Reads the access of a document. Without a stored one, its leaves are of the admins alone.
-pub fn read(engine: &Engine, shard: ShardNumber, id: &DocId) -> Result<DocAccess, Error> {
+/// Reads the access of a document, and the number of its bytes. Without a stored one, its leaves are
+/// of the admins alone.
+pub fn read(engine: &Engine, shard: ShardNumber, id: &DocId) -> Result<(DocAccess, usize), Error> {
     let key = keys::id_key(shard, id.as_str().as_bytes());
     let stored = engine.get(Keyspace::IndexBack, &key)?;
-    decode(stored.as_deref())
+    let bytes = stored.as_ref().map_or(0, |value| value.len());
+    Ok((decode(stored.as_deref())?, bytes))
 }
 
 /// Writes the access of a document; `None` removes it.
@@ -131,7 +133,7 @@ pub fn judge(access: &DocAccess, tree: &RevTree, edit: &Edit) -> Result<AccessSe
 }
 
 impl View {
-    /// Returns the access of a document, as of this view; that of nobody if there is none.
+    /// Returns the access of a document, as of this view; an empty one if it is missing.
     ///
     /// # Errors
     /// Errors of the engine, and [`Error::Corrupt`].

@@ -143,9 +143,17 @@ impl Doc<'_> {
 }
 
 impl Doc<'_> {
-    /// Reads its access, after its record.
-    fn read_access(&mut self, engine: &Engine, shard: ShardNumber) -> Result<(), Error> {
-        let mut access = access::read(engine, shard, &self.id)?;
+    /// Reads its access, after its record. Adds its length to `bytes`.
+    fn read_access(
+        &mut self,
+        engine: &Engine,
+        shard: &Shard,
+        bytes: &mut usize,
+    ) -> Result<(), Error> {
+        let (mut access, length) = access::read(engine, shard.number, &self.id)?;
+        self.record_bytes += length;
+        *bytes += length;
+        shard.note_record(self.record_bytes);
         access.reconcile(self.tree.plain());
         self.access = Some(Box::new(access));
         Ok(())
@@ -321,7 +329,7 @@ impl<'e> Batch<'e> {
                 Err(e) => Err(e.clone()),
             };
             let read = match touched.shard.has_access() {
-                true => read.and_then(|()| doc.read_access(&engine, touched.shard.number)),
+                true => read.and_then(|()| doc.read_access(&engine, &touched.shard, &mut bytes)),
                 false => read,
             };
             doc.unreadable = touched.unreadable.clone().or(read.err());

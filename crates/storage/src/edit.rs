@@ -52,7 +52,7 @@ pub struct Edit {
     /// The shard under which the contents of the document's attachments are.
     pub home: ShardNumber,
     /// Who may read and write the revision, and who writes it; without it, in a shard with access,
-    /// it is an edit by an admin that names nobody. Not used in other shards.
+    /// it is an edit by an admin with an empty set. Not used in other shards.
     pub access: Option<Box<EditAccess>>,
     /// How the revision is added to the tree.
     pub change: Change,

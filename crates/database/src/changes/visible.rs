@@ -19,7 +19,7 @@ const PENDING_MAX: u64 = 10_000;
 
 impl Changes {
     /// Appends rows that the user sees; returns false at the end. The feed stays at the last one, so
-    /// that its seq tells nothing of later rows of others.
+    /// that its seq does not depend on later rows of others.
     pub(super) fn next_visible(
         &mut self,
         reader: &Reader,

@@ -17,7 +17,7 @@ struct Step {
     kind: Kind,
     /// Which leaf.
     leaf: usize,
-    /// Who may read, one bit each.
+    /// The principals that may read, one bit each.
     readers: u8,
 }
 
@@ -290,4 +290,33 @@ fn an_edit_needs_write_before_and_after_it() {
     let root = RevPath::single(Rev::parse("9-f").unwrap());
     let taking_over = EditBasis::Replicated(&root);
     assert_eq!(judge(taking_over, false, 2, &b), AccessVerdict::NotWriter);
+}
+
+#[test]
+fn what_is_kept_of_those_who_lost_a_document_is_bounded() {
+    let mut access = DocAccess::default();
+    let mut tree = RevTree::new();
+    let mut ids = vec![];
+    for edit in 0..20_u64 {
+        let names: Vec<String> = (0..100).map(|n| format!(r#""u{edit}-{n}""#)).collect();
+        let body = format!(r#"{{"_access":[{}]}}"#, names.join(","));
+        let set = AccessSet::of_body(body.as_bytes()).unwrap();
+        ids.insert(0, RevHash::parse(&format!("{edit:08x}")));
+        let path = RevPath {
+            start: edit + 1,
+            ids: ids.clone(),
+        };
+        let revision = Revision {
+            deleted: false,
+            seq: edit + 1,
+            size: 1,
+        };
+        tree.merge(&path, revision);
+        let moves = access.change(edit + 1, &tree, Some((&path.newest().unwrap(), &set)));
+        assert!(moves.len() <= 300, "{}", moves.len());
+    }
+    assert_eq!(access.grants.len(), LOST_MAX + 100);
+    // The oldest are gone.
+    let seqs = access.grants.iter().map(|grant| grant.seq);
+    assert_eq!(seqs.min(), Some(11));
 }
