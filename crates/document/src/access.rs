@@ -276,7 +276,7 @@ impl DocAccess {
     /// Returns the grants of a user.
     pub fn grants_of<'a>(&'a self, user: &'a Principals) -> impl Iterator<Item = &'a Grant> {
         let grants = self.grants.iter();
-        grants.filter(|grant| user.contains(&grant.principal))
+        grants.filter(move |grant| user.contains(&grant.principal))
     }
 
     /// Makes the leaves those of the tree. Leaves whose sets are not known are of the admins alone.

@@ -32,7 +32,7 @@ enum Kind {
 fn set_of(readers: u8) -> AccessSet {
     let names = [r#""a""#, r#""b""#, r#""role:r""#];
     let chosen = names.iter().enumerate();
-    let chosen = chosen.filter(|(bit, _)| readers & 1 << bit != 0);
+    let chosen = chosen.filter(|(bit, _)| readers & (1 << bit) != 0);
     let chosen: Vec<&str> = chosen.map(|(_, name)| *name).collect();
     let body = format!(r#"{{"_access":[{}]}}"#, chosen.join(","));
     AccessSet::of_body(body.as_bytes()).unwrap()
