@@ -111,6 +111,11 @@ impl AccessSet {
         })
     }
 
+    /// Returns the principals that may read the revision, in order.
+    pub fn readers(&self) -> impl Iterator<Item = &Principal> {
+        self.readers.iter()
+    }
+
     /// Returns whether a user may read the revision.
     pub fn may_read(&self, user: &Principals) -> bool {
         self.readers.iter().any(|one| user.contains(one))

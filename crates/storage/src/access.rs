@@ -46,6 +46,33 @@ fn id_row(shard: ShardNumber, principal: &Principal, id: &DocId) -> Vec<u8> {
     key
 }
 
+/// A row by principal.
+pub enum PrincipalRow<'a> {
+    /// With the seq and the document's id.
+    Seq(Principal, u64, &'a [u8]),
+    /// With the document's id.
+    Id(Principal, &'a [u8]),
+}
+
+impl<'a> PrincipalRow<'a> {
+    /// Decodes a row; `None` when it is invalid.
+    pub fn decode(key: &'a [u8], value: &'a [u8]) -> Option<PrincipalRow<'a>> {
+        let (kind, rest) = key.get(keys::SHARD_LEN..)?.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        let (name, rest) = rest.split_at_checked(length)?;
+        let principal = Principal::parse(std::str::from_utf8(name).ok()?)?;
+        match *kind {
+            BY_SEQ => {
+                let seq = u64::from_be_bytes(rest.try_into().ok()?);
+                Some(PrincipalRow::Seq(principal, seq, value))
+            }
+            BY_ID if value.is_empty() => Some(PrincipalRow::Id(principal, rest)),
+            _ => None,
+        }
+    }
+}
+
 fn decode(stored: Option<&[u8]>) -> Result<DocAccess, Error> {
     match stored {
         None => Ok(DocAccess::default()),

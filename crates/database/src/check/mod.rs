@@ -196,6 +196,12 @@ impl Check {
                     None
                 }
             };
+            if db.record.access.is_some()
+                && let Err(e) = self.of.access(shard, &mut findings)
+            {
+                let topic = "the access of its documents could not be checked completely";
+                findings.damage(Kind::Documents, None, topic, e.to_string());
+            }
             let is_damaged = findings.has_damage();
             self.take(&location, findings);
             let Some(meta) = meta else {

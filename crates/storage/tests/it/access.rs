@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use document::{AccessSet, DocId, Principals, Rev, RevHash, RevPath};
+use storage::check::{Findings, StoreCheck};
 use storage::{
-    Change, Edit, EditAccess, GrantedIds, GrantedSeqs, Limits, Outcome, Shard, ShardEdit,
+    Change, Edit, EditAccess, GrantedIds, GrantedSeqs, Keyspace, Limits, Outcome, Shard, ShardEdit,
     ShardPurge, Store, StoreOptions, View,
 };
 
@@ -152,6 +153,50 @@ fn check(shard: &Shard) {
     }
 }
 
+/// Returns whether a check finds damage in the access of documents.
+fn is_damaged(path: &Path) -> bool {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut findings = Findings::default();
+    let check = StoreCheck::open(path, temporary.path(), &mut findings).unwrap();
+    check.access(1, &mut findings).unwrap();
+    findings.has_damage()
+}
+
+#[test]
+fn a_check_finds_access_that_does_not_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(7);
+    let (store, shard) = open(dir.path());
+    for _ in 0..60 {
+        let edit = random_edit(&shard, &mut random);
+        let done = store.committer.edit(vec![edit], LIMITS, true);
+        done.blocking_recv().unwrap().unwrap();
+    }
+    drop((shard, store));
+    assert!(!is_damaged(dir.path()));
+    for keyspace in [Keyspace::IndexRows, Keyspace::IndexBack] {
+        let (store, shard) = open(dir.path());
+        let snapshot = store.snapshot();
+        let mut rows = snapshot.iter(keyspace, shard.number);
+        rows.seek_to_first();
+        let (key, value) = rows.item().unwrap();
+        let (key, value) = (key.to_vec(), value.to_vec());
+        drop(rows);
+        drop(snapshot);
+        let mut writes = store.engine().writes();
+        writes.delete(keyspace, &key);
+        writes.commit(true).unwrap();
+        drop((shard, store));
+        assert!(is_damaged(dir.path()), "{keyspace:?}");
+        let (store, shard) = open(dir.path());
+        let mut writes = store.engine().writes();
+        writes.put(keyspace, &key, &value);
+        writes.commit(true).unwrap();
+        drop((shard, store));
+        assert!(!is_damaged(dir.path()), "{keyspace:?}");
+    }
+}
+
 #[test]
 fn indexes_by_principal_agree_with_the_documents() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,7 +241,7 @@ fn a_shard_without_access_has_no_rows_of_it() {
     let outcomes = done.blocking_recv().unwrap().unwrap().0;
     assert!(!outcomes.contains(&Outcome::NotPermitted));
     let snapshot = store.snapshot();
-    for keyspace in [storage::Keyspace::IndexRows, storage::Keyspace::IndexBack] {
+    for keyspace in [Keyspace::IndexRows, Keyspace::IndexBack] {
         let mut rows = snapshot.iter(keyspace, 1);
         rows.seek_to_first();
         assert!(!rows.valid());
