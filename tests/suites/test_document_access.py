@@ -118,7 +118,7 @@ def test_revocation_reaches_a_device(ctx):
         report.equal("it is dropped", alice.get("/db/list").json["_rev"], second)
         edit = {"_id": "list", "_revisions": {"start": 2, "ids": ["b" * 32, first[2:]]}, "_access": ["bob"]}
         refused = bob.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [edit, {**edit, "_id": "own"}]})
-        report.equal("an edit after that", [(row["id"], row["error"]) for row in refused], [("list", "forbidden")])
+        report.equal("an edit after that", [(row["id"], row["error"], row["name"]) for row in refused], [("list", "forbidden", "forbidden")])
         root = {"_id": "list", "_rev": "9-" + "f" * 32, "_access": ["bob"]}
         refused = bob.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [root]})
         report.equal("taking over", [row["error"] for row in refused], ["forbidden"])
