@@ -4,10 +4,12 @@ attachments and `_bulk_get` as a replicator uses them."""
 
 import json
 import re
+import threading
 
 import pytest
 
 from harness.endpoints import DESIGN, ENDPOINTS, MORE, VALUES, matrix
+from harness.server import wait_until
 
 pytestmark = [pytest.mark.quick]
 
@@ -129,6 +131,29 @@ def test_revocation_reaches_a_device(ctx):
         rows, _ = changes(bob, after)
         report.equal("given back", [(row["id"], row.get("removed")) for row in rows if row["id"] == "list"], [("list", None)])
         report.equal("visible again", bob.get("/db/list").status, 200)
+
+
+def test_a_waiting_feed_ends_when_the_roles_of_its_user_change(ctx):
+    """It waits for rows of its user alone, and has no timeout, so nothing else ends it."""
+    with ctx.server("waiting") as server:
+        admin, users = start(server)
+        users["alice"].expect(201, "PUT", "/db/doc", {"_access": ["alice", "role:nurse"]})
+        answers = []
+        path = "/db/_changes?feed=longpoll&heartbeat=1000&since=now"
+        waiting = threading.Thread(target=lambda: answers.append(users["bob"].get(path)), daemon=True)
+        waiting.start()
+
+        def has_ended():
+            user = admin.expect(200, "GET", "/_users/org.couchdb.user:bob")
+            admin.expect(201, "PUT", "/_users/org.couchdb.user:bob", {**user, "roles": [] if user["roles"] else ["nurse"]})
+            return not waiting.is_alive()
+
+        ctx.report.check("it ends", wait_until(has_ended))
+        ctx.report.equal("without rows", [answer.json["results"] for answer in answers], [[]])
+        again = admin.expect(200, "GET", "/_users/org.couchdb.user:bob")
+        admin.expect(201, "PUT", "/_users/org.couchdb.user:bob", {**again, "roles": ["nurse"]})
+        rows, _ = changes(users["bob"], answers[0].json["last_seq"] if answers else "0")
+        ctx.report.equal("older documents of the role", [row["id"] for row in rows], ["doc"])
 
 
 def test_a_deletion_reaches_all_readers(ctx):

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use document::{DocId, Rev};
+use document::{DocId, Principals, Rev};
 use functions::Languages;
 use parking_lot::RwLock;
 use storage::{Contents, Limits, Shard, ShardNumber, Store};
 use tokio::sync::watch;
 
 use crate::access_key::AccessKey;
+use crate::access_watch::AccessWatch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::design_cache::DesignCache;
@@ -107,6 +108,8 @@ pub struct Database {
     partitioned: bool,
     /// The key of a database with access.
     access: Option<Arc<AccessKey>>,
+    /// Feeds of users of a database with access.
+    access_watch: AccessWatch,
     epoch: u32,
     uuid: DatabaseUuid,
     /// Counts the commits that changed a design document.
@@ -207,6 +210,7 @@ impl Database {
         Database {
             homes,
             access,
+            access_watch: AccessWatch::default(),
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
@@ -514,6 +518,12 @@ impl Database {
         self.designs_version.load(Acquire)
     }
 
+    /// Changes value after every commit that a feed of this user shows; closed when the database is
+    /// deleted.
+    pub(crate) fn watch_rows_of(&self, user: &Principals) -> watch::Receiver<u64> {
+        self.access_watch.subscribe(user)
+    }
+
     /// Runs the functions of design documents.
     pub fn languages(&self) -> &Arc<dyn Languages> {
         &self.languages
@@ -528,6 +538,9 @@ impl Database {
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));
+        }
+        if !written.principals.is_empty() {
+            self.access_watch.wake(written.principals);
         }
         if !self.written.swap(true, Relaxed) {
             self.maintenance.note_written(self.name.clone());
@@ -613,5 +626,6 @@ impl Database {
         let mut changed = self.changed.write();
         self.lifecycle.end(how);
         changed.take();
+        self.access_watch.close();
     }
 }

@@ -9,6 +9,7 @@
 
 mod access_key;
 mod access_reads;
+mod access_watch;
 mod access_writes;
 mod adoption;
 mod attachments;

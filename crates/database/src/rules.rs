@@ -9,6 +9,7 @@ use std::sync::Arc;
 use document::{DocId, EditDoc, Principals, Rev, RevTree};
 use fair_queue::{Limits, Queue};
 use functions::{Requester, SLICE, Share};
+use tokio::sync::watch;
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
@@ -298,6 +299,15 @@ impl DatabaseAs {
     /// The caller's principals, if it sees documents by their access sets.
     pub fn principals(&self) -> Option<&Principals> {
         self.reader.as_ref().map(|reader| &**reader.user())
+    }
+
+    /// [`Database::watch`]; for a caller who sees documents by their access sets, the value changes
+    /// after commits that the caller's feeds show.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        match &self.reader {
+            None => self.db.watch(),
+            Some(reader) => self.db.watch_rows_of(reader.user()),
+        }
     }
 
     pub(crate) fn reader(&self) -> Option<&Reader> {

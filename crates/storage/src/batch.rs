@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
-use document::{AccessSet, DocAccess, DocId, Leaf, Rev, RevHash};
+use document::{AccessSet, DocAccess, DocId, Leaf, Principal, Rev, RevHash};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
@@ -36,6 +36,8 @@ pub struct ShardChange {
     pub meta: ShardMeta,
     /// The effect of each change on the counts, by seq.
     pub deltas: Vec<(u64, DocId, Delta)>,
+    /// The principals whose feeds have new rows, in a shard with access.
+    pub principals: Vec<Principal>,
     meta_changed: bool,
     /// Its seq before the batch.
     seq_before: u64,
@@ -260,6 +262,7 @@ impl<'e> Batch<'e> {
             shard: shard.clone(),
             meta,
             deltas: vec![],
+            principals: vec![],
             meta_changed: false,
             seq_before,
             time_bins: TimeBins::Kept,
@@ -558,9 +561,13 @@ impl<'e> Batch<'e> {
         let Some(access) = &mut doc.access else {
             return;
         };
-        let number = self.touched[doc.touched].shard.number;
+        let touched = &mut self.touched[doc.touched];
+        let number = touched.shard.number;
         for moved in access.change(seq, doc.tree.plain(), added) {
             access::move_rows(&self.engine, &mut self.wb, (number, &doc.id), &moved);
+            if moved.to == Some(seq) {
+                touched.principals.push(moved.principal);
+            }
         }
     }
 
