@@ -190,6 +190,29 @@ def test_attachments_are_those_of_readable_revisions(ctx):
         report.equal("its reader still", alice.get("/db/doc").json["_rev"], rev)
 
 
+def test_a_replicator_with_the_credentials_of_a_user(ctx):
+    """It copies what the user sees, deletes what was taken away, and sends back what the user may write."""
+    report = ctx.report
+    with ctx.server("replicated") as server:
+        admin, users = start(server)
+        here, there = "copy", f"{server.url.replace('://', '://bob:pw@')}/db"
+        docs = [{"_id": f"{name}-{n:02}", "_access": [name], "n": n} for name in ("alice", "bob") for n in range(20)]
+        admin.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        rev = users["alice"].expect(201, "PUT", "/db/list", {"_access": ["alice", "bob"]})["rev"]
+        admin.expect(200, "POST", "/_replicate", {"source": there, "target": here, "create_target": True})
+        copied = [row["id"] for row in admin.expect(200, "GET", "/copy/_all_docs")["rows"]]
+        report.equal("what the user sees", copied, [f"bob-{n:02}" for n in range(20)] + ["list"])
+        rev = users["alice"].expect(201, "PUT", "/db/list", {"_rev": rev, "_access": ["alice"]})["rev"]
+        done = admin.expect(200, "POST", "/_replicate", {"source": there, "target": here})
+        report.equal("taken away", admin.get("/copy/list").status, 404)
+        report.equal("nothing fails", done["history"][0]["doc_write_failures"], 0)
+        admin.expect(201, "PUT", "/copy/new", {"_access": ["bob"]})
+        done = admin.expect(200, "POST", "/_replicate", {"source": here, "target": there})
+        report.equal("sent back", users["bob"].get("/db/new").status, 200)
+        report.equal("and nothing else", (done["history"][0]["docs_written"], done["history"][0]["doc_write_failures"]), (1, 0))
+        report.equal("the document is as it was", users["alice"].get("/db/list").json["_rev"], rev)
+
+
 def test_local_documents_are_their_users(ctx):
     report = ctx.report
     with ctx.server("local") as server:
