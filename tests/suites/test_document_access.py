@@ -255,6 +255,30 @@ def test_what_is_not_covered_is_refused(ctx):
         report.check("a local replication", users["alice"].post("/_replicate", local).status >= 400)
 
 
+def test_new_documents_are_their_authors_where_that_is_the_default(ctx):
+    report = ctx.report
+    with ctx.server("owners") as server:
+        admin, users = start(server)
+        admin.expect(201, "PUT", "/owners?access=true&default_access=owner")
+        admin.expect(200, "PUT", "/owners/_security", SECURITY)
+        report.equal("the property", admin.expect(200, "GET", "/owners")["props"], {"access": True, "default_access": "owner"})
+        alice, bob = users["alice"], users["bob"]
+        alice.expect(201, "PUT", "/owners/a", {"n": 1})
+        alice.expect(201, "PUT", "/owners/empty", {})
+        alice.expect(201, "PUT", "/owners/file/x.txt", b"x")
+        alice.expect(201, "PUT", "/owners/shared", {"_access": ["alice", "bob"]})
+        report.equal(
+            "its author's",
+            {name: member for name, member in alice.get("/owners/a").json.items() if name != "_rev"},
+            {"_id": "a", "_access": ["alice"], "n": 1},
+        )
+        report.equal("all", [row["id"] for row in alice.get("/owners/_all_docs").json["rows"]], ["a", "empty", "file", "shared"])
+        report.equal("others", [row["id"] for row in bob.get("/owners/_all_docs").json["rows"]], ["shared"])
+        rev = alice.get("/owners/a").json["_rev"]
+        report.equal("an edit still names its author", alice.put("/owners/a", {"_rev": rev, "n": 2}).status, 403)
+        report.equal("an invalid default", admin.put("/other?access=true&default_access=all").status, 400)
+
+
 def test_names_that_are_no_users(ctx):
     report = ctx.report
     with ctx.server("anonymous") as server:

@@ -1,4 +1,5 @@
-//! The secret of a database with access: it makes removal revisions, and signs update seqs of users.
+//! The properties of a database with access. Its key makes removal revisions, and signs update seqs of
+//! users.
 
 use std::fmt;
 
@@ -10,6 +11,33 @@ use serde::{Deserialize, Serialize};
 const HALF: usize = 8;
 /// Length of a signature, in bytes.
 const SIGNATURE_BYTES: usize = 16;
+
+/// The properties of a database with access, as its record has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseAccess {
+    /// Its key.
+    pub key: AccessKey,
+    /// The access set of new documents that have none.
+    #[serde(default, skip_serializing_if = "DefaultAccess::is_none")]
+    pub default: DefaultAccess,
+}
+
+/// The access set of new documents of users that have no member `_access`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DefaultAccess {
+    /// None: such a document is refused.
+    #[default]
+    None,
+    /// Its author may read and write it.
+    Owner,
+}
+
+impl DefaultAccess {
+    fn is_none(&self) -> bool {
+        *self == DefaultAccess::None
+    }
+}
 
 /// A random key of one database.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +169,23 @@ mod tests {
         ];
         for (i, one) in all.iter().enumerate() {
             assert_eq!(all.iter().position(|other| other == one), Some(i));
+        }
+    }
+
+    #[test]
+    fn properties_read_back() {
+        let key = AccessKey::new([7; 32]);
+        for default in [DefaultAccess::None, DefaultAccess::Owner] {
+            let access = DatabaseAccess {
+                key: key.clone(),
+                default,
+            };
+            let text = serde_json::to_string(&access).unwrap();
+            assert_eq!(text.contains("owner"), default == DefaultAccess::Owner);
+            assert_eq!(
+                serde_json::from_str::<DatabaseAccess>(&text).unwrap(),
+                access
+            );
         }
     }
 

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use document::json::member;
 use document::{
-    AccessEdit, AccessSet, AccessVerdict, DocId, EditBasis, EditDoc, Principals, RevPath,
-    StoredBody, nearest_known,
+    ACCESS_MEMBER, AccessEdit, AccessSet, AccessVerdict, DocId, EditBasis, EditDoc, Principals,
+    RevPath, StoredBody, nearest_known, parse_document, write_json_string,
 };
 use storage::{Record, Shard, View};
 
@@ -89,6 +90,11 @@ impl Database {
         if let Some(rev) = writer.and_then(|writer| writer.brought_back(id, path.as_ref())) {
             return Ok(Some(Outcome::Ok { rev }));
         }
+        let index = self.shard_index(id.as_str());
+        let (shard, view) = (&self.all_shards()[index], &views[index]);
+        if let Some(writer) = writer.filter(|_| mode == EditMode::Interactive && path.is_none()) {
+            own(edit, id, writer)?;
+        }
         let set = match AccessSet::of_body(&edit.body) {
             Ok(set) => set,
             Err(e) => return Ok(Some(refused("bad_request", e.to_string()))),
@@ -96,8 +102,6 @@ impl Database {
         let Some(writer) = writer else {
             return Ok(None);
         };
-        let index = self.shard_index(id.as_str());
-        let (shard, view) = (&self.all_shards()[index], &views[index]);
         let record = view.record(shard, id.as_str())?.unwrap_or_default();
         let mut access = view.access(shard, id.as_str())?;
         access.reconcile(&record.tree);
@@ -130,6 +134,30 @@ impl Database {
             AccessVerdict::NotWriterAfter => Some(refused("forbidden", NOT_A_WRITER_AFTER)),
         })
     }
+}
+
+/// Adds its writer to a new document that names nobody, in a database with this default.
+///
+/// # Errors
+/// The body is not valid, which it was when it was parsed.
+fn own(edit: &mut EditDoc, id: &DocId, writer: &Reader) -> Result<(), Error> {
+    let Some(owner) = writer.owner().filter(|_| !id.is_design() && !edit.deleted) else {
+        return Ok(());
+    };
+    if member(&edit.body, ACCESS_MEMBER).is_some() {
+        return Ok(());
+    }
+    let mut json = format!("{{\"{ACCESS_MEMBER}\":[").into_bytes();
+    write_json_string(owner, &mut json);
+    json.push(b']');
+    let members = edit.body.strip_prefix(b"{").unwrap_or_default();
+    if members != b"}" {
+        json.push(b',');
+    }
+    json.extend_from_slice(members);
+    let owned = parse_document(&json).map_err(|e| Error::BadRequest(e.to_string()))?;
+    (edit.body, edit.body_term) = (owned.body, owned.body_term);
+    Ok(())
 }
 
 /// Returns whether the writer may not read the revision from which a replicated one begins a

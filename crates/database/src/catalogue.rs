@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
-use crate::access_key::AccessKey;
+use crate::access_key::DatabaseAccess;
 use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 
@@ -34,9 +34,9 @@ pub struct DatabaseRecord {
     /// When its documents expire, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
-    /// The key of a database with access; others have none.
+    /// The properties of a database with access; others have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub access: Option<AccessKey>,
+    pub access: Option<DatabaseAccess>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -137,6 +137,7 @@ impl TryFrom<String> for DatabaseUuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access_key::{AccessKey, DefaultAccess};
     use crate::expiry::ExpiredDocuments;
 
     /// As it was written before there were uuids.
@@ -184,11 +185,15 @@ mod tests {
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.expiry, with_expiry.expiry);
         let with_access = DatabaseRecord {
-            access: Some(AccessKey::new([0xcd; AccessKey::LEN])),
+            access: Some(DatabaseAccess {
+                key: AccessKey::new([0xcd; AccessKey::LEN]),
+                default: DefaultAccess::Owner,
+            }),
             ..with_expiry
         };
-        let key = format!(r#","access":"{}","security""#, "cd".repeat(32));
-        let text = text.replace(r#","security""#, &key);
+        let key = "cd".repeat(32);
+        let access = format!(r#","access":{{"key":"{key}","default":"owner"}},"security""#);
+        let text = text.replace(r#","security""#, &access);
         assert_eq!(with_access.encode(), text.as_bytes());
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.access, with_access.access);

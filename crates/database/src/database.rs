@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use storage::{Contents, Limits, Shard, ShardNumber, Store};
 use tokio::sync::watch;
 
-use crate::access_key::AccessKey;
+use crate::access_key::{DatabaseAccess, DefaultAccess};
 use crate::access_watch::AccessWatch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
@@ -52,8 +52,8 @@ pub struct Info {
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
-    /// Whether documents have access sets.
-    pub access: bool,
+    /// Whether documents have access sets, and that of new documents without one.
+    pub access: Option<DefaultAccess>,
     /// Documents whose winner is not deleted.
     pub doc_count: u64,
     /// Documents whose winner is deleted.
@@ -106,8 +106,8 @@ pub struct Database {
     pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
-    /// The key of a database with access.
-    access: Option<Arc<AccessKey>>,
+    /// Its properties as a database with access.
+    access: Option<Arc<DatabaseAccess>>,
     /// Feeds of users of a database with access.
     access_watch: AccessWatch,
     epoch: u32,
@@ -363,7 +363,7 @@ impl Database {
         self.access.is_some()
     }
 
-    pub(crate) fn access_key(&self) -> Option<&Arc<AccessKey>> {
+    pub(crate) fn access(&self) -> Option<&Arc<DatabaseAccess>> {
         self.access.as_ref()
     }
 
@@ -431,7 +431,7 @@ impl Database {
             external_bytes: 0,
             active_bytes: 0,
             partitioned: self.partitioned,
-            access: self.has_access(),
+            access: self.access.as_ref().map(|access| access.default),
             doc_count: 0,
             doc_del_count: 0,
             compact_running: self.is_compacting(),

@@ -74,6 +74,7 @@ mod validate;
 mod validators;
 mod views;
 
+pub use access_key::DefaultAccess;
 pub use adoption::{AdoptionError, KnownSeqs, OwnDatabase, own_databases};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, Base64Reader, ContentPlacement,

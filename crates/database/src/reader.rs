@@ -10,14 +10,14 @@ use document::{DocAccess, DocId, Principals, Rev, RevPath, Shown, with_members};
 use storage::{Record, RecordHead, Shard, View};
 
 use crate::Error;
-use crate::access_key::AccessKey;
+use crate::access_key::{DatabaseAccess, DefaultAccess};
 
 /// A user of a database with access who does not see everything.
 #[derive(Clone)]
 pub(crate) struct Reader {
     user: Arc<Principals>,
     name: Option<Arc<str>>,
-    key: Arc<AccessKey>,
+    access: Arc<DatabaseAccess>,
 }
 
 /// The part of a document that a feed shows.
@@ -31,18 +31,27 @@ pub(crate) enum Change {
 
 impl Reader {
     /// A user who has this name, or none, and these roles.
-    pub fn new(key: &Arc<AccessKey>, name: Option<&str>, roles: &[String]) -> Reader {
+    pub fn new(access: &Arc<DatabaseAccess>, name: Option<&str>, roles: &[String]) -> Reader {
         let roles = roles.iter().map(String::as_str);
         Reader {
             user: Arc::new(Principals::of(name, roles)),
             name: name.map(Arc::from),
-            key: key.clone(),
+            access: access.clone(),
         }
     }
 
     /// The user's principals.
     pub fn user(&self) -> &Arc<Principals> {
         &self.user
+    }
+
+    /// Returns the principal that gets a new document of the user without `_access`, in a database
+    /// that has this default.
+    pub fn owner(&self) -> Option<&str> {
+        let name = self.name.as_deref()?;
+        // Other names match nothing.
+        let is_principal = !name.contains(':') && name != "*";
+        (self.access.default == DefaultAccess::Owner && is_principal).then_some(name)
     }
 
     /// Returns the record of a document with its visible leaves; `None` if the document does not
@@ -99,7 +108,7 @@ impl Reader {
             return Ok(None);
         };
         let removals = |leaves: Vec<Rev>| {
-            let removals = leaves.iter().map(|leaf| self.key.removal(id, leaf));
+            let removals = leaves.iter().map(|leaf| self.access.key.removal(id, leaf));
             removals.collect::<Vec<Rev>>()
         };
         Ok(match access.shown_to(&record.tree, &self.user) {
@@ -114,7 +123,7 @@ impl Reader {
 
     /// Returns whether a revision is a removal revision of some leaf of a document.
     pub fn is_removal(&self, id: &str, rev: &Rev) -> bool {
-        self.key.is_removal(id, rev)
+        self.access.key.is_removal(id, rev)
     }
 
     /// Returns the path of a removal revision of a document with this record: it follows its leaf,
@@ -122,7 +131,7 @@ impl Reader {
     pub fn removal_path(&self, record: &Record, id: &str, rev: &Rev) -> RevPath {
         let mut parents = record.tree.nodes().filter(|node| {
             let is_parent = node.rev.generation + 1 == rev.generation;
-            is_parent && self.key.removal(id, &node.rev.to_rev()) == *rev
+            is_parent && self.access.key.removal(id, &node.rev.to_rev()) == *rev
         });
         let parent = parents.next().map(|node| node.rev.to_rev());
         let path = parent.and_then(|parent| record.tree.path(&parent));
@@ -150,7 +159,7 @@ impl Reader {
 
     fn signature(&self, seq: &[u8]) -> String {
         let principals = self.user.iter().map(|principal| principal.as_str());
-        self.key.signature(seq, principals)
+        self.access.key.signature(seq, principals)
     }
 
     /// Returns the id under which a local document of the user is stored: each user has local
@@ -172,7 +181,7 @@ impl Reader {
     /// and never written.
     pub fn brought_back(&self, id: &DocId, path: Option<&RevPath>) -> Option<Rev> {
         let rev = path?.newest()?;
-        self.key.is_removal(id.as_str(), &rev).then_some(rev)
+        self.access.key.is_removal(id.as_str(), &rev).then_some(rev)
     }
 }
 

@@ -241,10 +241,10 @@ impl Database {
             security: self.security_object(),
         });
         let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.context()));
-        let reader = self.access_key().and_then(|key| {
+        let reader = self.access().and_then(|access| {
             let caller = caller();
             let is_admin = caller.is_server_admin();
-            (!is_admin).then(|| Reader::new(key, caller.name.as_deref(), &caller.roles))
+            (!is_admin).then(|| Reader::new(access, caller.name.as_deref(), &caller.roles))
         });
         DatabaseAs {
             db: self.clone(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::UserCtx;
-use database::Info;
+use database::{DefaultAccess, Info};
 use document::write_json_string;
 use http::HeaderMap;
 use http::header::{
@@ -70,8 +70,11 @@ pub fn info_json(info: &Info) -> Value {
     if info.partitioned {
         props["partitioned"] = true.into();
     }
-    if info.access {
+    if info.access.is_some() {
         props["access"] = true.into();
+    }
+    if info.access == Some(DefaultAccess::Owner) {
+        props["default_access"] = "owner".into();
     }
     json!({
         "instance_start_time": info.instance_start_time,

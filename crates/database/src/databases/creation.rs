@@ -9,7 +9,7 @@ use super::{
     CreateOptions, Creating, Databases, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, random,
     to_the_end,
 };
-use crate::access_key::AccessKey;
+use crate::access_key::{AccessKey, DatabaseAccess};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::DbEventKind;
@@ -41,7 +41,7 @@ impl Databases {
                 "`q` must be a number from 1 to {SHARDS_MAX}"
             )));
         }
-        if options.access && name::is_system(name) {
+        if options.access.is_some() && name::is_system(name) {
             return Err(Error::BadRequest(
                 "A system database cannot have access by document".into(),
             ));
@@ -55,7 +55,7 @@ impl Databases {
             security: options.security,
         };
         if let Some(sequencer) = self.sequencer.get() {
-            if options.access {
+            if options.access.is_some() {
                 return Err(Error::BadRequest(
                     "A cluster has no databases with access by document yet".into(),
                 ));
@@ -64,8 +64,11 @@ impl Databases {
             return self.get(name);
         }
         let access = match options.access {
-            true => Some(AccessKey::new(random()?)),
-            false => None,
+            Some(default) => Some(DatabaseAccess {
+                key: AccessKey::new(random()?),
+                default,
+            }),
+            None => None,
         };
         self.create_alone(name, new, u32::from_ne_bytes(random()?), access)
             .await
@@ -76,7 +79,7 @@ impl Databases {
         name: &str,
         new: NewDatabase,
         epoch: u32,
-        access: Option<AccessKey>,
+        access: Option<DatabaseAccess>,
     ) -> Result<Arc<Database>, Error> {
         let _reserved = self.reserve(name).await?;
         let q = new.q;

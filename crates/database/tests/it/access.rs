@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use database::{
-    Caller, ChangesQuery, CreateOptions, Database, DatabaseAs, Databases, Durability, EditMode,
-    Filter, Framing, Listing, Options, Outcome, Read, ReadOptions, RevSelection, RowsQuery, Since,
-    Style,
+    Caller, ChangesQuery, CreateOptions, Database, DatabaseAs, Databases, DefaultAccess,
+    Durability, EditMode, Filter, Framing, Listing, Options, Outcome, Read, ReadOptions,
+    RevSelection, RowsQuery, Since, Style,
 };
 use document::{DocId, Rev, RevHash, parse_document};
 use serde_json::{Value, json};
@@ -428,7 +428,7 @@ async fn open(dir: &tempfile::TempDir) -> (Arc<Databases>, Arc<Database>) {
     let databases = Databases::open(dir.path(), Options::default()).unwrap();
     let options = CreateOptions {
         q: Some(2),
-        access: true,
+        access: Some(DefaultAccess::None),
         ..CreateOptions::default()
     };
     let db = databases.create("db", options).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{CreateOptions, Database, ExpiredDocuments, Expiry, PurgePlace, Ttl};
+use database::{CreateOptions, Database, DefaultAccess, ExpiredDocuments, Expiry, PurgePlace, Ttl};
 use document::{DocId, Rev};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
@@ -34,7 +34,13 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
             "Invalid `{param}` parameter"
         ))),
     };
-    let (partitioned, access) = (flag("partitioned")?, flag("access")?);
+    let partitioned = flag("partitioned")?;
+    let default = match req.query.get("default_access") {
+        None | Some("none") => DefaultAccess::None,
+        Some("owner") => DefaultAccess::Owner,
+        Some(_) => return Err(ApiError::bad_request("Invalid `default_access` parameter")),
+    };
+    let access = flag("access")?.then_some(default);
     if req
         .query
         .get("placement")

@@ -228,7 +228,7 @@ impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
             let db = key.as_str().map(|name| self.databases.get(name));
             let info = db.and_then(|db| db.and_then(|db| db.info()).ok());
             let row = match info {
-                Some(info) if info.access && !self.is_admin => {
+                Some(info) if info.access.is_some() && !self.is_admin => {
                     json!({"key": key, "info": limited_info_json(&info)})
                 }
                 Some(info) => json!({"key": key, "info": info_json(&info)}),

@@ -56,7 +56,7 @@ pub async fn write(dir: &Path) -> Value {
             q: Some(q),
             n: None,
             partitioned,
-            access: false,
+            access: None,
             security: r#"{"admins":{"names":["alice"],"roles":[]}}"#.into(),
         };
         let db = databases.create(name, options).await.unwrap();
@@ -116,7 +116,7 @@ async fn system(databases: &Arc<Databases>) {
             q: Some(1),
             n: None,
             partitioned: false,
-            access: false,
+            access: None,
             security: admins.into(),
         };
         let db = databases.create(name, options).await.unwrap();
