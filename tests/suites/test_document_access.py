@@ -118,6 +118,7 @@ def test_revocation_reaches_a_device(ctx):
         pushed = {"new_edits": False, "docs": [tombstone]}
         report.equal("pushed back", bob.expect(201, "POST", "/db/_bulk_docs", pushed), [])
         report.equal("it is dropped", alice.get("/db/list").json["_rev"], second)
+        bob.expect(409, "PUT", "/db/list", {"_rev": removal, "_access": ["bob"]})
         edit = {"_id": "list", "_revisions": {"start": 2, "ids": ["b" * 32, first[2:]]}, "_access": ["bob"]}
         refused = bob.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [edit, {**edit, "_id": "own"}]})
         report.equal("an edit after that", [(row["id"], row["error"], row["name"]) for row in refused], [("list", "forbidden", "forbidden")])

@@ -87,7 +87,8 @@ impl Database {
             return Ok(None);
         }
         let path = edit.rev_path();
-        if let Some(rev) = writer.and_then(|writer| writer.brought_back(id, path.as_ref())) {
+        let replicator = writer.filter(|_| mode == EditMode::Replicated);
+        if let Some(rev) = replicator.and_then(|writer| writer.brought_back(id, path.as_ref())) {
             return Ok(Some(Outcome::Ok { rev }));
         }
         let index = self.shard_index(id.as_str());
