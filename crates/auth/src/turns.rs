@@ -2,9 +2,8 @@
 //!
 //! Addresses that gave right passwords come first, those with recent wrong ones last. Among equals,
 //! successive turns are given by different orders ([`Order`]): to the name, the address or the network
-//! that has waited longest for one, or to the newest. Thus a flood delays others by about one round
-//! of the orders if it has one name, comes from one network, or has ended, however many addresses and names
-//! it has. The number of waiting checks is bounded; the newest of the largest crowd are refused.
+//! that has waited longest for one, or to the newest. A flood with one name, from one network, or one that
+//! has ended, delays others by about one round of the orders. The number of waiting checks is bounded; the newest of the largest crowd are refused.
 //!
 //! No order depends on whether an account exists: the clock would reveal it.
 

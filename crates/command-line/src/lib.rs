@@ -1,5 +1,5 @@
-//! The code that the programs `settee` and `settee-bench` share: the options of `settee bench`, credentials of URLs, descriptions
-//! of servers and files that a command cannot use, tables for terminals, how failures end a program. `settee`
+//! The code that the programs `settee` and `settee-bench` share: the options of `settee bench`, credentials of URLs, error
+//! texts for unusable servers and files, tables for terminals, and exit codes. `settee`
 //! declares the options for its help, manual pages and completions; `settee-bench` executes them.
 #![forbid(unsafe_code)]
 

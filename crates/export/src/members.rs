@@ -60,8 +60,8 @@ pub(crate) fn without_attachments(document: &str) -> Result<Cow<'_, str>, Export
     Ok(Cow::Owned(format!("{{{}}}", kept.join(","))))
 }
 
-/// Appends the columns of an object and their values. With `flatten` an object that is not empty
-/// has a column for each of its members, `a.b`; a dot of a name is then written as `\.`.
+/// Appends the columns of an object and their values. With `flatten`, each member of a nested
+/// object gets a column such as `a.b`; a dot in a name becomes `\.`.
 pub(crate) fn leaves<'a>(
     object: &'a str,
     flatten: bool,

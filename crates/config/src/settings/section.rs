@@ -103,8 +103,8 @@ pub(crate) fn is_secret(section: &str, key: &str) -> bool {
     }
 }
 
-/// Whether the value of this name is never returned over HTTP, not even to admins: it opens another system
-/// of the operator. This does not apply to CouchDB's own secrets, which CouchDB returns too.
+/// Whether the value of this name is never returned over HTTP, not even to admins: it is a
+/// credential of another system. CouchDB's own secrets are returned, as in CouchDB.
 pub fn is_masked(section: &str, key: &str) -> bool {
     matches!(section, "backup" | "kafka") && is_secret(section, key)
 }

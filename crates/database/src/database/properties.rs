@@ -131,7 +131,7 @@ impl Database {
             return;
         }
         self.has_expiry.store(now.is_some(), Relaxed);
-        // Known to whoever watches, or not yet: it is told in either case.
+        // The watcher may not know the database yet.
         self.expiry_watch.note(&self.name);
         let is_of_another =
             |old: &Expiry| now.as_ref().is_none_or(|new| new.member() != old.member());

@@ -50,8 +50,8 @@ use write::Writer;
 
 /// The version of sort keys. It must be incremented whenever a value gets another sort key than
 /// before, because the format changes or the collator follows a new version of Unicode: stored keys
-/// of another version cannot be used. It was not incremented when runs of more than 256 combining
-/// marks were divided, since nearly all indexes have none.
+/// with another version are unusable. The division of runs of more than 256 combining marks did not
+/// increment it, since hardly any index has such runs.
 pub const VERSION: u32 = 1;
 
 /// Sorts after all sort keys.
