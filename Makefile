@@ -16,7 +16,7 @@
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-units, soak-cluster,
-#               soak-stores, soak-search, soak-http, soak-programs
+#               soak-power, soak-stores, soak-search, soak-http, soak-programs
 # make build    the programs alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 #               (ARCH=arm64 or ARCH=amd64 for another architecture than this machine's)
@@ -42,8 +42,9 @@ FILTER ?=
 ARCH ?=
 
 # The suites of each part of `make soak`; the suite `documentation` checks that each is in one.
-SOAK_PARTS = cluster stores search http programs
+SOAK_PARTS = cluster power stores search http programs
 SOAK_cluster = cluster cluster_adoption cluster_api cluster_attachments cluster_cut_nodes cluster_environment cluster_faults cluster_joins cluster_monitoring cluster_proxies cluster_upgrades kafka_log replication replication_faults replication_memory replication_sources pouchdb_sync
+SOAK_power = own_log power_cuts
 SOAK_stores = answer_memory attachment_memory attachments auto_purge backups crash_recovery damaged_store document_memory expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
   function_overload deep_documents hostile_functions query_languages node_query_server number_precision worker_confinement
