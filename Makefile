@@ -9,6 +9,7 @@
 # make web      types and unit tests of the web interface
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
+# make bench-all    the table and the chart of the manual's page on performance (BENCH_ARGS="--couchdb http://… --write")
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
 # make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
@@ -55,7 +56,7 @@ SOAK_programs = alerts bench_figures bench_workloads bindings check_functions cl
   manual_examples metrics migration packages pouchdb_app profiles prose_lint quickstarts top traces web_interface
 ARGS ?=
 
-.PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-all bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -189,6 +190,9 @@ sanitize: setup-test
 
 bench: build
 	@$(env) $(settee) bench $(BENCH_ARGS)
+
+bench-all: build
+	@$(env) python3 scripts/bench all --binary $(settee) $(BENCH_ARGS)
 
 bench-peers: build
 	@$(env) python3 scripts/bench peers --install --binary $(settee) $(BENCH_ARGS)
