@@ -37,7 +37,7 @@ mod shares;
 
 pub use app::{App, COUCHDB_VERSION, Ending};
 pub use browsers::dev::Dev;
-pub use connection::listen::{Listeners, serve};
+pub use connection::listen::{Listeners, serve, set_connection_options};
 pub use connection::tls::{Tls, TlsError};
 pub use forwarded_clients::forwarded_clients;
 pub use reply::answers::measure_by;

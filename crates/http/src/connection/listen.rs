@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,21 @@ pub struct Listeners {
     pub connections_max: Option<usize>,
 }
 
+/// Sets the options that each connection inherits from the socket at which it comes in: to set them
+/// on the connection takes four system calls. A connection is made from the moment on in which the
+/// socket listens, long before it is accepted, so they are set before that.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_connection_options(socket: &impl AsFd) -> std::io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&keepalive)
+}
+
 impl From<TcpListener> for Listeners {
     fn from(http: TcpListener) -> Self {
         Listeners {
@@ -78,24 +93,6 @@ impl Listeners {
         all.filter_map(socket).collect()
     }
 
-    /// Sets options that each connection inherits from the socket at which it comes in: to set them
-    /// on the connection takes four system calls.
-    fn set_options(&self) {
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_AFTER)
-            .with_interval(KEEPALIVE_EVERY);
-        let https = self.https.as_ref().map(|(https, _)| https);
-        for listener in [Some(&self.http), https].into_iter().flatten() {
-            let socket = SockRef::from(listener);
-            let set = socket
-                .set_tcp_nodelay(true)
-                .and_then(|()| socket.set_tcp_keepalive(&keepalive));
-            if let Err(e) = set {
-                tracing::warn!(error = %e, "connections have no TCP_NODELAY or keepalive");
-            }
-        }
-    }
-
     /// The next connection, and its TLS configuration.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
@@ -113,7 +110,6 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     let mut listeners = listeners.into();
     let companions = start_companions(listeners.metrics.take(), &app);
     let graceful = GracefulShutdown::new();
-    listeners.set_options();
     app.node.set_listening(listeners.addresses());
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
@@ -208,17 +204,20 @@ fn accept(
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpSocket;
+
     use super::*;
 
     #[tokio::test]
     async fn connections_inherit_the_options_of_their_listener() {
-        let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let listeners = Listeners::from(http);
-        let address = listeners.http.local_addr().unwrap();
         for has_options in [false, true] {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             if has_options {
-                listeners.set_options();
+                set_connection_options(&socket).unwrap();
             }
+            let listeners = Listeners::from(socket.listen(8).unwrap());
+            let address = listeners.http.local_addr().unwrap();
             let _client = std::net::TcpStream::connect(address).unwrap();
             let (stream, ..) = listeners.accept().await.unwrap();
             let socket = SockRef::from(&stream);

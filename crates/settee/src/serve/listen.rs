@@ -183,6 +183,7 @@ impl Accepting {
     }
 }
 
+/// Takes a port. Connections inherit the socket's options.
 pub fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -192,6 +193,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
     socket
         .and_then(|s| {
             s.set_reuseaddr(true)?;
+            http_api::set_connection_options(&s)?;
             s.bind(address)?;
             Ok(s)
         })
@@ -223,5 +225,21 @@ mod tests {
             (128, Some(4096))
         );
         assert_eq!(accepting("[{max, 0}, {backlog, many}]"), (512, Some(1)));
+    }
+
+    #[test]
+    fn connections_that_come_before_anything_is_served_have_the_options_too() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(8).unwrap();
+            let address = listener.local_addr().unwrap();
+            let _client = std::net::TcpStream::connect(address).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            assert!(stream.nodelay().unwrap());
+        });
     }
 }
