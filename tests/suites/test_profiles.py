@@ -263,6 +263,8 @@ def test_what_changed_is_named(ctx):
         report.check("so is its view", any("db/_design/d/_view/planted" in line for line in grew), out)
         with open(f"{folder}/diff.svg") as file:
             report.check("the graph has it", "planted_loop (js)" in file.read())
+        refused = subprocess.run([*command, "--route", "view"], capture_output=True, text=True, timeout=60)
+        report.check("a file has no routes to choose", refused.returncode == 2 and "--route needs a server" in refused.stderr, refused)
         with open(f"{folder}/none.folded", "w") as file:
             file.write("no number\n")
         command[4] = f"{folder}/none.folded"
@@ -301,6 +303,8 @@ def test_one_route_and_one_request(ctx):
         report.check("a profile of a route begins with it", of_route and all(frames[0] == "route all_docs" for frames, _ in of_route), of_route[:3])
         everything = stacks(api.get(f"{query}&frames=all").raw.decode())
         report.check("all frames are shown", not any("[runtime]" in frames for frames, _ in everything), everything[:3])
+        answer = api.get("/_settee/profile?format=folded&seconds=1&route=bulk_get")
+        report.check("one without samples is a 404", answer.status == 404 and "route bulk_get" in answer.json["reason"], answer)
         waits = stacks(api.get(f"{query}&of=waits&route=document_read").raw.decode())
         report.check("so are waits", waits and all(frames[:2] == ["requests", "document_read"] for frames, _ in waits), waits)
         stop.set()

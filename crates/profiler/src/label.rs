@@ -60,6 +60,8 @@ impl<T: Copy> Drop for Reset<T> {
         // The handler sees the effects of the work before this.
         compiler_fence(SeqCst);
         self.0.set(self.1);
+        // What it saw is not freed before it no longer sees it.
+        compiler_fence(SeqCst);
     }
 }
 
@@ -70,12 +72,15 @@ pub fn labelled<T>(label: &Label, work: impl FnOnce() -> T) -> T {
         label,
         since: ptr::from_ref(&label).addr(),
     };
+    // The handler sees what the label has.
+    compiler_fence(SeqCst);
     let _reset = Reset(&LABEL, LABEL.replace(here));
     compiler_fence(SeqCst);
     work()
 }
 
-/// Waits for a future whose polls samples have under a label, as the work of [`labelled`]. Returns its output.
+/// Waits for a future whose polls samples have under a label, as the work of [`labelled`]. Returns
+/// its output.
 ///
 /// A macro, because a future that is handed to a function is moved there and back.
 #[macro_export]
@@ -93,6 +98,7 @@ macro_rules! under_label {
 /// Does work in which an interpreter runs on this thread.
 #[inline]
 pub fn scripted<T>(interpreter: &Interpreter, work: impl FnOnce() -> T) -> T {
+    compiler_fence(SeqCst);
     let _reset = Reset(&INTERPRETER, INTERPRETER.replace(interpreter));
     compiler_fence(SeqCst);
     work()

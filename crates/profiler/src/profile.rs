@@ -119,7 +119,8 @@ impl Profile {
         kept
     }
 
-    /// Returns the counts of the first frames of stacks that begin with a prefix, without it, in descending order.
+    /// Returns the counts of the first frames of stacks that begin with a prefix, without it, in
+    /// descending order.
     pub fn by_prefix(&self, prefix: &str) -> Vec<(&str, u64)> {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, count) in &self.stacks {

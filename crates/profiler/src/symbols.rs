@@ -112,7 +112,8 @@ impl Symbols {
         symbols
     }
 
-    /// Puts one frame in place of several of the asynchronous runtime and the standard library that lead to others.
+    /// Puts one frame in place of several of the asynchronous runtime and the standard library that
+    /// lead to others.
     pub fn fold_runtime(self) -> Symbols {
         Symbols {
             folds_runtime: true,
@@ -385,7 +386,8 @@ fn is_trampoline(name: &str) -> bool {
     TRAMPOLINES.iter().any(|t| name.contains(t))
 }
 
-/// Puts one frame in place of several of the runtime that lead to others. At the end of a stack they are kept: there the runtime itself works.
+/// Puts one frame in place of several of the runtime that lead to others. At the end of a stack they
+/// are kept: there the runtime itself works.
 fn folded(frames: Vec<Frame>) -> Vec<String> {
     let mut names = vec![];
     let mut run = vec![];

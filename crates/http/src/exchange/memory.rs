@@ -29,7 +29,7 @@ pub(super) fn long_body(req: &Request, reply: &Reply, version: hyper::Version) -
 /// while there is no memory for its response, and is refused if none is free in time; successful writes,
 /// and requests of operators, are always answered.
 pub(super) async fn counted(req: &mut Request, mut reply: Reply, whole: Bytes) -> Reply {
-    let class = req.row.class(&req.method, req.query.last(&["feed"]));
+    let class = req.class();
     let is_of_operator = req.user.is_admin() && !req.is_of_database;
     let held = match is_of_operator
         || is_always_sent(reply.status, class.writes(&req.method), whole.len())

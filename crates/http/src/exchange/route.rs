@@ -17,7 +17,7 @@ use crate::router;
 
 /// Returns the label of a request's route, which samples of its processor time have.
 pub(super) fn label(req: &Request) -> &'static Label {
-    label_of(req.row.class(&req.method, req.query.last(&["feed"])))
+    label_of(req.class())
 }
 
 /// Returns the response of the request's handler, or of the first check that the request fails.

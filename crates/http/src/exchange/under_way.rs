@@ -38,7 +38,7 @@ impl UnderWay<'_> {
             path: req.requested_path.as_deref().unwrap_or(&req.path),
             segments: &req.segments,
             numbers: Numbers {
-                route: req.row.class(&req.method, req.query.last(&["feed"])),
+                route: req.class(),
                 is_of_database: req.is_of_database,
                 status,
                 timing,

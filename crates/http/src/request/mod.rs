@@ -20,7 +20,7 @@ use fair_queue::Requester;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH};
-use routes::{Route, RouteMatch, Row, ServerRoute};
+use routes::{Class, Route, RouteMatch, Row, ServerRoute};
 
 use crate::accounting::slow::Detail;
 use crate::accounting::traced::Traced;
@@ -199,6 +199,12 @@ impl Request {
     pub fn find_route(&mut self) {
         let RouteMatch { row, route } = routes::find(&self.method, &self.segments);
         (self.row, self.route) = (row, Some(route));
+    }
+
+    /// Returns the class of the request.
+    pub fn class(&self) -> Class {
+        let feed = self.row.has_feeds.then(|| self.query.last(&["feed"]));
+        self.row.class(&self.method, feed.flatten())
     }
 
     /// Returns the route of the path.

@@ -151,12 +151,21 @@ fn make(app: &Arc<App>, wish: Wish, is_gone: &Receiver<()>) -> Result<Reply, Api
         profile.lost(),
         profile.threads_left_out(),
     );
-    let routes = profile.by_prefix(FRAME_PREFIX).into_iter();
+    let reply = reply
+        .header(TOLD, &told)
+        .header(ROUTES, &by_route(&profile));
+    Ok(reply.header(CACHE_CONTROL, "no-store"))
+}
+
+/// The number of samples of each route, like `find=7 view=3`. A user's function may have a name that
+/// begins as the frame of a route does.
+fn by_route(profile: &Profile) -> String {
+    let all = profile.by_prefix(FRAME_PREFIX).into_iter();
+    let routes = all.filter(|(name, _)| class_named(name).is_some());
     let routes: Vec<String> = routes
         .map(|(route, samples)| format!("{route}={samples}"))
         .collect();
-    let reply = reply.header(TOLD, &told).header(ROUTES, &routes.join(" "));
-    Ok(reply.header(CACHE_CONTROL, "no-store"))
+    routes.join(" ")
 }
 
 fn graph(app: &App, wish: Wish, profile: &Profile) -> Graph {
@@ -240,10 +249,18 @@ fn of_cpu(wish: Wish, is_gone: &Receiver<()>) -> Result<Profile, ApiError> {
         let frame = format!("{language} ({process})");
         profile.add(&["query servers", &frame], samples.round() as u64);
     }
-    Ok(match wish.route {
-        Some(route) => profile.below(&frame_of(route)),
-        None => profile,
-    })
+    let Some(route) = wish.route else {
+        return Ok(profile);
+    };
+    let profile = profile.below(&frame_of(route));
+    match profile.total() {
+        0 => Err(ApiError::new(
+            404,
+            "not_found",
+            format!("there are no samples of the route {}", route.name()),
+        )),
+        _ => Ok(profile),
+    }
 }
 
 /// Processor time of query servers, by process and language.
@@ -287,4 +304,18 @@ fn states() -> HashMap<(String, &'static str), Duration> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_are_named_as_routes_are_not_counted_as_routes() {
+        let text = "serve;route find;a 2\nserve;route document_read 5\n\
+                    settee-worker;route find=9 (js) 7\nsettee-worker;route \u{e4} (js) 1\n";
+        let profile = Profile::parse(text, Unit::Samples { hz: 99 }).unwrap();
+        assert_eq!(by_route(&profile), "document_read=5 find=2");
+        assert!(hyper::header::HeaderValue::from_str(&by_route(&profile)).is_ok());
+    }
 }

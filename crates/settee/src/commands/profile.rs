@@ -30,17 +30,11 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
         None => None,
     };
     let is_url = options.server.contains("://");
-    if let Some(path) = &options.request
-        && !(is_url && path.starts_with('/'))
-    {
-        return Err(Failure::usage(
-            "--request needs a server, and a path that begins with /",
-        ));
-    }
     if before.is_none() {
         // Only a comparison takes a file in its place.
         server_url(&options.server)?;
     }
+    check_recording(options, is_url)?;
     let (cpu, waits) = if is_url {
         ask_both(options, before.is_some())?
     } else {
@@ -71,6 +65,25 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     print_growth("grew most, including callees", &with_callees);
     print_growth("grew most, without callees", &own);
     Ok(())
+}
+
+/// Refuses options that say what to record where nothing is recorded, and a request without a path.
+fn check_recording(options: &ProfileOptions, is_url: bool) -> Result<(), Failure> {
+    let request = options.request.as_deref();
+    if request.is_some_and(|path| !path.starts_with('/')) {
+        return Err(Failure::usage("--request needs a path that begins with /"));
+    }
+    let given = [
+        ("--request", request.is_some()),
+        ("--route", options.route.is_some()),
+        ("--all-frames", options.all_frames),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) if !is_url => Err(Failure::usage(format!(
+            "{option} needs a server: a file has been recorded"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn at(path: &Path, error: std::io::Error) -> Failure {
@@ -172,9 +185,15 @@ async fn while_requesting<T>(
 
 /// Sends a GET that must succeed, and reads the response to its end.
 async fn request(server: &Server, path: &str) -> Result<(), Failure> {
-    let response = server.send(server.request(Method::GET, path)).await?;
+    let mut response = server.send(server.request(Method::GET, path)).await?;
     let status = response.status();
-    let body = response.bytes().await.map_err(|e| server.silence(&e))?;
+    let mut body = vec![];
+    while let Some(piece) = response.chunk().await.map_err(|e| server.silence(&e))? {
+        // That of a success may be long.
+        if !status.is_success() {
+            body.extend_from_slice(&piece);
+        }
+    }
     if status.is_success() {
         return Ok(());
     }
