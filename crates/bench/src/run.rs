@@ -104,6 +104,7 @@ async fn measure_and_clean_up(
 ) -> Result<Report, BenchError> {
     let has_cluster = options.servers.iter().any(|nodes| nodes.len() > 1);
     let selected = workload::select(&options.workloads, has_cluster, options.peer.is_some())?;
+    workload::check_data(&selected, &options)?;
     workload::check_faults(&selected, &options)?;
     let sweep = options.sweep.as_deref().map(Plan::parse).transpose()?;
     let selected = match &sweep {

@@ -35,7 +35,7 @@ pub use urls::UrlList;
 pub(crate) use catalogue::{RATIOS, select};
 pub(crate) use definition::{Outcome, ROUNDS, Workload};
 pub(crate) use disk::append_and_sync;
-pub(crate) use named::check_faults;
+pub(crate) use named::{check_data, check_faults};
 pub(crate) use operations::Caller;
 pub(crate) use read::repeat;
 pub(crate) use saturated::alone;

@@ -38,11 +38,33 @@ pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<
         ("--rate", options.rate.is_some()),
         ("--requests", options.requests.is_some()),
         ("--new-connections", options.new_connections),
+        ("--set", !options.settings.is_empty()),
+        ("--q", options.q.is_some()),
+        ("--restart", options.has_new_servers),
     ];
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((what, _)) => Err(BenchError::Options(format!(
             "{name} uses a server that the bench starts: {what} does not apply to it"
+        ))),
+    }
+}
+
+/// Refuses data of a workload that is not selected: others would be measured in its place.
+///
+/// # Errors
+/// [`BenchError::Options`] names the option and the workload.
+pub(crate) fn check_data(selected: &[&str], options: &BenchOptions) -> Result<(), BenchError> {
+    let data = [
+        ("--mix", "mix", options.mix.is_some()),
+        ("--urls", "urls", options.urls.is_some()),
+        ("--documents", "own", options.own.is_some()),
+    ];
+    let mut given = data.into_iter().filter(|(.., is_given)| *is_given);
+    match given.find(|(_, workload, _)| !selected.contains(workload)) {
+        None => Ok(()),
+        Some((option, workload, _)) => Err(BenchError::Options(format!(
+            "{option} is for the workload {workload}, which is not among those of this run: name it"
         ))),
     }
 }
@@ -253,18 +275,24 @@ mod tests {
             servers: vec![server()],
             ..BenchOptions::default()
         };
-        let mut wrong = vec![alone.clone(); 5];
+        let mut wrong = vec![alone.clone(); 8];
         wrong[0].servers.push(server());
         wrong[1].sweep = Some("log/level=info,debug".to_owned());
         wrong[2].rate = Some(10.0);
         wrong[3].requests = Some(10);
         wrong[4].new_connections = true;
+        wrong[5].settings = vec!["log/level=info".to_owned()];
+        wrong[6].q = Some(4);
+        wrong[7].has_new_servers = true;
         let refused = [
             "a second server",
             "--sweep",
             "--rate",
             "--requests",
             "--new-connections",
+            "--set",
+            "--q",
+            "--restart",
         ];
         for (options, what) in wrong.iter().zip(refused) {
             let error = check_faults(&["get", "faults_stop"], options).unwrap_err();
@@ -276,5 +304,19 @@ mod tests {
             assert!(check_faults(&["get", "mix"], options).is_ok());
         }
         assert!(check_faults(&["faults_stop"], &alone).is_ok());
+    }
+
+    #[test]
+    fn data_of_a_workload_that_is_not_run_are_refused() {
+        let none = BenchOptions::default();
+        assert!(check_data(&["get"], &none).is_ok());
+        let options = BenchOptions {
+            mix: Some(Mix::named("read=1").unwrap()),
+            ..BenchOptions::default()
+        };
+        assert!(check_data(&["get", "mix"], &options).is_ok());
+        let error = check_data(&["get", "own"], &options).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("--mix is for the workload mix"), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ const BULK_BYTES: usize = 8 << 20;
 const LOAD_CLIENTS: usize = 2;
 /// Documents are kept in memory. A larger file would not leave enough for the server.
 const FILE_BYTES_MAX: u64 = 1 << 30;
+const TOO_LONG: &str = "documents are kept in memory, and a file may have 1 GiB";
 /// Characters that are encoded in names of views.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 /// Rows of a read of a view.
@@ -79,11 +80,10 @@ impl OwnData {
             .metadata()
             .map_err(|e| refuse(documents, e.to_string()))?;
         if size.len() > FILE_BYTES_MAX {
-            let why = "documents are kept in memory, and a file may have 1 GiB";
-            return Err(refuse(documents, why.to_owned()));
+            return Err(refuse(documents, TOO_LONG.to_owned()));
         }
-        let lines = BufReader::new(file).lines();
-        let lines = lines.map(|line| line.map_err(|e| e.to_string()));
+        // A pipe shows its length at its end.
+        let lines = limited(BufReader::new(file), FILE_BYTES_MAX);
         let mut data = bulks(lines).map_err(|why| refuse(documents, why))?;
         if let Some(path) = design {
             let text = std::fs::read_to_string(path).map_err(|e| refuse(path, e.to_string()))?;
@@ -92,6 +92,19 @@ impl OwnData {
         }
         Ok(data)
     }
+}
+
+/// The lines of a file that has at most this number of bytes.
+fn limited(file: impl BufRead, bytes_max: u64) -> impl Iterator<Item = Result<String, String>> {
+    let mut left = bytes_max;
+    let lines = file.take(bytes_max + 1).split(b'\n');
+    lines.map(move |line| {
+        let line = line.map_err(|e| e.to_string())?;
+        // With the end of the line.
+        let length = line.len() as u64 + 1;
+        left = left.checked_sub(length).ok_or(TOO_LONG)?;
+        String::from_utf8(line).map_err(|e| e.to_string())
+    })
 }
 
 /// Puts documents into bulks.
@@ -324,6 +337,23 @@ mod tests {
                 body["docs"].as_array().unwrap().len() as u64,
                 bulk.documents
             );
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_is_too_long_is_refused_and_not_cut() {
+        let lines = |text: &str, bytes_max| -> Result<Vec<String>, String> {
+            limited(text.as_bytes(), bytes_max).collect()
+        };
+        for text in ["{}\n{}\n", "{}\r\n\r\n", "{\n\n}\n\n"] {
+            let length = text.len() as u64;
+            let whole = text.trim_end_matches('\n').split('\n');
+            let whole: Vec<String> = whole.map(str::to_owned).collect();
+            let read = lines(text, length).unwrap();
+            assert_eq!(read[..whole.len()], whole, "{text:?}");
+            for bytes_max in 0..length {
+                assert_eq!(lines(text, bytes_max).unwrap_err(), TOO_LONG, "{text:?}");
+            }
         }
     }
 

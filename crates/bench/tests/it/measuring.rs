@@ -79,7 +79,7 @@ async fn two_servers_take_short_turns_on_connections_that_stay_open() {
         let mut options = options(&[&a, &b], workload);
         // Each of the five rounds is four turns.
         (options.seconds, options.connections) = (1.0, CLIENTS);
-        options.mix = Some(Mix::named("read=1").unwrap());
+        options.mix = (workload == "mix").then(|| Mix::named("read=1").unwrap());
         let began = std::time::Instant::now();
         let (report, _) = measured(options).await;
         let sides: Vec<_> = report.lines[0].sides.iter().flatten().collect();
@@ -283,6 +283,10 @@ async fn paths_of_a_list_are_requested_by_weights_and_in_streams() {
         "{:?}",
         report.failures
     );
+    options.workloads = vec!["get".to_owned()];
+    let error = refused(options.clone()).await;
+    assert!(error.contains("--urls is for the workload urls"), "{error}");
+    options.workloads = vec!["urls".to_owned()];
     options.urls = None;
     let report = run(options, None, &mut Vec::new()).await.unwrap();
     assert!(
