@@ -71,6 +71,8 @@ def run(options, _):
         product = measured["servers"][1]["product"]
         if COUCHDB not in product:
             raise Failed(f"the text and the chart of the manual are about CouchDB {COUCHDB}, and this was {product}")
+        if missing := missing_rows(lines):
+            raise Failed(f"rows of the manual were not measured: {', '.join(missing)}")
         page = written(PAGE.read_text(encoding="utf-8"), lines, datetime.date.today())
         PAGE.write_text(page, encoding="utf-8")
         subprocess.run([sys.executable, DOCS / "figures.py"], check=True)
@@ -100,7 +102,7 @@ def table(measured):
     columns = ["work", "Settee", f"CouchDB {COUCHDB}", "ratio", "workload"] if is_compared else ["work", "Settee", "workload"]
     lines = [row(columns), "|" + "---|" * len(columns)]
     for work, workload, part, unit, units in ROWS:
-        rates = [side["rate"]["value"] / units for side in parts.get(part, []) if side]
+        rates = [side["rate"]["value"] / units for side in parts.get(part, []) if side and side["rate"]["value"]]
         if len(rates) != len(measured["servers"]):
             continue
         cells = [work, f"{rounded(rates[0])} {unit}"]
@@ -108,6 +110,11 @@ def table(measured):
             cells += [rounded(rates[1]), ratio(rates[0] / rates[1])]
         lines.append(row([*cells, f"`{workload}`"]))
     return lines
+
+
+def missing_rows(lines):
+    """The rows that a table does not have: without them the manual's page would lose figures, and its chart could not be drawn."""
+    return [work for work, *_ in ROWS if not any(line.startswith(f"| {work} |") for line in lines)]
 
 
 def row(cells):
@@ -127,7 +134,8 @@ def ratio(number):
 def written(page, lines, day):
     """The page with the table in place of its first one of the comparison, and the day."""
     head, section = page.split("## Comparison with CouchDB\n", 1)
-    section, count = re.subn(r"^\| work \|.*?\n(?=\n)", "\n".join(lines) + "\n", section, count=1, flags=re.DOTALL | re.MULTILINE)
+    new = "\n".join(lines) + "\n"
+    section, count = re.subn(r"^\| work \|.*?\n(?=\n)", lambda _: new, section, count=1, flags=re.DOTALL | re.MULTILINE)
     section, dates = re.subn(r"interleaved \([^)]*\)", f"interleaved ({day.day} {day:%B %Y})", section, count=1)
     if (count, dates) != (1, 1):
         raise Failed(f"{PAGE.name} has no table of the comparison, or no date before it")
