@@ -101,6 +101,14 @@ struct Seen {
 }
 
 impl Seen {
+    /// Returns a reading of the time that a thread waited for a processor. A thread that ended since
+    /// its other time was read keeps its last one: with less it would be taken for another thread, and
+    /// be counted twice. It is 0 with a kernel that does not count it.
+    fn run_queue_ns(&self, tid: i32, reading: Option<u64>) -> u64 {
+        let last = || self.threads.get(&tid).map(|(_, spent)| spent.run_queue_ns);
+        reading.or_else(last).unwrap_or(0)
+    }
+
     /// Updates the times of the present threads; returns the sums of all threads so far, by name.
     fn threads(&mut self, now: HashMap<i32, (String, Spent)>) -> Vec<(String, Spent)> {
         for (tid, (name, spent)) in self.threads.drain() {
@@ -136,10 +144,10 @@ pub fn cpu_times() -> Option<CpuTimes> {
         let Ok(stat) = task.stat() else { continue };
         // Names like rocksdb:low0 are of one pool.
         let name = stat.comm.trim_end_matches(|c: char| c.is_ascii_digit());
+        let reading = task.schedstat().ok().map(|of| of.run_delay);
         let spent = Spent {
             cpu_ticks: stat.utime + stat.stime,
-            // A kernel may not count it.
-            run_queue_ns: task.schedstat().map_or(0, |of| of.run_delay),
+            run_queue_ns: seen.run_queue_ns(task.tid, reading),
         };
         threads.insert(task.tid, (name.to_owned(), spent));
     }
@@ -199,6 +207,28 @@ mod tests {
         assert_eq!(told, sums(&[("index", 10), ("serve", 95)]));
         let told = seen.threads(of(&[(2, "serve", 1)]));
         assert_eq!(told, sums(&[("index", 10), ("serve", 96)]));
+    }
+
+    #[test]
+    fn a_thread_that_ends_while_it_is_read_is_counted_once() {
+        let mut seen = Seen::default();
+        let of = |seen: &Seen, ticks: u64, reading: Option<u64>| {
+            let spent = Spent {
+                cpu_ticks: ticks,
+                run_queue_ns: seen.run_queue_ns(1, reading),
+            };
+            HashMap::from([(1, ("serve".to_owned(), spent))])
+        };
+        let now = of(&seen, 50, Some(7));
+        seen.threads(now);
+        let now = of(&seen, 60, None);
+        let sums = seen.threads(now);
+        let spent = Spent {
+            cpu_ticks: 60,
+            run_queue_ns: 7,
+        };
+        assert_eq!(sums, [("serve".to_owned(), spent)]);
+        assert_eq!(Seen::default().run_queue_ns(1, None), 0);
     }
 
     #[test]
