@@ -1,5 +1,6 @@
 //! Figures of the kernel about a TCP socket: dropped connections, and the age of the last bytes.
 
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// Numbers that the kernel gives of a socket's memory, and which of them counts what it dropped
@@ -11,6 +12,7 @@ const DROPS: usize = 8;
 /// in milliseconds (`struct tcp_info` of `linux/tcp.h`; the first two hold eight members of a byte).
 const STATE_NUMBERS: usize = 14;
 const SINCE_DATA_MS: usize = 13;
+const _: () = assert!(offset_of!(libc::tcp_info, tcpi_last_data_recv) == 4 * SINCE_DATA_MS);
 
 /// Returns the number of connections that the kernel dropped since the socket started to listen,
 /// because too many waited to be accepted. The kernel counts up to 2³². `None` when it is not
