@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Caller, Outcome, Workload, alone};
 use crate::error::BenchError;
@@ -188,6 +188,7 @@ impl Workload for Urls {
         let shared = Rc::new(Shared {
             paths: self.list.0.iter().map(|url| url.path.clone()).collect(),
             slices: RefCell::new(vec![Slice::new(); self.list.0.len()]),
+            began: Instant::now(),
         });
         let mut running = tokio::task::JoinSet::new();
         for (at, caller) in callers {
@@ -204,14 +205,12 @@ impl Workload for Urls {
                 std::panic::resume_unwind(failed.into_panic());
             }
         }
-        let seconds = pacings.iter().map(Pacing::seconds).fold(0.0, f64::max);
-        let mut slices = shared.slices.take();
+        let slices = shared.slices.take();
         let mut whole = Slice::new();
-        for slice in &mut slices {
-            slice.seconds = seconds;
+        for slice in &slices {
             whole.merge(slice.clone());
         }
-        whole.seconds = seconds;
+        whole.seconds = pacings.iter().map(Pacing::seconds).fold(0.0, f64::max);
         whole.client = Some(ClientTime::now().since(client_before));
         for (open, waits) in pacings.iter().filter_map(Pacing::end) {
             whole.take_unsent(open, waits);
@@ -243,6 +242,18 @@ struct Shared {
     paths: Vec<String>,
     /// One of each path. They are large, and clients are many.
     slices: RefCell<Vec<Slice>>,
+    began: Instant,
+}
+
+impl Shared {
+    /// Notes that a client of these paths has ended after some seconds. Those of other paths may
+    /// continue: a rate that the server cannot sustain takes longer than its time.
+    fn note_end(&self, choices: &[(usize, f64)], seconds: f64) {
+        let mut slices = self.slices.borrow_mut();
+        for (at, _) in choices {
+            slices[*at].seconds = slices[*at].seconds.max(seconds);
+        }
+    }
 }
 
 /// One client, until its turns are over.
@@ -272,6 +283,7 @@ async fn client(
             }
         }
     }
+    shared.note_end(&choices, shared.began.elapsed().as_secs_f64());
     caller.leave();
 }
 
@@ -352,6 +364,21 @@ mod tests {
         let weighted: (&[_], _, _) = (&[(0, 1.0), (2, 2.0)], 7, Some(10.0));
         let alone: (&[_], _, _) = (&[(1, 1.0)], 3, None);
         assert_eq!(told, [weighted, alone]);
+    }
+
+    #[test]
+    fn a_path_has_the_time_of_its_own_clients() {
+        let shared = Shared {
+            paths: vec![],
+            slices: RefCell::new(vec![Slice::new(); 3]),
+            began: Instant::now(),
+        };
+        shared.note_end(&[(0, 1.0), (2, 2.0)], 4.0);
+        shared.note_end(&[(1, 1.0)], 2.0);
+        shared.note_end(&[(0, 1.0), (2, 2.0)], 3.0);
+        let slices = shared.slices.take();
+        let seconds: Vec<f64> = slices.iter().map(|slice| slice.seconds).collect();
+        assert_eq!(seconds, [4.0, 2.0, 4.0]);
     }
 
     #[test]
