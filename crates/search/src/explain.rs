@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use crate::answer::Hit;
-use crate::collect::Request;
 use crate::explanation::Explanation;
 use crate::match_hits::places_of;
 use crate::matcher::{BoxMatcher, Doc};
 use crate::reader::Reader;
+use crate::request::Request;
 use crate::schema::split_term;
 use crate::segment::Segment;
 use crate::similarity::Weight;

@@ -116,7 +116,6 @@ impl Segment<'_> {
                 source,
                 boost,
             } => Some(self.interval(field, source, *boost)?),
-            WeightedQuery::Value { field, value } => self.value(field, value.as_deref())?,
             WeightedQuery::Facet {
                 kind,
                 field,
@@ -228,31 +227,6 @@ impl Segment<'_> {
             }
         }
         Ok(Some(docs.finish(score)))
-    }
-
-    fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
-        let column = column::strings_or_ids(self.files, field)?;
-        let wanted = match (&column, value) {
-            (None, None) => return Ok(Some(Box::new(AllDocs::new(self.docs_max(), 0.0)))),
-            (None, Some(_)) => return Ok(None),
-            (Some(_), None) => None,
-            (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
-                Some(ord) => Some(ord),
-                None => return Ok(None),
-            },
-        };
-        let Some(column) = column else {
-            return Ok(None);
-        };
-        let mut docs = self.docs()?;
-        for doc in 0..self.docs_max() {
-            self.effort.step()?;
-            let ords = self.effort.values(column.ords().values_for_doc(doc));
-            if ords.max() == wanted {
-                docs.put(doc);
-            }
-        }
-        Ok(Some(docs.finish(0.0)))
     }
 
     fn facet(
