@@ -1,10 +1,12 @@
 //! Matches of a segment that are kept, so that they are not searched for again.
 
+use std::rc::Rc;
+
 use super::{Doc, END, Matcher};
 use crate::Effort;
 
 /// A matching document and its score.
-type Match = (Doc, f32);
+pub(crate) type Match = (Doc, f32);
 
 /// The first capacity for matches.
 const MATCHES_MIN: usize = 256;
@@ -52,15 +54,24 @@ impl MatchKeeper<'_> {
 
     /// Returns the matches, unless they took too much memory, and their size in bytes.
     pub fn finish(self) -> (Option<KeptMatches>, usize) {
-        let kept = |matches| KeptMatches { matches, at: 0 };
-        (self.matches.map(kept), self.bytes)
+        let kept = self
+            .matches
+            .map(|matches| KeptMatches::new(Rc::new(matches)));
+        (kept, self.bytes)
     }
 }
 
 /// A cursor over matches that were kept.
 pub(crate) struct KeptMatches {
-    matches: Vec<Match>,
+    matches: Rc<Vec<Match>>,
     at: usize,
+}
+
+impl KeptMatches {
+    /// `matches` are in the order of their documents.
+    pub fn new(matches: Rc<Vec<Match>>) -> KeptMatches {
+        KeptMatches { matches, at: 0 }
+    }
 }
 
 impl Matcher for KeptMatches {

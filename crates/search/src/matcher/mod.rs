@@ -10,7 +10,7 @@ mod term;
 pub(crate) use boolean::{Coordination, Disjunction, Exclusion, Intersection, Preference};
 pub(crate) use docs::{AllDocs, DocList, DocSetBuilder};
 pub(crate) use interval::IntervalMatcher;
-pub(crate) use kept::{KeptMatches, MatchKeeper};
+pub(crate) use kept::{KeptMatches, Match, MatchKeeper};
 pub(crate) use phrase::{PhraseMatcher, PhrasePosition};
 pub(crate) use term::TermMatcher;
 

@@ -366,6 +366,37 @@ fn ten_groups_take_as_many_steps_as_one() {
 }
 
 #[test]
+fn explanations_search_for_each_part_once_however_deep_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let steps = |depth: usize| {
+        let prefix = Query::Prefix {
+            field: "f".into(),
+            prefix: "0".into(),
+        };
+        let nested = (0..depth).fold(prefix, |inner, _| Query::all(vec![inner, term("x")]));
+        let request = Request {
+            limit: 3,
+            ..by_tf_idf(nested)
+        };
+        let hits = search(&reader, &request).unwrap().hits;
+        let (effort, pauses) = counted(Effort::default());
+        let explained = search::explain(&[&*reader], &request, &hits, &Rc::new(effort)).unwrap();
+        for (hit, explanation) in hits.iter().zip(&explained) {
+            let SortValue::Score(score) = hit.order[0] else {
+                panic!("{hit:?}");
+            };
+            assert!((score - explanation.value).abs() <= 1e-5 * score, "{hit:?}");
+        }
+        assert_eq!(explained.len(), 3);
+        pauses.get()
+    };
+    let (flat, deep) = (steps(1), steps(20));
+    assert!(flat >= 5 && deep <= flat + 2, "{flat}, {deep}");
+}
+
+#[test]
 fn the_first_groups_are_those_of_the_best_hits() {
     let dir = tempfile::tempdir().unwrap();
     let index = classic(dir.path(), 1_000);
