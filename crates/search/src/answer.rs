@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::collect::{
-    Request, SortBy, SortKey, SortValue, TopHits, check_counters, collect, compare, order_bytes,
-};
+use crate::collect::{TopHits, check_counters, collect, compare, order_bytes};
 use crate::reader::Reader;
+use crate::request::{Request, SortBy, SortKey, SortValue};
 use crate::schema::Types;
 use crate::segment::Segment;
 use crate::statistics::{Numbers, Statistics};
@@ -92,41 +91,68 @@ pub fn search(
             let matcher = (matcher, scaled.scale);
             let collected = collect(request, types, files, matcher, effort)?;
             answer.count(collected.total, collected.counts, collected.ranges);
-            sources.push(Hits {
+            sources.push(Hits::OfSegment {
                 shard,
                 segment: number as u32,
                 first: collected.first,
             });
-            let kept = sources.iter().map(|hits| hits.first.bytes());
+            let kept = sources.iter().map(Hits::bytes);
             effort.give_back_to(before);
             effort.take(of_query + answer.bytes() + kept.sum::<usize>())?;
         }
     }
-    put_together(sources, request, &mut answer, effort)?;
+    answer.hits = merged(sources, request, effort)?;
     effort.give_back_to(before);
     effort.take(answer.bytes())?;
     answer.statistics = numbers.into_statistics();
     Ok(answer)
 }
 
-/// The first hits of a segment.
-struct Hits {
-    shard: usize,
-    segment: u32,
-    first: TopHits,
+/// The first hits of a segment, or of several that are merged.
+pub(crate) enum Hits {
+    OfSegment {
+        shard: usize,
+        segment: u32,
+        first: TopHits,
+    },
+    Merged(std::vec::IntoIter<Hit>),
 }
 
 impl Hits {
+    /// Returns their number.
+    pub fn len(&self) -> usize {
+        match self {
+            Hits::OfSegment { first, .. } => first.len(),
+            Hits::Merged(hits) => hits.len(),
+        }
+    }
+
+    /// Returns roughly how much memory they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Hits::OfSegment { first, .. } => first.bytes(),
+            Hits::Merged(hits) => hits.as_slice().iter().map(Hit::bytes).sum(),
+        }
+    }
+
     fn next(&mut self, effort: &Effort) -> Result<Option<Hit>, Error> {
         effort.step()?;
-        let Some((id, order, doc)) = self.first.next(effort)? else {
+        let (shard, segment, first) = match self {
+            Hits::OfSegment {
+                shard,
+                segment,
+                first,
+            } => (*shard, *segment, first),
+            Hits::Merged(hits) => return Ok(hits.next()),
+        };
+        let Some((id, order, doc)) = first.next(effort)? else {
             return Ok(None);
         };
         let hit = Hit {
             id,
             order,
-            shard: self.shard,
-            segment: self.segment,
+            shard,
+            segment,
             doc,
         };
         effort.take(hit.bytes())?;
@@ -134,13 +160,12 @@ impl Hits {
     }
 }
 
-/// Merges the first hits of all segments in order.
-fn put_together(
+/// Merges hits of segments in order, up to the limit of the request.
+pub(crate) fn merged(
     mut sources: Vec<Hits>,
     request: &Request,
-    answer: &mut Answer,
     effort: &Effort,
-) -> Result<(), Error> {
+) -> Result<Vec<Hit>, Error> {
     let by_id = SortKey {
         by: SortBy::Id,
         reversed: false,
@@ -159,9 +184,10 @@ fn put_together(
         heads.extend(source.next(effort)?.map(|hit| (hit, at)));
     }
     heads.sort_by(|(a, _), (b, _)| order(b, a));
+    let mut hits = vec![];
     while let Some((hit, at)) = heads.pop() {
-        answer.hits.push(hit);
-        if answer.hits.len() >= request.limit {
+        hits.push(hit);
+        if hits.len() >= request.limit {
             break;
         }
         if let Some(next) = sources[at].next(effort)? {
@@ -169,7 +195,7 @@ fn put_together(
             heads.insert(place, (next, at));
         }
     }
-    Ok(())
+    Ok(hits)
 }
 
 impl Answer {

@@ -5,7 +5,7 @@
 //! that is not in it falls between two.
 
 use std::collections::BinaryHeap;
-use std::ops::Bound;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use tantivy::columnar::{Column, Dictionary};
@@ -15,114 +15,10 @@ use crate::column::{self, Strings};
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::SegmentFiles;
+use crate::request::{Distance, Range, Request, SortBy, SortKey, SortValue};
 use crate::schema::{FieldType, ID, Types};
 use crate::similarity::Similarity;
-use crate::statistics::Statistics;
 use crate::{Effort, Error};
-
-/// A search request.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The query.
-    pub query: Query,
-    /// Queries that hits must match as well; they do not affect the score.
-    pub filters: Vec<Query>,
-    /// The scoring model.
-    pub similarity: Similarity,
-    /// The order of hits; equal hits are ordered by id.
-    pub sort: Vec<SortKey>,
-    /// The maximum number of hits.
-    pub limit: usize,
-    /// Returns only hits after this position in the order: the `order` of a hit.
-    pub after: Option<Vec<SortValue>>,
-    /// The statistics that the previous page was scored with; this page reuses them.
-    pub statistics: Statistics,
-    /// String fields by whose values hits are counted.
-    pub counts: Vec<String>,
-    /// Numeric fields by whose ranges hits are counted.
-    pub ranges: Vec<(String, Vec<Range>)>,
-}
-
-/// One key of a sort order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SortKey {
-    /// The value to sort by.
-    pub by: SortBy,
-    /// Sorts the greatest first; for scores, the lowest first.
-    pub reversed: bool,
-}
-
-/// A value that hits are sorted by.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SortBy {
-    /// The score, best first.
-    Score,
-    /// The document's id.
-    Id,
-    /// A field's smallest value.
-    Field(String),
-    /// A field's greatest string; numbers are ignored.
-    Strings(String),
-    /// A field's greatest number; 0 when it has none.
-    Numbers(String),
-    /// The distance of a point.
-    Distance(Distance),
-}
-
-/// The distance between a document's point and a fixed one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Distance {
-    /// The field of longitudes, in degrees.
-    pub lon_field: String,
-    /// The field of latitudes, in degrees.
-    pub lat_field: String,
-    /// The other point's longitude.
-    pub lon: f64,
-    /// The other point's latitude.
-    pub lat: f64,
-    /// Radius of the earth, in the unit of distances.
-    pub radius: f64,
-}
-
-impl Distance {
-    /// Computes the distance on a sphere by the haversine formula, as Spatial4j does.
-    fn to(&self, lon: f64, lat: f64) -> f64 {
-        let (lat1, lat2) = (self.lat.to_radians(), lat.to_radians());
-        let by_lat = ((lat2 - lat1) / 2.0).sin();
-        let by_lon = ((lon - self.lon).to_radians() / 2.0).sin();
-        let h = by_lat * by_lat + lat1.cos() * lat2.cos() * by_lon * by_lon;
-        2.0 * h.sqrt().min(1.0).asin() * self.radius
-    }
-
-    /// Returns the distance of a document without a point.
-    fn farthest(&self) -> f64 {
-        std::f64::consts::PI * self.radius
-    }
-}
-
-/// The value of a sort key.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SortValue {
-    /// No value.
-    Null,
-    /// A score.
-    Score(f32),
-    /// A number.
-    Number(f64),
-    /// A string, or the id.
-    Text(String),
-}
-
-/// A named range of numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Range {
-    /// Its name in the answer.
-    pub label: String,
-    /// The lower bound.
-    pub low: Bound<f64>,
-    /// The upper bound.
-    pub high: Bound<f64>,
-}
 
 /// The result of a segment.
 pub(crate) struct SegmentHits {
@@ -334,11 +230,14 @@ fn place_of(column: &Strings, text: &str) -> Result<u64, Error> {
 
 /// A hit in a heap: its key, its document in the segment, its score. The last in the order is at
 /// the top.
-type Candidate = (Box<[u64]>, u32, u32);
+pub(crate) type Candidate = (Box<[u64]>, u32, u32);
+
+/// The first hits so far.
+pub(crate) type Heap = BinaryHeap<Candidate>;
 
 /// The first hits of a segment, in order. Sort values are read only for the hits that are taken.
 pub(crate) struct TopHits {
-    keys: Vec<KeyColumn>,
+    keys: Rc<[KeyColumn]>,
     candidates: std::vec::IntoIter<Candidate>,
     /// The index of the sort key that is the id.
     id: usize,
@@ -350,9 +249,14 @@ impl TopHits {
         size_of::<Candidate>() + keys * size_of::<u64>()
     }
 
+    /// Returns their number.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// Returns roughly how much memory they take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.candidates.len() * TopHits::bytes_of_one(self.keys.len())
+        self.len() * TopHits::bytes_of_one(self.keys.len())
     }
 
     /// Returns the next hit: its id, its sort values, and its document in the segment.
@@ -374,6 +278,89 @@ impl TopHits {
     }
 }
 
+/// The order of hits in a segment.
+pub(crate) struct Ranking {
+    keys: Rc<[KeyColumn]>,
+    /// The key that hits must come after.
+    after: Option<Vec<u64>>,
+    /// The key of the current hit.
+    key: Vec<u64>,
+    limit: usize,
+    scores: bool,
+    /// The index of the sort key that is the id.
+    id: usize,
+}
+
+impl Ranking {
+    /// Opens the sort keys of a request. Only hits after the position `after` are chosen.
+    pub fn open(
+        request: &Request,
+        after: Option<&[SortValue]>,
+        types: &Types,
+        segment: &SegmentFiles,
+    ) -> Result<Ranking, Error> {
+        let keys = keys_of(request, types, segment)?;
+        let after = after
+            .map(|values| place_of_hit(values, &keys))
+            .transpose()?;
+        let is_id = |key: &SortKey| key.by == SortBy::Id;
+        let id = request.sort.iter().position(is_id);
+        Ok(Ranking {
+            after,
+            key: vec![0; keys.len()],
+            limit: request.limit,
+            scores: request.sort.iter().any(|key| key.by == SortBy::Score),
+            id: id.unwrap_or(request.sort.len()),
+            keys: keys.into(),
+        })
+    }
+
+    /// Adds the current document of a cursor to the first hits, if it is one of them.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        (matcher, scale): (&mut BoxMatcher, f32),
+        doc: u32,
+        heap: &mut Heap,
+        effort: &Effort,
+    ) -> Result<(), Error> {
+        let score = if self.scores {
+            scaled_score(matcher, scale)
+        } else {
+            0.0
+        };
+        let full = heap.len() >= self.limit;
+        // Most hits are rejected by the first sort key alone.
+        self.key[0] = self.keys[0].key(doc, score, effort);
+        let last = heap.peek().filter(|_| full);
+        if self.limit == 0 || last.is_some_and(|last| self.key[0] > last.0[0]) {
+            return Ok(());
+        }
+        for (key, column) in self.key.iter_mut().zip(self.keys.iter()).skip(1) {
+            *key = column.key(doc, score, effort);
+        }
+        let is_behind = self.after.as_ref().is_none_or(|after| self.key > *after);
+        if is_behind && last.is_none_or(|last| self.key.as_slice() < &*last.0) {
+            if full {
+                heap.pop();
+            } else {
+                effort.take(TopHits::bytes_of_one(self.keys.len()))?;
+            }
+            heap.push((self.key.as_slice().into(), doc, score.to_bits()));
+        }
+        Ok(())
+    }
+
+    /// Returns the first hits in order.
+    pub fn first(&self, heap: Heap) -> TopHits {
+        TopHits {
+            keys: self.keys.clone(),
+            candidates: heap.into_sorted_vec().into_iter(),
+            id: self.id,
+        }
+    }
+}
+
 /// Collects the hits of a segment.
 pub(crate) fn collect(
     request: &Request,
@@ -382,60 +369,27 @@ pub(crate) fn collect(
     (mut matcher, scale): (BoxMatcher, f32),
     effort: &Effort,
 ) -> Result<SegmentHits, Error> {
-    let keys = keys_of(request, types, segment)?;
-    let after = place_behind(request, &keys)?;
-    let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
+    let mut ranking = Ranking::open(request, request.after.as_deref(), types, segment)?;
     let mut counters = Counters::open(request, types, segment, effort)?;
-    let candidate_bytes = TopHits::bytes_of_one(keys.len());
     let alive = segment.reader.alive_bitset();
     let mut total = 0;
-    let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
-    let mut key = vec![0; keys.len()];
+    let mut heap = Heap::new();
     let mut doc = matcher.doc();
     while doc != END {
         effort.step()?;
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
             counters.count(doc, effort)?;
-            let score = if scores {
-                scaled_score(&mut matcher, scale)
-            } else {
-                0.0
-            };
-            let full = heap.len() >= request.limit;
-            // Most hits are rejected by the first sort key alone.
-            key[0] = keys[0].key(doc, score, effort);
-            let last = heap.peek().filter(|_| full);
-            if request.limit > 0 && last.is_none_or(|last| key[0] <= last.0[0]) {
-                for (key, column) in key.iter_mut().zip(&keys).skip(1) {
-                    *key = column.key(doc, score, effort);
-                }
-                let is_behind = after.as_ref().is_none_or(|after| key > *after);
-                if is_behind && last.is_none_or(|last| key.as_slice() < &*last.0) {
-                    if full {
-                        heap.pop();
-                    } else {
-                        effort.take(candidate_bytes)?;
-                    }
-                    heap.push((key.clone().into(), doc, score.to_bits()));
-                }
-            }
+            ranking.offer((&mut matcher, scale), doc, &mut heap, effort)?;
         }
         doc = matcher.advance();
     }
     // Cursors report their end when time runs out.
     effort.step()?;
     let (counts, ranges) = counters.finish(effort)?;
-    let is_id = |key: &SortKey| key.by == SortBy::Id;
-    let id = request.sort.iter().position(is_id);
-    let first = TopHits {
-        id: id.unwrap_or(request.sort.len()),
-        keys,
-        candidates: heap.into_sorted_vec().into_iter(),
-    };
     Ok(SegmentHits {
         total,
-        first,
+        first: ranking.first(heap),
         counts,
         ranges,
     })
@@ -467,11 +421,8 @@ fn keys_of(
     Ok(keys)
 }
 
-/// Returns the key that hits must come after.
-fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>>, Error> {
-    let Some(values) = &request.after else {
-        return Ok(None);
-    };
+/// Returns the key of a hit that has these sort values.
+fn place_of_hit(values: &[SortValue], keys: &[KeyColumn]) -> Result<Vec<u64>, Error> {
     if values.len() != keys.len() {
         return Err(Error::Bookmark);
     }
@@ -479,7 +430,7 @@ fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>
         .iter()
         .zip(values)
         .map(|(key, value)| key.key_of(value));
-    Ok(Some(places.collect::<Result<_, _>>()?))
+    places.collect()
 }
 
 /// Returns roughly how much memory the sort values of a hit take, in bytes.
@@ -604,11 +555,7 @@ pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Err
 }
 
 /// Checks that fields used as facet filters have strings.
-pub(crate) fn check_facets(
-    similarity: Similarity,
-    filters: &[Query],
-    types: &Types,
-) -> Result<(), Error> {
+fn check_facets(similarity: Similarity, filters: &[Query], types: &Types) -> Result<(), Error> {
     if similarity == Similarity::TfIdf {
         return Ok(());
     }

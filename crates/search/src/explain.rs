@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use crate::answer::Hit;
-use crate::collect::Request;
 use crate::explanation::Explanation;
 use crate::match_hits::places_of;
 use crate::matcher::{BoxMatcher, Doc};
 use crate::reader::Reader;
+use crate::request::Request;
 use crate::schema::split_term;
 use crate::segment::Segment;
 use crate::similarity::Weight;
@@ -46,7 +46,9 @@ pub fn explain(
             let Some(files) = reader.segments.get(number as usize) else {
                 continue;
             };
-            let segment = Segment::new(files, &reader.layout, effort)?;
+            let mut segment = Segment::new(files, &reader.layout, effort)?;
+            let wanted: Vec<Doc> = docs.iter().map(|(doc, _)| *doc).collect();
+            segment.narrow(&scaled.weighed, &wanted)?;
             let mut part = Scorer::new(&segment, &scaled.weighed)?;
             for (doc, at) in docs {
                 if let Some(found) = part.explain(doc, effort)? {
@@ -90,9 +92,14 @@ impl<'w> Scorer<'w> {
             }
             _ => Ok(vec![]),
         };
+        let matcher = match weighed {
+            // Only their own cursors know frequencies.
+            WeightedQuery::Term(_) | WeightedQuery::Phrase { .. } => segment.open(weighed)?,
+            _ => segment.matcher(weighed)?,
+        };
         Ok(Scorer {
             weighed,
-            matcher: segment.matcher(weighed)?,
+            matcher,
             parts: parts?,
         })
     }

@@ -2,34 +2,15 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::collect::{
-    KeyColumn, SortBy, SortKey, SortValue, are_strings, check_facets, check_sort, compare,
-    order_bytes, scaled_score,
-};
-use crate::column;
-use crate::matcher::{BoxMatcher, END};
-use crate::query::Query;
-use crate::reader::{Reader, SegmentFiles};
-use crate::schema::Types;
-use crate::segment::Segment;
-use crate::similarity::Similarity;
-use crate::statistics::{Numbers, Statistics};
-use crate::weigh::weigh;
-use crate::{Effort, Error};
+use crate::collect::{compare, order_bytes};
+use crate::request::{SortKey, SortValue};
 
 /// A request for groups.
 #[derive(Clone, Debug)]
 pub struct GroupRequest {
-    /// The query.
-    pub query: Query,
-    /// Queries that hits must match as well.
-    pub filters: Vec<Query>,
-    /// The scoring model.
-    pub similarity: Similarity,
     /// The field whose greatest string is the group of a hit.
     pub field: String,
     /// The order of groups.
@@ -39,12 +20,19 @@ pub struct GroupRequest {
 }
 
 /// A group.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub(crate) struct Group {
     /// The string that its hits share; `None` for hits without one.
     pub by: Option<String>,
     /// The sort values of its first hit.
     pub order: Vec<SortValue>,
+}
+
+impl Group {
+    /// Returns roughly how much memory it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        let by = self.by.as_ref().map_or(0, String::len);
+        size_of::<Group>() + by + order_bytes(&self.order)
+    }
 }
 
 /// A group's best hit: its key, the ordinal of the group's string from 1 on (0 for hits without
@@ -53,14 +41,14 @@ type Place = (Box<[u64]>, u64, u32, u32);
 
 /// The first groups of a segment. Only the requested number is kept: a group that belongs to the
 /// first ones in the end is inserted with its best hit, whenever that comes.
-struct TopGroups {
+pub(crate) struct TopGroups {
     limit: usize,
     places: BTreeSet<Place>,
     of_group: FxHashMap<u64, Place>,
 }
 
 impl TopGroups {
-    fn new(limit: usize) -> TopGroups {
+    pub fn new(limit: usize) -> TopGroups {
         TopGroups {
             limit,
             places: BTreeSet::new(),
@@ -68,7 +56,7 @@ impl TopGroups {
         }
     }
 
-    fn put(&mut self, key: &[u64], group: u64, doc: u32, score: f32) {
+    pub fn put(&mut self, key: &[u64], group: u64, doc: u32, score: f32) {
         if let Some(known) = self.of_group.get(&group) {
             if *known.0 <= *key {
                 return;
@@ -87,116 +75,16 @@ impl TopGroups {
         self.places.insert(place.clone());
         self.of_group.insert(group, place);
     }
-}
 
-impl Reader {
-    /// Returns the first groups, and the number of hits.
-    ///
-    /// # Errors
-    /// The request is invalid, or the files cannot be read.
-    pub fn groups(
-        &self,
-        request: &GroupRequest,
-        types: &Types,
-        effort: &Rc<Effort>,
-    ) -> Result<(Vec<Group>, u64), Error> {
-        check_sort(&request.sort, types)?;
-        check_facets(request.similarity, &request.filters, types)?;
-        if request.similarity == Similarity::Bm25 {
-            are_strings([&request.field], types)?;
-        }
-        let before = effort.taken();
-        let about = (request.similarity, &**effort);
-        let numbers = Numbers::new(Statistics::default());
-        let scaled = weigh(
-            &request.query,
-            &request.filters,
-            about,
-            &numbers.of(0, self),
-        )?;
-        let of_query = effort.taken();
-        let (mut groups, mut total) = (vec![], 0);
-        for files in &self.segments {
-            let segment = Segment::new(files, &self.layout, effort)?;
-            let Some(matcher) = segment.matcher(&scaled.weighed)? else {
-                continue;
-            };
-            let matcher = (matcher, scaled.scale);
-            total += groups_of(request, types, files, matcher, effort, &mut groups)?;
-            groups = merge_groups(groups, request);
-            effort.give_back_to(of_query);
-            effort.take(groups.iter().map(Group::bytes).sum())?;
-        }
-        effort.give_back_to(before);
-        effort.take(groups.iter().map(Group::bytes).sum())?;
-        Ok((groups, total))
-    }
-}
-
-/// Adds the first groups of a segment; returns the number of hits.
-fn groups_of(
-    request: &GroupRequest,
-    types: &Types,
-    files: &SegmentFiles,
-    (mut matcher, scale): (BoxMatcher, f32),
-    effort: &Effort,
-    groups: &mut Vec<Group>,
-) -> Result<u64, Error> {
-    let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
-    let keys = request.sort.iter();
-    let keys = keys.map(|key| KeyColumn::open(key, types, files));
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    let strings = column::strings_or_ids(files, &request.field)?;
-    let alive = files.reader.alive_bitset();
-    let mut first = TopGroups::new(request.limit);
-    let mut key = vec![0; keys.len()];
-    let mut total = 0;
-    let mut doc = matcher.doc();
-    while doc != END {
-        effort.step()?;
-        if alive.is_none_or(|alive| alive.is_alive(doc)) {
-            total += 1;
-            let score = if scores {
-                scaled_score(&mut matcher, scale)
-            } else {
-                0.0
-            };
-            for (key, column) in key.iter_mut().zip(&keys) {
-                *key = column.key(doc, score, effort);
-            }
-            let ords = strings.iter().flat_map(|s| s.ords().values_for_doc(doc));
-            let group = effort.values(ords).max().map_or(0, |ord| ord + 1);
-            first.put(&key, group, doc, score);
-        }
-        doc = matcher.advance();
-    }
-    // Cursors report their end when time runs out.
-    effort.step()?;
-    for (_, group, doc, score) in first.places {
-        let score = f32::from_bits(score);
-        let order = keys.iter().map(|key| key.value(doc, score, effort));
-        let by = match (&strings, group) {
-            (Some(strings), 1..) => Some(strings.text(group - 1)?),
-            _ => None,
-        };
-        let order = order.collect::<Result<_, _>>()?;
-        let group = Group { by, order };
-        effort.take(group.bytes())?;
-        groups.push(group);
-    }
-    Ok(total)
-}
-
-impl Group {
-    /// Returns roughly how much memory it takes, in bytes.
-    fn bytes(&self) -> usize {
-        let by = self.by.as_ref().map_or(0, String::len);
-        size_of::<Group>() + by + order_bytes(&self.order)
+    /// Returns the groups in order, by their numbers, each with its best hit and the score of that.
+    pub fn into_best_hits(self) -> impl Iterator<Item = (u64, u32, f32)> {
+        let places = self.places.into_iter();
+        places.map(|(_, group, doc, score)| (group, doc, f32::from_bits(score)))
     }
 }
 
 /// Merges groups of segments, or of shards.
-pub fn merge_groups(groups: Vec<Group>, request: &GroupRequest) -> Vec<Group> {
+pub(crate) fn merge_groups(groups: Vec<Group>, request: &GroupRequest) -> Vec<Group> {
     let order = |a: &Group, b: &Group| {
         let values = a.order.iter().zip(&b.order).zip(&request.sort);
         values

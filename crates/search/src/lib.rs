@@ -10,6 +10,7 @@
 //! | `schema` | In which fields and columns of tantivy are they stored? |
 //! | `tokens` | How do terms and positions reach tantivy? |
 //! | [`query`] | What is a query? |
+//! | `request` | In which order are its hits, and what is counted? |
 //! | `index` | What is an open index, and which state does its last commit represent? |
 //! | `omissions` | Which documents could not be indexed? |
 //! | `verify` | Do the files match their checksums? |
@@ -22,6 +23,7 @@
 //! | `matcher` | Which documents of a segment match, and with which score? |
 //! | `collect` | Which hits are first, and how many hits has each value? |
 //! | `group` | Which groups of hits are first? |
+//! | `group_search` | Which hits of each group are first? |
 //! | `explain` | How was the score of a hit computed? |
 //! | `match_hits` | Which hits match another query as well? |
 //! | `answer` | How are the results of an index's shards merged? |
@@ -39,12 +41,14 @@ mod explanation;
 mod expression;
 mod fields;
 mod group;
+mod group_search;
 mod index;
 mod match_hits;
 mod matcher;
 mod omissions;
 pub mod query;
 mod reader;
+mod request;
 mod schema;
 mod segment;
 mod similarity;
@@ -55,19 +59,20 @@ mod verify;
 mod weigh;
 
 pub use answer::{Answer, Hit, search, types_of};
-pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use copy::copy_index;
 pub use effort::{AnswerMemory, Effort, SharedMemory};
 pub use error::Error;
 pub use explain::explain;
 pub use explanation::Explanation;
 pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
-pub use group::{Group, GroupRequest, merge_groups};
+pub use group::GroupRequest;
+pub use group_search::{GroupAnswer, GroupHits, search_groups};
 pub use index::{Commit, Index, folder_bytes};
 pub use match_hits::match_hits;
 pub use omissions::Omissions;
 pub use query::Query;
 pub use reader::Reader;
+pub use request::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
 pub use statistics::{STATISTICS_BYTES_MAX, Statistics};

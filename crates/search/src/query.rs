@@ -94,14 +94,6 @@ pub enum Query {
     Boost(Box<Query>, f32),
     /// Replaces the score of a query by a constant.
     Constant(Box<Query>, f32),
-    /// Documents whose greatest string of a field, in byte order, is this; `None` for those without
-    /// one. They score 0.
-    Value {
-        /// The field.
-        field: String,
-        /// The string.
-        value: Option<String>,
-    },
     /// Documents with one of these facets, or with any facet when the list is empty; with Nouveau's
     /// similarity, with one of these exact strings. They score 0.
     Facet {

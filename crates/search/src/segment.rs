@@ -12,8 +12,9 @@ use tantivy::schema::IndexRecordOption;
 use crate::column;
 use crate::fields::of_column;
 use crate::matcher::{
-    AllDocs, BoxMatcher, Coordination, Disjunction, DocList, DocSetBuilder, Exclusion,
-    Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preference, TermMatcher,
+    AllDocs, BoxMatcher, Coordination, Disjunction, Doc, DocList, DocSetBuilder, Exclusion,
+    Intersection, IntervalMatcher, KeptMatches, Match, PhraseMatcher, PhrasePosition, Preference,
+    TermMatcher,
 };
 use crate::query::Interval;
 use crate::reader::SegmentFiles;
@@ -30,6 +31,8 @@ pub(crate) struct Segment<'a> {
     files: &'a SegmentFiles,
     inverted: Arc<InvertedIndexReader>,
     effort: Rc<Effort>,
+    /// The matches of parts of a query, by their addresses, after [`Segment::narrow`].
+    found: FxHashMap<*const WeightedQuery, Rc<Vec<Match>>>,
 }
 
 impl Segment<'_> {
@@ -43,7 +46,42 @@ impl Segment<'_> {
             files,
             inverted,
             effort: effort.clone(),
+            found: FxHashMap::default(),
         })
+    }
+
+    /// Finds which of these documents, in their order, each part of a query matches. From then on,
+    /// the cursors of [`Segment::matcher`] combine these matches: they have no other documents, and
+    /// do not read the index again, however deep a part is within others.
+    pub fn narrow(&mut self, weighed: &WeightedQuery, docs: &[Doc]) -> Result<(), Error> {
+        if let WeightedQuery::Boolean {
+            must,
+            should,
+            must_not,
+            ..
+        } = weighed
+        {
+            let mut parts = must.iter().chain(should).chain(must_not);
+            return parts.try_for_each(|part| self.narrow(part, docs));
+        }
+        let before = self.effort.taken();
+        let Some(mut matcher) = self.open(weighed)? else {
+            return Ok(());
+        };
+        let mut found = vec![];
+        for doc in docs {
+            self.effort.step()?;
+            if matcher.has(*doc) {
+                found.push((*doc, matcher.score()));
+            }
+        }
+        // A cursor that ran out of time or memory finds nothing.
+        self.effort.step()?;
+        self.effort.give_back_to(before);
+        self.effort.take(found.len() * size_of::<Match>())?;
+        self.found
+            .insert(std::ptr::from_ref(weighed), Rc::new(found));
+        Ok(())
     }
 
     fn docs_max(&self) -> u32 {
@@ -74,6 +112,16 @@ impl Segment<'_> {
     /// Returns a cursor over the matching documents of the segment; `None` when no document
     /// matches.
     pub fn matcher(&self, weighed: &WeightedQuery) -> Result<Option<BoxMatcher>, Error> {
+        let Some(found) = self.found.get(&std::ptr::from_ref(weighed)) else {
+            return self.open(weighed);
+        };
+        self.effort.take(size_of::<KeptMatches>())?;
+        Ok(Some(Box::new(KeptMatches::new(found.clone()))))
+    }
+
+    /// Returns a cursor over all matching documents, like [`Segment::matcher`] before a query was
+    /// narrowed.
+    pub fn open(&self, weighed: &WeightedQuery) -> Result<Option<BoxMatcher>, Error> {
         self.effort.step()?;
         Ok(match weighed {
             WeightedQuery::Nothing => None,
@@ -116,7 +164,6 @@ impl Segment<'_> {
                 source,
                 boost,
             } => Some(self.interval(field, source, *boost)?),
-            WeightedQuery::Value { field, value } => self.value(field, value.as_deref())?,
             WeightedQuery::Facet {
                 kind,
                 field,
@@ -228,31 +275,6 @@ impl Segment<'_> {
             }
         }
         Ok(Some(docs.finish(score)))
-    }
-
-    fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
-        let column = column::strings_or_ids(self.files, field)?;
-        let wanted = match (&column, value) {
-            (None, None) => return Ok(Some(Box::new(AllDocs::new(self.docs_max(), 0.0)))),
-            (None, Some(_)) => return Ok(None),
-            (Some(_), None) => None,
-            (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
-                Some(ord) => Some(ord),
-                None => return Ok(None),
-            },
-        };
-        let Some(column) = column else {
-            return Ok(None);
-        };
-        let mut docs = self.docs()?;
-        for doc in 0..self.docs_max() {
-            self.effort.step()?;
-            let ords = self.effort.values(column.ords().values_for_doc(doc));
-            if ords.max() == wanted {
-                docs.put(doc);
-            }
-        }
-        Ok(Some(docs.finish(0.0)))
     }
 
     fn facet(

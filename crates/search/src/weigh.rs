@@ -57,11 +57,6 @@ pub(crate) enum WeightedQuery {
         source: Interval,
         boost: f32,
     },
-    /// Documents whose greatest string of a field is this; `None` for those without one.
-    Value {
-        field: String,
-        value: Option<String>,
-    },
     /// Documents with one of these facets, or strings.
     Facet {
         kind: ColumnKind,
@@ -191,10 +186,6 @@ impl Weigher<'_> {
                 self.squares.set(before);
                 WeightedQuery::Constant(Box::new(inner), self.constant(boost * score))
             }
-            Query::Value { field, value } => WeightedQuery::Value {
-                field: field.clone(),
-                value: value.clone(),
-            },
             Query::Facet { field, values } => WeightedQuery::Facet {
                 kind: facets_of(self.similarity),
                 field: field.clone(),

@@ -9,12 +9,12 @@ use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
 use search::query::{WordWeight, likeness_of};
 use search::{
-    AnswerMemory, Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics,
-    Types, merge_groups, types_of,
+    AnswerMemory, Effort, Explanation, GroupRequest, Hit, Reader, Request, SortValue, Statistics,
+    Types, types_of,
 };
 use serde_json::value::RawValue;
 
-use super::query::{EngineQuery, TextHighlight, TextQuery};
+use super::query::{TextHighlight, TextQuery};
 use super::translate::translate;
 use super::{TextIndex, bookmark, stored};
 use crate::rules::DatabaseAs;
@@ -99,7 +99,7 @@ impl DatabaseAs {
     }
 }
 
-fn search_now(
+pub(super) fn search_now(
     index: &TextIndex,
     query: &TextQuery,
     effort: &Rc<Effort>,
@@ -123,8 +123,8 @@ fn search_now(
         explains: query.explain,
         bytes: 0,
     };
-    if engine_query.groups.is_some() {
-        return groups(&readers, &types, &engine_query, &mut shown);
+    if let Some(groups) = &engine_query.groups {
+        return grouped(&types, &engine_query.request, groups, &mut shown);
     }
     let request = engine_query.request;
     let found = search::search(&readers, &request, &types, effort)?;
@@ -155,46 +155,34 @@ fn search_now(
 }
 
 /// The first groups, and the first hits of each.
-fn groups(
-    readers: &[Arc<Reader>],
+fn grouped(
     types: &Types,
-    engine_query: &EngineQuery,
+    request: &Request,
+    groups: &GroupRequest,
     shown: &mut HitOutput<'_>,
 ) -> Result<TextAnswer, Error> {
-    let mut answer = TextAnswer {
-        total: 0,
+    let found = search::search_groups(shown.readers, request, groups, types, shown.effort)?;
+    let (mut groups, mut hits) = (vec![], vec![]);
+    for mut group in found.groups {
+        groups.push((group.by, group.total, group.hits.len()));
+        hits.append(&mut group.hits);
+    }
+    // All at once: an explanation weighs the query again.
+    let hits = shown.hits(hits, request, &found.statistics)?;
+    let mut hits = hits.into_iter();
+    let groups = groups.into_iter().map(|(by, total, count)| TextGroup {
+        by,
+        total,
+        hits: hits.by_ref().take(count).collect(),
+    });
+    Ok(TextAnswer {
+        total: found.total,
         hits: vec![],
-        groups: None,
+        groups: Some(groups.collect()),
         bookmark: bookmark::beginning(),
         counts: None,
         ranges: None,
-    };
-    let Some(request) = &engine_query.groups else {
-        return Ok(answer);
-    };
-    let mut all: Vec<Group> = vec![];
-    for reader in readers {
-        let (groups, total) = reader.groups(request, types, shown.effort)?;
-        all.extend(groups);
-        answer.total += total;
-    }
-    let mut groups = vec![];
-    for group in merge_groups(all, request) {
-        let mut of_group = engine_query.request.clone();
-        of_group.after = None;
-        of_group.filters.push(Query::Value {
-            field: request.field.clone(),
-            value: group.by.clone(),
-        });
-        let found = search::search(readers, &of_group, types, shown.effort)?;
-        groups.push(TextGroup {
-            by: group.by,
-            total: found.total,
-            hits: shown.hits(found.hits, &of_group, &found.statistics)?,
-        });
-    }
-    answer.groups = Some(groups);
-    Ok(answer)
+    })
 }
 
 /// Hits with the data that is shown of them.

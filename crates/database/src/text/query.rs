@@ -242,9 +242,6 @@ impl TextQuery {
         });
         let filters: Vec<Query> = partition.chain(facets).collect();
         let groups = self.group.as_ref().map(|group| GroupRequest {
-            query: query.clone(),
-            filters: filters.clone(),
-            similarity,
             field: group.field.clone(),
             sort: sorted(&group.sort),
             limit: group.limit,

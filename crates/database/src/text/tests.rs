@@ -1,11 +1,14 @@
 //! Updates and queries of text indexes.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use functions::Requester;
 
-use super::AnswerThreads;
+use super::answer::search_now;
+use super::{AnswerThreads, TextGrouping, TextQuery};
 use crate::database::Database;
 use crate::{
     CreateOptions, Databases, Durability, EditMode, Error, FindAnswer, FindLimits, Options, Outcome,
@@ -156,5 +159,57 @@ async fn a_parsed_query_is_charged() {
     assert!(index.range("a", "[1 TO 2]").is_ok());
     let long = format!("[1 TO {:02000}]", 2);
     assert!(index.range("a", &long).is_err());
+    databases.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_groups_take_about_as_many_steps_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::open(folder.path(), Options::default()).unwrap();
+    let db = with_text_index(&databases).await;
+    let doc = |n: u64| {
+        let doc = format!(r#"{{"_id":"{n}","a":"w{n}"}}"#);
+        document::parse_document(doc.as_bytes()).unwrap()
+    };
+    let docs = (0..1_000).map(doc).collect();
+    let written = db.update(docs, EditMode::Interactive, Durability::Synced);
+    written.await.unwrap();
+    let design = db.all_designs().unwrap().remove(0);
+    let design = db.design_now(&design.id).unwrap();
+    let (flavour, name) = design.text_names().next().unwrap();
+    let index = db.text_index(&design, flavour, name).unwrap();
+    db.update_text(&index, &Requester::Background)
+        .await
+        .unwrap();
+    let steps = |groups: usize, explain: bool| {
+        let pauses = Rc::new(Cell::new(0));
+        let noted = pauses.clone();
+        let effort = search::Effort::default().with_pauses(move || {
+            noted.set(noted.get() + 1);
+            Duration::ZERO
+        });
+        let query = TextQuery {
+            group: Some(TextGrouping {
+                field: "_id".to_owned(),
+                sort: vec![],
+                limit: groups,
+            }),
+            explain,
+            ..TextQuery::new("$default:w*".to_owned(), 1)
+        };
+        let answer = search_now(&index, &query, &Rc::new(effort)).unwrap();
+        let found = answer.groups.unwrap();
+        assert_eq!((answer.total, found.len()), (1_000, groups));
+        let explained = |group: &super::TextGroup| {
+            group.total == 1 && group.hits[0].explanation.is_some() == explain
+        };
+        assert!(found.iter().all(explained));
+        pauses.get()
+    };
+    for explain in [false, true] {
+        let (one, ten) = (steps(1, explain), steps(10, explain));
+        // Explanations read the segments of their hits.
+        assert!(one > 0 && ten <= one + 3, "{explain}: {one}, {ten}");
+    }
     databases.close();
 }

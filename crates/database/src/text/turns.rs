@@ -58,7 +58,7 @@ pub struct TextCost<'a> {
     pub q: &'a str,
     /// Fields that hits are sorted by, and fields and ranges that they are counted by.
     pub of_hit: usize,
-    /// Groups; each is searched separately.
+    /// Groups; each has a list of hits.
     pub groups: usize,
     /// Values that hits are narrowed to.
     pub values: usize,

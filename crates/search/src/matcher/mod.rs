@@ -3,12 +3,14 @@
 mod boolean;
 mod docs;
 mod interval;
+mod kept;
 mod phrase;
 mod term;
 
 pub(crate) use boolean::{Coordination, Disjunction, Exclusion, Intersection, Preference};
 pub(crate) use docs::{AllDocs, DocList, DocSetBuilder};
 pub(crate) use interval::IntervalMatcher;
+pub(crate) use kept::{KeptMatches, Match, MatchKeeper};
 pub(crate) use phrase::{PhraseMatcher, PhrasePosition};
 pub(crate) use term::TermMatcher;
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use search::{
-    ClassicOptions, Distance, Effort, Error, Fields, GroupRequest, Index, Query, Range, Request,
-    Similarity, SortBy, SortKey, SortValue,
+    ClassicOptions, Distance, Effort, Error, Fields, GroupAnswer, GroupRequest, Index, Query,
+    Range, Reader, Request, Similarity, SortBy, SortKey, SortValue, search_groups,
 };
 use serde_json::{Value, json};
 
@@ -69,18 +69,41 @@ fn by_tf_idf(query: Query) -> Request {
     }
 }
 
-fn grouped(query: Query, field: &str, sort: SortBy, limit: usize) -> GroupRequest {
-    GroupRequest {
-        query,
-        filters: vec![],
-        similarity: Similarity::TfIdf,
+/// A request for groups of hits with one hit each.
+fn grouped(query: Query, field: &str, sort: SortBy, limit: usize) -> (Request, GroupRequest) {
+    let groups = GroupRequest {
         field: field.into(),
         sort: vec![SortKey {
             by: sort,
             reversed: false,
         }],
         limit,
-    }
+    };
+    let request = Request {
+        limit: 1,
+        ..by_tf_idf(query)
+    };
+    (request, groups)
+}
+
+fn groups_of(
+    reader: &Reader,
+    (request, groups): &(Request, GroupRequest),
+    effort: Effort,
+) -> Result<GroupAnswer, Error> {
+    let effort = Rc::new(effort);
+    search_groups(&[reader], request, groups, reader.types(), &effort)
+}
+
+/// An effort, and the number of its pauses.
+fn counted(effort: Effort) -> (Effort, Rc<Cell<u32>>) {
+    let pauses = Rc::new(Cell::new(0));
+    let noted = pauses.clone();
+    let effort = effort.with_pauses(move || {
+        noted.set(noted.get() + 1);
+        Duration::ZERO
+    });
+    (effort, pauses)
 }
 
 #[test]
@@ -100,15 +123,11 @@ fn filters_counts_ranges_and_distances_end_when_their_time_does() {
         field: "f".into(),
         values: (0..1_000).map(|n| format!("{n:05}")).collect(),
     };
-    let value = |value: Option<&str>| Query::Value {
-        field: "s".into(),
-        value: value.map(str::to_owned),
-    };
     let nobody = Query::Facet {
         field: "f".into(),
         values: vec!["nobody".into()],
     };
-    for filter in [facet, value(Some("3")), value(None), nobody] {
+    for filter in [facet, nobody] {
         let what = format!("{filter:?}");
         let request = Request {
             filters: vec![filter],
@@ -168,15 +187,6 @@ fn values_of_a_document_are_steps_of_a_search() {
     let dir = tempfile::tempdir().unwrap();
     let index = with_many_values(dir.path());
     let reader = index.reader();
-    let counted = || {
-        let pauses = Rc::new(Cell::new(0));
-        let noted = pauses.clone();
-        let effort = Effort::default().with_pauses(move || {
-            noted.set(noted.get() + 1);
-            Duration::ZERO
-        });
-        (effort, pauses)
-    };
     let sorted = |by| Request {
         sort: vec![SortKey {
             by,
@@ -198,21 +208,21 @@ fn values_of_a_document_are_steps_of_a_search() {
             low: Bound::Included(5_000.0),
             high: Bound::Unbounded,
         }),
-        filtered(Query::Value {
+        filtered(Query::Facet {
             field: "s".into(),
-            value: Some("7".into()),
+            values: vec!["nobody".into()],
         }),
     ];
     // Others run after each document at the latest.
     for request in requests {
-        let (effort, pauses) = counted();
+        let (effort, pauses) = counted(Effort::default());
         asked(&reader, &request, effort).unwrap();
         assert!(pauses.get() >= 4, "{request:?}: {}", pauses.get());
     }
-    let (effort, pauses) = counted();
+    let (effort, pauses) = counted(Effort::default());
     let request = grouped(Query::All, "s", SortBy::Id, 2);
-    let groups = reader.groups(&request, reader.types(), &Rc::new(effort));
-    assert_eq!(groups.unwrap().1, 4);
+    let groups = groups_of(&reader, &request, effort);
+    assert_eq!(groups.unwrap().total, 4);
     assert!(pauses.get() >= 4, "groups: {}", pauses.get());
 }
 
@@ -225,16 +235,19 @@ fn groups_end_when_their_time_does() {
     let by = SortBy::Distance(distance());
     for field in ["f", "s", "nosuch"] {
         let request = grouped(Query::All, field, by.clone(), 200);
-        let stopped = reader.groups(&request, reader.types(), &Rc::new(over()));
+        let stopped = groups_of(&reader, &request, over());
         assert!(matches!(stopped, Err(Error::TooLong)), "{field}");
-        let free = Rc::new(Effort::default());
-        let (groups, total) = reader.groups(&request, reader.types(), &free).unwrap();
+        let found = groups_of(&reader, &request, Effort::default()).unwrap();
         let expected = match field {
             "f" => 200,
             "s" => 10,
             _ => 1,
         };
-        assert_eq!((groups.len(), total), (expected, 3_000), "{field}");
+        assert_eq!(
+            (found.groups.len(), found.total),
+            (expected, 3_000),
+            "{field}"
+        );
     }
 }
 
@@ -252,9 +265,9 @@ fn filters_counts_and_groups_stay_within_their_memory() {
     let few_hits = Request {
         query: term("x"),
         filters: (0..20)
-            .map(|_| Query::Value {
-                field: "s".into(),
-                value: Some("1".into()),
+            .map(|_| Query::Facet {
+                field: "f".into(),
+                values: vec!["00001".into()],
             })
             .collect(),
         ..by_tf_idf(Query::All)
@@ -265,12 +278,15 @@ fn filters_counts_and_groups_stay_within_their_memory() {
     }
     // As many groups as documents: only the requested ones are kept.
     let request = grouped(Query::All, "f", SortBy::Id, 20);
-    let (groups, total) = reader
-        .groups(&request, reader.types(), &Rc::new(little()))
-        .unwrap();
-    assert_eq!((groups.len(), total), (20, 20_000));
+    let found = groups_of(&reader, &request, little()).unwrap();
+    assert_eq!((found.groups.len(), found.total), (20, 20_000));
+    // Hits are charged too.
+    let mut many_hits = grouped(Query::All, "s", SortBy::Id, 10);
+    many_hits.0.limit = 1_000;
+    let refused = groups_of(&reader, &many_hits, little());
+    assert!(matches!(refused, Err(Error::TooMuch { .. })));
     let request = grouped(Query::All, "f", SortBy::Strings("f".into()), 20_000);
-    let refused = reader.groups(&request, reader.types(), &Rc::new(little()));
+    let refused = groups_of(&reader, &request, little());
     assert!(matches!(refused, Err(Error::TooMuch { .. })));
 }
 
@@ -320,12 +336,64 @@ fn long_facets_are_cut_between_characters() {
     };
     let answer = search(&index.reader(), &request).unwrap();
     assert_eq!((answer.total, answer.counts[0].len()), (1, 1));
-    let free = Rc::new(Effort::default());
     let request = grouped(Query::All, "f", SortBy::Id, 5);
-    let groups = index
-        .reader()
-        .groups(&request, index.reader().types(), &free);
-    assert_eq!(groups.unwrap().0.len(), 1);
+    let found = groups_of(&index.reader(), &request, Effort::default()).unwrap();
+    assert_eq!((found.groups.len(), found.groups[0].total), (1, 1));
+}
+
+#[test]
+fn ten_groups_take_as_many_steps_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let prefix = || Query::Prefix {
+        field: "f".into(),
+        prefix: "0".into(),
+    };
+    // With enough memory to keep the matches, and without.
+    for bytes_max in [usize::MAX, 20_000] {
+        let steps = |groups: usize| {
+            let (effort, pauses) = counted(Effort::new(Duration::from_secs(600), bytes_max));
+            let request = grouped(prefix(), "s", SortBy::Id, groups);
+            let found = groups_of(&reader, &request, effort).unwrap();
+            let totals: Vec<u64> = found.groups.iter().map(|group| group.total).collect();
+            assert_eq!((found.total, totals), (3_000, vec![300; groups]));
+            pauses.get()
+        };
+        let (one, ten) = (steps(1), steps(10));
+        assert!(one >= 8 && ten <= one + 1, "{bytes_max}: {one}, {ten}");
+    }
+}
+
+#[test]
+fn explanations_search_for_each_part_once_however_deep_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let steps = |depth: usize| {
+        let prefix = Query::Prefix {
+            field: "f".into(),
+            prefix: "0".into(),
+        };
+        let nested = (0..depth).fold(prefix, |inner, _| Query::all(vec![inner, term("x")]));
+        let request = Request {
+            limit: 3,
+            ..by_tf_idf(nested)
+        };
+        let hits = search(&reader, &request).unwrap().hits;
+        let (effort, pauses) = counted(Effort::default());
+        let explained = search::explain(&[&*reader], &request, &hits, &Rc::new(effort)).unwrap();
+        for (hit, explanation) in hits.iter().zip(&explained) {
+            let SortValue::Score(score) = hit.order[0] else {
+                panic!("{hit:?}");
+            };
+            assert!((score - explanation.value).abs() <= 1e-5 * score, "{hit:?}");
+        }
+        assert_eq!(explained.len(), 3);
+        pauses.get()
+    };
+    let (flat, deep) = (steps(1), steps(20));
+    assert!(flat >= 5 && deep <= flat + 2, "{flat}, {deep}");
 }
 
 #[test]
@@ -333,7 +401,6 @@ fn the_first_groups_are_those_of_the_best_hits() {
     let dir = tempfile::tempdir().unwrap();
     let index = classic(dir.path(), 1_000);
     let reader = index.reader();
-    let free = Rc::new(Effort::default());
     // Document n has latitude n % 90 and is of group n % 10: group 0 has 0, group 1 has 1...
     for (sort, reversed, expected) in [
         (SortBy::Numbers("lat".into()), false, ["0", "1", "2"]),
@@ -343,9 +410,9 @@ fn the_first_groups_are_those_of_the_best_hits() {
         (SortBy::Score, false, ["0", "1", "2"]),
     ] {
         let mut request = grouped(term("x"), "s", sort, 3);
-        request.sort[0].reversed = reversed;
-        let (groups, _) = reader.groups(&request, reader.types(), &free).unwrap();
-        let names: Vec<_> = groups.iter().map(|g| g.by.clone().unwrap()).collect();
+        request.1.sort[0].reversed = reversed;
+        let found = groups_of(&reader, &request, Effort::default()).unwrap();
+        let names: Vec<_> = found.groups.iter().map(|g| g.by.clone().unwrap()).collect();
         assert_eq!(names, expected, "{request:?}");
     }
 }
@@ -454,5 +521,39 @@ fn hits_of_many_segments_are_in_their_order() {
         let ids: Vec<String> = answer.hits.into_iter().map(|hit| hit.id).collect();
         assert_eq!(ids, expected[..limit.min(200)]);
         assert_eq!(answer.total, 200);
+    }
+}
+
+#[test]
+fn groups_of_many_segments_have_their_first_hits_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    for n in 0..20u64 {
+        let mut update = index.update(1, 0).unwrap();
+        for m in 0..10 {
+            let mut fields = text("x");
+            let parity = ["even", "odd"][n as usize % 2];
+            let added = fields.add(0, "string", "s", json!(parity), &Value::Null);
+            added.unwrap();
+            let id = format!("{:03}", n + 20 * m);
+            update.put(&id, None, fields, &Words).unwrap();
+        }
+        update.commit(n + 1, 0).unwrap();
+    }
+    let reader = index.reader();
+    assert_eq!(reader.segments(), 20);
+    for limit in [0, 1, 3, 25, 100, 500] {
+        let (mut request, groups) = grouped(term("x"), "s", SortBy::Score, 5);
+        request.sort = vec![];
+        request.limit = limit;
+        let found = groups_of(&reader, &(request, groups), Effort::default()).unwrap();
+        assert_eq!((found.total, found.groups.len()), (200, 2));
+        for (group, (first, name)) in found.groups.iter().zip([(0, "even"), (1, "odd")]) {
+            assert_eq!((group.by.as_deref(), group.total), (Some(name), 100));
+            let ids: Vec<&str> = group.hits.iter().map(|hit| hit.id.as_str()).collect();
+            let expected = (first..200).step_by(2).map(|n| format!("{n:03}"));
+            let expected: Vec<String> = expected.take(limit).collect();
+            assert_eq!(ids, expected, "{limit}");
+        }
     }
 }

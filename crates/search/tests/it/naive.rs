@@ -7,8 +7,8 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use search::query::WildcardToken;
 use search::{
-    Analyze, Answer, Fields, Index, Query, Range, Request, Similarity, SortBy, SortKey, SortValue,
-    types_of,
+    Analyze, Answer, Fields, GroupAnswer, GroupHits, GroupRequest, Hit, Index, Query, Range,
+    Request, Similarity, SortBy, SortKey, SortValue, search_groups, types_of,
 };
 use serde_json::{Value, json};
 
@@ -129,6 +129,8 @@ fn compare(a: &[SortValue], b: &[SortValue], keys: &[SortKey]) -> std::cmp::Orde
     for (n, (a, b)) in a.iter().zip(b).enumerate() {
         let o = match (a, b) {
             (SortValue::Number(a), SortValue::Number(b)) => a.total_cmp(b),
+            // The best first.
+            (SortValue::Score(a), SortValue::Score(b)) => b.total_cmp(a),
             (SortValue::Text(a), SortValue::Text(b)) => a.cmp(b),
             (SortValue::Null, SortValue::Null) => std::cmp::Ordering::Equal,
             (SortValue::Null, _) => std::cmp::Ordering::Less,
@@ -190,6 +192,12 @@ impl Shards {
         let readers: Vec<_> = self.shards.iter().map(Index::reader).collect();
         let types = types_of(&readers);
         search::search(&readers, request, &types, &Rc::default()).unwrap()
+    }
+
+    fn search_groups(&self, request: &Request, groups: &GroupRequest) -> GroupAnswer {
+        let readers: Vec<_> = self.shards.iter().map(Index::reader).collect();
+        let types = types_of(&readers);
+        search_groups(&readers, request, groups, &types, &Rc::default()).unwrap()
     }
 }
 
@@ -340,6 +348,11 @@ proptest! {
             check(&shards, (&docs, has_numbers), query, sort, limit)?;
             scored(&shards, &docs, query, limit)?;
             match_hits(&shards, &docs, query, (sort, &queries[0].0))?;
+            let score = vec![by_score()];
+            for field in ["s", "_id", "nosuch"] {
+                grouped(&shards, &docs, (query, field), (sort, &score), limit)?;
+            }
+            grouped(&shards, &docs, (query, "s"), (&score, sort), limit)?;
         }
     }
 }
@@ -432,6 +445,61 @@ fn match_hits(
     Ok(())
 }
 
+/// The groups of a search are those of all its hits, and have the hits that a search for each of
+/// them would find.
+fn grouped(
+    shards: &Shards,
+    docs: &Docs,
+    (query, field): (&Query, &str),
+    (sort, group_sort): (&[SortKey], &[SortKey]),
+    limit: usize,
+) -> Result<(), TestCaseError> {
+    let all = |sort: &[SortKey]| {
+        let request = request(query.clone(), sort.to_vec(), docs.len() + 1);
+        shards.search(&request).hits
+    };
+    let name = |hit: &Hit| docs[&hit.id].terms(field, &hit.id).pop_last();
+    let mut hits: BTreeMap<Option<String>, Vec<Hit>> = BTreeMap::new();
+    for hit in all(sort) {
+        hits.entry(name(&hit)).or_default().push(hit);
+    }
+    // A group has the place of its first hit; equal ones are in the order of their names.
+    let mut best: BTreeMap<Option<String>, Vec<SortValue>> = BTreeMap::new();
+    for hit in all(group_sort) {
+        let order = &hit.order[..group_sort.len()];
+        best.entry(name(&hit)).or_insert_with(|| order.to_vec());
+    }
+    let mut groups: Vec<_> = best.into_iter().collect();
+    groups.sort_by(|a, b| compare(&a.1, &b.1, group_sort));
+    let expected = groups.into_iter().take(limit).map(|(by, _)| {
+        let mut hits = hits.remove(&by).unwrap();
+        let total = hits.len() as u64;
+        hits.truncate(limit);
+        GroupHits { by, total, hits }
+    });
+    let expected: Vec<GroupHits> = expected.collect();
+    let mut request = request(query.clone(), sort.to_vec(), limit);
+    // Groups are those of the beginning, wherever another search would continue.
+    request.after = expected.last().map(|group| group.hits[0].order.clone());
+    let groups = GroupRequest {
+        field: field.to_owned(),
+        sort: group_sort.to_vec(),
+        limit,
+    };
+    let found = shards.search_groups(&request, &groups);
+    let total = docs.iter().filter(|(id, doc)| doc.matches(query, id));
+    prop_assert_eq!(found.total as usize, total.count());
+    prop_assert_eq!(found.groups, expected);
+    Ok(())
+}
+
+fn by_score() -> SortKey {
+    SortKey {
+        by: SortBy::Score,
+        reversed: false,
+    }
+}
+
 /// Each explained sum is the sum of its details.
 fn sums_up(explained: &search::Explanation) -> Result<(), TestCaseError> {
     if explained.description == "sum of" {
@@ -443,11 +511,7 @@ fn sums_up(explained: &search::Explanation) -> Result<(), TestCaseError> {
 
 /// Pages by score contain each hit once, and scores do not increase.
 fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(), TestCaseError> {
-    let by_score = SortKey {
-        by: SortBy::Score,
-        reversed: false,
-    };
-    let mut request = request(query.clone(), vec![by_score], limit);
+    let mut request = request(query.clone(), vec![by_score()], limit);
     let mut found = BTreeSet::new();
     let mut last_score = f32::INFINITY;
     loop {
