@@ -256,6 +256,7 @@ FILES = {
     "restore: a file": ("restore HERE/file HERE/new", r"file: this is a file"),
     "restore: no backup": ("restore HERE/empty HERE/new", r"empty is not a backup"),
     "backup: a database": ("backup GOOD/db HERE/new", r"a backup is one of the whole server: leave out /db in its URL"),
+    "backup: a password with a slash": ("backup http://admin:12/34@127.0.0.1:1 HERE/new", r"^[^4]*write / \? and # in a name or password as %2F"),
     "backup: a file": ("backup GOOD HERE/file", r"file: this is a file"),
     "backup list: a directory that does not exist": ("backup list HERE/absent", r"absent: this directory does not exist"),
     "backup list: a file": ("backup list HERE/file", r"file: this is a file"),

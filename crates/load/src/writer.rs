@@ -1,7 +1,6 @@
 //! Batches written to the database, a few requests at a time, and what the server said of each
 //! document.
 
-use bytes::Bytes;
 use indicatif::ProgressBar;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
@@ -17,6 +16,9 @@ use crate::without_credentials;
 
 /// `error` of documents that are refused before they are sent.
 const NOT_SENT: &str = "load";
+
+/// Of a longer body about the database only the beginning is read: it is not CouchDB's.
+const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Creates the database unless it exists. Returns whether it was created.
 ///
@@ -48,7 +50,8 @@ pub(crate) async fn prepare(
 /// A response about the database.
 struct Response {
     status: StatusCode,
-    body: Bytes,
+    /// At least the beginning.
+    body: Vec<u8>,
     /// Any web server may answer, a few of them whatever is requested; CouchDB's bodies are JSON.
     is_couchdb: bool,
 }
@@ -65,10 +68,16 @@ impl Response {
             has_answered,
             source,
         };
-        let response = request.send().await.map_err(silence)?;
+        let mut response = request.send().await.map_err(silence)?;
         let status = response.status();
-        let body = response.bytes().await.map_err(silence)?;
-        let is_couchdb = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+        let mut body = vec![];
+        while body.len() <= BODY_BYTES_MAX
+            && let Some(piece) = response.chunk().await.map_err(silence)?
+        {
+            body.extend_from_slice(&piece);
+        }
+        let is_whole = body.len() <= BODY_BYTES_MAX;
+        let is_couchdb = is_whole && serde_json::from_slice::<IgnoredAny>(&body).is_ok();
         Ok(Response {
             status,
             body,
@@ -273,4 +282,36 @@ async fn send(
         status: status.as_u16(),
         body: String::from_utf8_lossy(&body).trim_end().to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_in_place_of_a_database_is_not_read_to_its_end() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/db", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok();
+            for _ in 0..4096 {
+                stream.write_all(&[b' '; 4096]).ok();
+            }
+        });
+        let database = Url::parse(&url).unwrap();
+        match prepare(&Client::new(), &database, true).await {
+            Err(LoadCause::Refused { status, body, .. }) => {
+                assert_eq!(status, 200);
+                assert!(body.len() < 4 * BODY_BYTES_MAX, "{}", body.len());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

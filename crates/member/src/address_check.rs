@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::Error;
-use crate::membership::random;
+use crate::membership::{Membership, random};
 
 /// Time limit of a check.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
@@ -53,6 +53,20 @@ impl Drop for Answering {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Checks that a node that never ran can listen at its address.
+///
+/// # Errors
+/// [`Error::NodeAddress`].
+pub(crate) async fn require_listening(home: &Membership) -> Result<(), Error> {
+    if home.is_started {
+        return Ok(());
+    }
+    let address = &home.member.address;
+    let listener = TcpListener::bind(address.as_str()).await;
+    let refused = |e: std::io::Error| Error::NodeAddress(address.clone(), e.to_string());
+    listener.map(drop).map_err(refused)
 }
 
 /// Checks that an address answers with this number.

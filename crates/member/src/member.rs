@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::address_check;
 use crate::control::entry::{Entry, EntryOutcome, LogSeat};
 use crate::control::{Catalogue, stored_agreement};
 use crate::database_lifecycle::finish_drops;
@@ -103,6 +104,8 @@ impl Member {
         versions::check(&agreement, options.record_version)?;
         refuse_own(databases, home.is_started || home.brings_data).await?;
         identity.renew_if_due(SystemTime::now())?;
+        // Before the store is this node's: `init` can then be repeated with another address.
+        address_check::require_listening(&home).await?;
         home.claim(data, &options.store)?;
         let log_home = options.log_home(&home, data);
         let open = OpenLog::open(&home, &log_home, databases).await?;

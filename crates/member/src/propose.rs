@@ -110,7 +110,10 @@ fn together(refusals: &[NoOutcome], members: usize) -> NoOutcome {
     let texts: Vec<&str> = refusals.iter().map(|r| r.text.as_str()).collect();
     let is_sure = refusals.iter().all(|r| r.is_sure);
     NoOutcome {
-        text: texts.join("; "),
+        text: match texts.is_empty() {
+            true => "no other node answers".to_owned(),
+            false => texts.join("; "),
+        },
         cause: match refusals.len() {
             _ if !is_sure => Cause::NotNow,
             _ if full * 2 > members => Cause::Full,
@@ -311,6 +314,8 @@ impl Proposer {
                 Ok(()) => return Ok(()),
                 Err(e) => refused.push(e),
             }
+        } else {
+            refused.push(own.why_unable());
         }
         let mut left = self.members.live_others();
         while let Some(node) = self.members.ready(&left).await {
@@ -333,5 +338,20 @@ fn of_node(node: NodeId, e: NoOutcome) -> NoOutcome {
     NoOutcome {
         text: format!("node {node:x}: {}", e.text),
         ..e
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_a_reason_even_if_no_node_was_tried() {
+        let none = together(&[], 3);
+        assert_eq!(none.text, "no other node answers");
+        assert!(none.is_sure && none.cause == Cause::NotNow);
+        let some = together(&[NoOutcome::behind("a"), "b".into()], 3);
+        assert_eq!(some.text, "a; b");
+        assert!(!some.is_sure && some.cause == Cause::NotNow);
     }
 }

@@ -1,5 +1,6 @@
 //! A single server that becomes the first node of a cluster, with the data that it has.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use crate::Error;
 use crate::adopt::{IdleStore, NewCluster, adoption, require_unused};
 use crate::control::entry::{Entry, MemberInfo};
 use crate::join::init;
-use crate::member::refuse_own;
+use crate::member::{Member, refuse_own};
 use crate::membership::{Membership, is_member};
+use crate::open_log::LogPlace;
+use crate::options::MemberOptions;
 
 const FIRST: u64 = 1;
 
@@ -297,6 +300,40 @@ async fn a_new_node_needs_a_directory_without_databases() {
     home.claim(data, &path).unwrap();
     std::fs::remove_dir_all(data.join("cluster")).unwrap();
     assert!(matches!(unused(data).await, Err(Error::NodesStore(_))));
+}
+
+/// The error advises to remove the folder `cluster`, and to repeat `init`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_that_cannot_listen_leaves_its_directory_unused() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path();
+    let path = data.join("store");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let member = MemberInfo {
+        address: taken.local_addr().unwrap().to_string(),
+        ..new_cluster().member
+    };
+    init(data, "shop", SLOTS, member).unwrap();
+    let started = alone(&path, async |databases| {
+        let options = MemberOptions {
+            log: LogPlace::Nodes,
+            properties: BTreeMap::new(),
+            address: None,
+            on_setting: Box::new(|_, _, _| {}),
+            store: path.clone(),
+            restart: Arc::new(|| {}),
+            give_up: Box::new(|_| {}),
+            record_version: RecordVersion::LATEST,
+        };
+        Member::start(data, databases, options).await.map(drop)
+    })
+    .await;
+    assert!(
+        matches!(started, Err(Error::NodeAddress(..))),
+        "{started:?}"
+    );
+    std::fs::remove_dir_all(data.join("cluster")).unwrap();
+    unused(data).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use self::request::ask;
-use self::setup::{accepts, address_note, check_cluster_name, facts, is_there, next_steps};
+use self::setup::{accepts, check_cluster_name, facts, is_there, next_steps, note_address};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, ClusterRecover};
 use crate::data::STORE;
@@ -92,9 +92,7 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
         home.cluster.slots,
         next_steps(&options.data)
     );
-    if let Some(note) = address_note(&member.address) {
-        eprintln!("settee: {note}");
-    }
+    note_address(&member.address);
     Ok(())
 }
 

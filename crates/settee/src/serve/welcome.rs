@@ -30,12 +30,20 @@ pub enum FileCheck {
 }
 
 impl FileCheck {
-    /// `is_new` is set if the file was just written.
+    /// `is_new` is set if the file was just written. Without a terminal nothing is printed: the
+    /// start of a service does not wait for this.
     pub fn start(config: &Config, data: &Path, is_new: bool) -> FileCheck {
+        FileCheck::of(config, data, is_new, std::io::stdout().is_terminal())
+    }
+
+    fn of(config: &Config, data: &Path, is_new: bool, is_terminal: bool) -> FileCheck {
+        if is_new || !is_terminal {
+            return FileCheck::Done(is_new);
+        }
         let stored = config.settings().admins.all.get(GENERATED_ADMIN).cloned();
         let password = std::fs::read_to_string(data.join(PASSWORD_FILE));
-        let (Some(stored), Ok(password), false) = (stored, password, is_new) else {
-            return FileCheck::Done(is_new);
+        let (Some(stored), Ok(password)) = (stored, password) else {
+            return FileCheck::Done(false);
         };
         let check = move || is_password(&stored, password.trim_end());
         let thread = std::thread::Builder::new().name("password-file".to_owned());
@@ -224,7 +232,8 @@ mod tests {
         }
         let config = Config::load(layers).unwrap();
         let is_journal = generated == Some(None);
-        let is_kept = FileCheck::start(&config, folder.path(), generated.is_some()).finish();
+        let check = FileCheck::of(&config, folder.path(), generated.is_some(), true);
+        let is_kept = check.finish();
         let welcome = Welcome::of(
             &config,
             folder.path(),
@@ -236,6 +245,21 @@ mod tests {
         let rows = welcome.rows("0.0.0.0:5984".parse().unwrap());
         let lines = rows.iter().map(|(label, text)| format!("{label} {text}\n"));
         lines.collect()
+    }
+
+    #[test]
+    fn the_password_is_checked_for_terminals_only() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(PASSWORD_FILE), "secret").unwrap();
+        let mut layers = Layers::new(folder.path().join("local.ini"));
+        let hash = PasswordHash::new("secret", auth::Hash::Sha256, 10).to_string();
+        let admin = ("admins".into(), GENERATED_ADMIN.into(), hash);
+        layers.overrides.push(admin);
+        let config = Config::load(layers).unwrap();
+        let check = |is_terminal| FileCheck::of(&config, folder.path(), false, is_terminal);
+        assert!(matches!(check(false), FileCheck::Done(false)));
+        assert!(matches!(check(true), FileCheck::Running(_)));
+        assert!(check(true).finish());
     }
 
     #[test]

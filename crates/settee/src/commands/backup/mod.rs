@@ -68,6 +68,10 @@ fn require_server(url: &str) -> Result<(), Failure> {
     let url = server_url(url)?;
     match url.path().trim_matches('/') {
         "" => Ok(()),
+        // The rest of a password would be shown.
+        path if path.contains('@') => Err(Failure::usage(
+            "the URL has an @ after its first /: write / ? and # in a name or password as %2F, %3F and %23",
+        )),
         path => Err(Failure::usage(format!(
             "a backup is one of the whole server: leave out /{path} in its URL, or write the documents of a database to a file with \
              settee export"

@@ -7,7 +7,7 @@ use std::time::Instant;
 use command_line::counted;
 use member::{AdoptedData, IdleStore, LeftData, MemberInfo, Membership, NewCluster};
 
-use super::setup::{accepts, check_cluster_name, facts, next_steps};
+use super::setup::{accepts, check_cluster_name, facts, next_steps, note_address};
 use crate::Failure;
 use crate::cli::{ClusterInit, ClusterRecover};
 use crate::data::STORE;
@@ -35,6 +35,7 @@ pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
             described(&data),
             kept(&data)
         );
+        note_address(&new.member.address);
         return Ok(());
     }
     let (home, data) = store.adopt(&new).map_err(Failure::new)?;
@@ -51,6 +52,7 @@ pub fn adopt(options: &ClusterInit, member: MemberInfo) -> Result<(), Failure> {
         kept(&data),
         next_steps(&options.data)
     );
+    note_address(&home.member.address);
     Ok(())
 }
 

@@ -14,8 +14,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
     let parts = address.rsplit_once(':');
+    let is_host = |host: &str| !host.is_empty() && !host.contains(is_never_in_hosts);
     let Some((host, port)) = parts
-        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
+        .filter(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port != 0))
     else {
         return Err(Failure::usage(format!(
             "--address must be HOST:PORT, where other nodes reach this one, not {address}"
@@ -38,6 +39,11 @@ pub fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure
     })
 }
 
+/// Whether no name of a host and no IP address has a character; a URL has some of these.
+fn is_never_in_hosts(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "/?#@".contains(c)
+}
+
 pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     match name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
@@ -50,13 +56,20 @@ pub fn check_cluster_name(name: &str) -> Result<(), Failure> {
 
 /// Describes an address that this machine does not have now, for people. `init` may run where the
 /// address does not exist yet, as in a container that only prepares the directory.
-pub fn address_note(address: &str) -> Option<String> {
+fn address_note(address: &str) -> Option<String> {
     let e = TcpListener::bind(address).err()?;
     match e.kind() {
         ErrorKind::AddrInUse | ErrorKind::PermissionDenied => None,
         _ => Some(format!(
             "this machine cannot listen at {address} now ({e}), and the node will try that when it starts, unless [cluster] node_address names another one. If the address is wrong, remove the folder `cluster` of --data, and run this again with another --address"
         )),
+    }
+}
+
+/// Prints a note about an address that this machine does not have now.
+pub fn note_address(address: &str) {
+    if let Some(note) = address_note(address) {
+        eprintln!("settee: {note}");
     }
 }
 
@@ -96,6 +109,16 @@ mod tests {
         assert_eq!(of("one@other").ok().as_deref(), Some("one@other"));
         for name in ["", "a b", "a/b", "a\n", "50%"] {
             assert!(of(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_no_url() {
+        for address in ["10.0.0.1:1", "db.example:1", "[::1]:1", "[fe80::1%eth0]:1"] {
+            assert!(facts(None, address).is_ok(), "{address}");
+        }
+        for address in ["http://h:1", "a@h:1", "h/:1", "h :1", "h:0", ":1", "h"] {
+            assert!(facts(None, address).is_err(), "{address}");
         }
     }
 
