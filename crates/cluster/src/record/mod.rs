@@ -25,7 +25,7 @@ use crate::replica::{GenerationStart, Header, Kind};
 /// 1 MB.
 pub const BYTES_MAX: usize = 768 << 10;
 
-/// Approximate maximum length of what the requests of one record rewrite in the store, in bytes: each
+/// Approximate maximum number of bytes that the requests of one record rewrite in the store: each
 /// replica applies a record in one batch. A single request may rewrite more.
 pub const STORED_BYTES_MAX: usize = 4 << 20;
 

@@ -82,7 +82,7 @@ enum State<O> {
     },
 }
 
-/// What is left of a record for further requests.
+/// The room of a record for further requests.
 struct RecordRoom {
     bytes: usize,
     stored_bytes: usize,
