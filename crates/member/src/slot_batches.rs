@@ -1,8 +1,9 @@
 //! Divides writes into requests of limited size.
 //!
-//! Each replica applies a record of the log in one batch, so a request is also limited by what it
-//! rewrites in the store: an edit of a few bytes rewrites the record of its document, which has a
-//! megabyte if it has many revisions.
+//! Each replica applies a record of the log in one batch. An edit of a few bytes rewrites the stored
+//! record of its document, which has a megabyte if it has many revisions: one log record with many such
+//! edits would fill the memory of all replicas, and again after each restart. So the bytes that a
+//! request rewrites in the store are limited too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
