@@ -12,10 +12,10 @@ use crate::run::put_back;
 use crate::spec::Spec;
 use crate::state::State;
 
-/// Documents whose old rows are looked up together: at first, and at most. All of these rows are in memory
-/// at the same time, and their lengths are unknown before.
-const LOOKUP_DOCS_FIRST: usize = 16;
-const LOOKUP_DOCS_MAX: usize = 256;
+/// Maximum number of documents whose old rows are looked up together. All of these rows are in memory
+/// at the same time, and their lengths are unknown before: a document that emits a long key for each
+/// element of a list has 100 MB, also after many documents with short rows.
+const LOOKUP_DOCS_MAX: usize = 4;
 /// After a lookup of fewer bytes the next one is of more documents.
 const LOOKUP_FEW_BYTES: usize = 1 << 20;
 /// After a lookup of this number of bytes or more the next one is of fewer documents.
@@ -41,7 +41,7 @@ impl<'a> Changes<'a> {
             spec,
             batch: engine.writes(),
             oversized: vec![],
-            lookup_docs: LOOKUP_DOCS_FIRST,
+            lookup_docs: LOOKUP_DOCS_MAX,
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn few_long_rows_are_looked_up_together() {
         let lookups = |row_bytes: usize| {
-            let mut docs = LOOKUP_DOCS_FIRST;
+            let mut docs = LOOKUP_DOCS_MAX;
             (0..8).map(move |_| {
                 let bytes = docs * row_bytes;
                 docs = next_lookup(docs, bytes);
@@ -197,11 +197,17 @@ mod tests {
         for row_bytes in [0, 100, 10_000, 1_000_000, 11_000_000] {
             let bytes: Vec<usize> = lookups(row_bytes).collect();
             let few = 4 * LOOKUP_MANY_BYTES;
-            let most = few.max(LOOKUP_DOCS_FIRST * row_bytes);
+            let most = few.max(LOOKUP_DOCS_MAX * row_bytes);
             assert!(bytes.iter().all(|n| *n <= most), "{bytes:?}");
             assert!(bytes[7] <= few.max(row_bytes), "{bytes:?}");
         }
-        let short = (0..3).fold(LOOKUP_DOCS_FIRST, |docs, _| next_lookup(docs, docs * 100));
+    }
+
+    #[test]
+    fn few_rows_are_looked_up_together_also_after_short_ones() {
+        const LONG_ROW: usize = 64 << 20;
+        let short = (0..9).fold(1, |docs, _| next_lookup(docs, docs * 100));
         assert_eq!(short, LOOKUP_DOCS_MAX);
+        assert!(short * LONG_ROW <= 256 << 20);
     }
 }

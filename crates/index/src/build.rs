@@ -178,13 +178,27 @@ impl<'a> Build<'a> {
         if view.meta.purge_floor > after {
             return self.remove_missing(view);
         }
-        let mut changes = Changes::new(self.engine(), self.index.number, &self.index.spec);
-        let mut ids = BTreeSet::new();
-        for purge in storage::list_purges(&self.index.owner, view)? {
-            let gone =
-                purge.purge_seq > after && view.record(&self.index.owner, &purge.id)?.is_none();
-            if gone && ids.insert(purge.id.clone()) {
-                changes.remove(purge.id.as_bytes(), &mut self.state)?;
+        let index = self.index;
+        let mut changes = Changes::new(self.engine(), index.number, &index.spec);
+        // Documents whose rows the batch removes: they are still found.
+        let mut removed = BTreeSet::new();
+        let mut next = Some(after + 1);
+        while let Some(from) = next {
+            index.check_stop()?;
+            let (ids, following) = storage::read_purged_ids(&index.owner, view, from)?;
+            next = following;
+            for id in ids {
+                if removed.contains(&id) || view.record(&index.owner, &id)?.is_some() {
+                    continue;
+                }
+                let bytes = changes.batch.bytes();
+                changes.remove(id.as_bytes(), &mut self.state)?;
+                if changes.batch.bytes() >= index.limits.batch_bytes {
+                    self.write(changes.batch.take())?;
+                    removed.clear();
+                } else if changes.batch.bytes() > bytes {
+                    removed.insert(id);
+                }
             }
         }
         self.state.purge_seq = view.meta.purge_seq;

@@ -1,6 +1,5 @@
 //! Forwards the writes of this node's clients to the log.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -31,6 +30,7 @@ use crate::placement::slot_of;
 use crate::propose::{ProposalResult, Proposer};
 use crate::replicas::{Replica, Replicas};
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, purge_record};
+use crate::slot_batches::{SlotBatch, divide, weighed};
 
 /// Time limit of a linearizable read.
 pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
@@ -45,8 +45,6 @@ const FRESH_ATTEMPTS_MAX: u32 = 3;
 const NEW_TIME_MAX: Duration = Duration::from_secs(10);
 /// Poll interval while a node joins.
 const NEW_PAUSE: Duration = Duration::from_millis(100);
-/// Approximate maximum size of the edits of one request, in bytes: longer ones are split.
-const REQUEST_BYTES: usize = 512 << 10;
 
 /// An entry of at most this length, in bytes, is sent in one record.
 const ENTRY_BYTES_OF_RECORD: usize = BYTES_MAX - (1 << 10);
@@ -387,12 +385,14 @@ impl Gateway {
         &self,
         db: &Arc<Database>,
         target: &Target,
-        slot: SlotNumber,
+        (slot, stored_bytes): (SlotNumber, usize),
         edits: Vec<EditRecord>,
         copies: Option<usize>,
     ) -> Result<ProposalResult, database::Error> {
-        let work = self.work(target, Work::Edits(edits));
-        let (done, request) = self.proposer.propose(slot, vec![work], copies).await?;
+        let work = vec![self.work(target, Work::Edits(edits))];
+        let place = (slot, stored_bytes);
+        let proposed = self.proposer.propose_rewriting(place, work, copies);
+        let (done, request) = proposed.await?;
         if target.designs == 0 || !is_barred(&done) || db.designs_hash().await? != target.designs {
             return Ok(done);
         }
@@ -402,7 +402,8 @@ impl Gateway {
         }
         let work = Request::from_bytes(&request).map(|request| request.databases);
         let work = work.ok_or_else(odd)?;
-        Ok(self.proposer.propose(slot, work, copies).await?.0)
+        let proposed = self.proposer.propose_rewriting(place, work, copies);
+        Ok(proposed.await?.0)
     }
 
     /// Returns whether all nodes know records that name contents without their bytes.
@@ -426,7 +427,8 @@ impl Gateway {
                 let (places, edits): (Vec<usize>, Vec<ShardEdit>) = part.work.into_iter().unzip();
                 let (contents, names) = (&self.contents, self.names_contents());
                 let edits = to_records(contents, (of, db.since), part.slot, edits, names).await?;
-                let done = self.edit_one(of, db, part.slot, edits, wanted).await?;
+                let place = (part.slot, part.stored_bytes);
+                let done = self.edit_one(of, db, place, edits, wanted).await?;
                 Ok::<_, database::Error>((places, done))
             }
         };
@@ -482,38 +484,6 @@ struct Target {
 /// The error for a database that is being dropped, since nodes may have deleted it already.
 pub const GOING: &str = "the database is being deleted";
 
-/// The work of one request, with its positions in the original list.
-struct SlotBatch<T> {
-    slot: SlotNumber,
-    work: Vec<(usize, T)>,
-}
-
-/// Splits work by slots, and into requests of limited size.
-fn divide<T>(
-    all: Vec<T>,
-    slot: impl Fn(&T) -> SlotNumber,
-    bytes: impl Fn(&T) -> usize,
-) -> Vec<SlotBatch<T>> {
-    let mut open: BTreeMap<SlotNumber, (usize, Vec<(usize, T)>)> = BTreeMap::new();
-    let mut parts = vec![];
-    for (place, one) in all.into_iter().enumerate() {
-        let (slot, bytes) = (slot(&one), bytes(&one));
-        let (sum, work) = open.entry(slot).or_default();
-        if !work.is_empty() && *sum + bytes > REQUEST_BYTES {
-            let work = std::mem::take(work);
-            *sum = 0;
-            parts.push(SlotBatch { slot, work });
-        }
-        *sum += bytes;
-        work.push((place, one));
-    }
-    let rest = open
-        .into_iter()
-        .map(|(slot, (_, work))| SlotBatch { slot, work });
-    parts.extend(rest);
-    parts
-}
-
 fn edited(done: ProposalResult) -> Result<Vec<Outcome>, database::Error> {
     match work(done)? {
         WorkOutcome::Edits(outcomes) => Ok(outcomes),
@@ -566,12 +536,12 @@ impl Sequencer for ClusterSequencer {
         let (me, db, count) = (self.0.clone(), db.clone(), edits.len());
         let has_designs = edits.iter().any(|e| e.edit.id.is_design());
         let names_contents = me.names_contents();
-        let parts = divide(
-            edits,
-            |e| me.slot(&db, e.edit.id.as_str()),
-            |e| edit_bytes(e, names_contents),
-        );
         Box::pin(async move {
+            let parts = divide(
+                weighed(edits).await?,
+                |e| me.slot(&db, e.edit.id.as_str()),
+                |e| edit_bytes(e, names_contents),
+            );
             let target = Target {
                 designs: designs.unwrap_or(0),
                 ..me.target(&db).await?
@@ -590,19 +560,20 @@ impl Sequencer for ClusterSequencer {
         purges: Vec<ShardPurge>,
     ) -> SequencerFuture<(Vec<Vec<Rev>>, bool)> {
         let (me, db, count) = (self.0.clone(), db.clone(), purges.len());
-        let parts = divide(
-            purges,
-            |p| me.slot(&db, p.id.as_str()),
-            |p| 64 + 40 * p.revs.len(),
-        );
         Box::pin(async move {
+            let parts = divide(
+                weighed(purges).await?,
+                |p| me.slot(&db, p.id.as_str()),
+                |p| 64 + 40 * p.revs.len(),
+            );
             let target = me.target(&db).await?;
             let (mut removed, mut has_few_copies) = (vec![vec![]; count], false);
             for part in parts {
                 let (places, purges): (Vec<usize>, Vec<ShardPurge>) = part.work.into_iter().unzip();
                 let purges: Vec<PurgeRecord> = purges.into_iter().map(purge_record).collect();
-                let work_of = me.work(&target, Work::Purges(purges));
-                let (done, _) = me.proposer.propose(part.slot, vec![work_of], None).await?;
+                let works = vec![me.work(&target, Work::Purges(purges))];
+                let of = (part.slot, part.stored_bytes);
+                let (done, _) = me.proposer.propose_rewriting(of, works, None).await?;
                 has_few_copies |= !done.is_safe;
                 let WorkOutcome::Purges(revs) = work(done)? else {
                     return Err(odd());

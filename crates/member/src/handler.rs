@@ -195,6 +195,7 @@ impl NodeHandler {
             key: (request.gateway, request.counter),
             needs: request.needs(),
             bytes: body,
+            stored_bytes: asked.stored_bytes,
         };
         drop(request);
         let wait = Wait {

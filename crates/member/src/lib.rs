@@ -50,6 +50,7 @@ mod replicas;
 mod requested;
 mod reseed;
 mod slot;
+mod slot_batches;
 mod slot_starter;
 mod slot_summary;
 #[cfg(test)]

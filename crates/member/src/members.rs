@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::{self, RecordVersion, RecordVersions, Stamp};
+use cluster::record::{self, EncodedRequest, RecordVersion, RecordVersions, Stamp};
 use cluster::replica::Message;
 use cluster::slot::Network;
 use cluster::{BoxFuture, Generation, NodeId, SlotNumber};
@@ -209,7 +209,7 @@ impl Members {
         &self,
         node: NodeId,
         slot: SlotNumber,
-        request: Bytes,
+        request: EncodedRequest,
         copies: Option<usize>,
         deadline: Instant,
     ) -> Result<ProposalResult, NoOutcome> {
@@ -218,11 +218,12 @@ impl Members {
             ForwardedRequest {
                 slot,
                 copies,
-                time: left(deadline)
+                time: left(deadline),
+                stored_bytes: request.stored_bytes,
             }
             .to_query()
         );
-        let answer = self.ask(node, path, request, deadline).await?;
+        let answer = self.ask(node, path, request.bytes, deadline).await?;
         let malformed = || NoOutcome::from("its answer cannot be read");
         let ([is_safe, copies], outcome) = answer.split_first_chunk().ok_or_else(malformed)?;
         Ok(ProposalResult {
@@ -247,6 +248,7 @@ impl Members {
             slot,
             copies: None,
             time: left(deadline),
+            stored_bytes: 0,
         };
         let path = format!("{APPEND}?{}", asked.to_query());
         let record = self.stamp.write(Generation::default(), body);
@@ -397,13 +399,16 @@ pub struct ForwardedRequest {
     pub copies: Option<usize>,
     /// The time limit.
     pub time: Duration,
+    /// [`EncodedRequest::stored_bytes`].
+    pub stored_bytes: usize,
 }
 
 impl ForwardedRequest {
     fn to_query(&self) -> String {
         let copies = self.copies.map(|copies| format!("&copies={copies}"));
-        let (slot, ms) = (self.slot, self.time.as_millis());
-        format!("slot={slot}&ms={ms}{}", copies.unwrap_or_default())
+        let (slot, ms, stored) = (self.slot, self.time.as_millis(), self.stored_bytes);
+        let copies = copies.unwrap_or_default();
+        format!("slot={slot}&ms={ms}&stored={stored}{copies}")
     }
 
     /// Decodes it; `None` for an invalid query.
@@ -413,6 +418,8 @@ impl ForwardedRequest {
             slot: value("slot")?.parse().ok()?,
             copies: value("copies").map(str::parse).transpose().ok()?,
             time: Duration::from_millis(value("ms")?.parse().ok()?),
+            // Nodes of earlier versions send none.
+            stored_bytes: value("stored").map_or(Ok(0), str::parse).ok()?,
         })
     }
 }

@@ -198,6 +198,20 @@ impl Proposer {
         work: Vec<DatabaseWork>,
         copies: Option<usize>,
     ) -> Result<(ProposalResult, Bytes), NoOutcome> {
+        self.propose_rewriting((slot, 0), work, copies).await
+    }
+
+    /// Executes a request in a slot once, which rewrites about this many bytes of the store.
+    /// Otherwise like [`Proposer::propose`].
+    ///
+    /// # Errors
+    /// It is not known to be done.
+    pub async fn propose_rewriting(
+        &self,
+        (slot, stored_bytes): (SlotNumber, usize),
+        work: Vec<DatabaseWork>,
+        copies: Option<usize>,
+    ) -> Result<(ProposalResult, Bytes), NoOutcome> {
         if self.members.has_left() {
             return Err("this node has left the cluster".into());
         }
@@ -210,7 +224,10 @@ impl Proposer {
             counter: lane.counter.fetch_add(1, Relaxed),
             databases: work,
         };
-        let encoded = request.encoded();
+        let encoded = EncodedRequest {
+            stored_bytes,
+            ..request.encoded()
+        };
         drop(request);
         let bytes = encoded.bytes.clone();
         let longer = Duration::from_millis((bytes.len() / BYTES_A_MS) as u64);
@@ -284,7 +301,7 @@ impl Proposer {
         while let Some(node) = self.members.ready(&left).await {
             left.retain(|other| *other != node);
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX + longer);
-            let request = request.bytes.clone();
+            let request = request.clone();
             let asked = self.members.propose(node, slot, request, copies, until);
             FORWARDED_WRITES.count();
             match asked.await {

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod claim;
+mod multi_get;
 mod read_only;
 mod recovery;
 
@@ -306,16 +307,6 @@ impl Engine {
         let mut o = ReadOptions::default();
         o.fill_cache(false);
         Ok(self.db.get_pinned_cf_opt(self.cf(k), key, &o)?.map(Value))
-    }
-
-    /// Returns the values of many keys, in order.
-    pub fn multi_get<'k>(
-        &self,
-        k: Keyspace,
-        keys: impl IntoIterator<Item = &'k [u8]>,
-    ) -> impl Iterator<Item = Result<Option<Value<'_>>, Error>> {
-        let values = self.db.batched_multi_get_cf(self.cf(k), keys, false);
-        values.into_iter().map(|value| Ok(value?.map(Value)))
     }
 
     /// Starts a batch of writes.

@@ -71,7 +71,9 @@ pub use keyspace::Keyspace;
 pub use leaf_check::{may_have_too_many_leaves, too_many_leaves};
 pub use limits::{LEAVES_MAX, Limits};
 pub use meta::{ShardMeta, active_bytes};
-pub use purges::{PurgeInfo, list as list_purges, read as read_purges};
+pub use purges::{
+    PurgeInfo, list as list_purges, read as read_purges, read_ids as read_purged_ids,
+};
 pub use rank::LiveCount;
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};

@@ -9,6 +9,9 @@ use crate::record::{StoredRev, put_rev};
 use crate::shard::{Shard, View};
 use crate::varint::{Reader, put, put_slice};
 
+/// Maximum number of documents that [`read_ids`] returns.
+const IDS_MAX: usize = 64;
+
 /// One remembered purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeInfo {
@@ -53,6 +56,24 @@ pub fn read(
     }
     it.status()?;
     Ok(None)
+}
+
+/// Returns the documents of some purges of a shard from a position on, oldest first, and the position
+/// of the purge after them; `None` at the end. Their revisions are not kept in memory.
+///
+/// # Errors
+/// Errors of the engine, and [`Error::Corrupt`].
+pub fn read_ids(
+    shard: &Shard,
+    view: &View,
+    from: u64,
+) -> Result<(Vec<String>, Option<u64>), Error> {
+    let mut ids = vec![];
+    let next = read(shard, view, from, &mut |info| {
+        ids.push(info.id);
+        ids.len() < IDS_MAX
+    })?;
+    Ok((ids, next))
 }
 
 pub(crate) fn encode(uuid: &[u8; 16], id: &str, revs: &[Rev], out: &mut Vec<u8>) {

@@ -291,6 +291,16 @@ impl Shard {
         }
     }
 
+    /// Returns the length of a document's record in bytes; 0 without one. Decodes nothing.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn record_bytes(&self, id: &str) -> Result<usize, Error> {
+        let key = keys::id_key(self.number, id.as_bytes());
+        let stored = self.engine.get(Keyspace::ById, &key)?;
+        Ok(stored.map_or(0, |value| value.len()))
+    }
+
     /// Calls `f` with the head of the document's record and its winning body, which are cached for
     /// later reads.
     pub fn winner<R>(

@@ -29,6 +29,8 @@ pub struct EncodedRequest {
     pub needs: RecordVersion,
     /// [`Request::to_bytes`].
     pub bytes: Bytes,
+    /// Approximate length of the stored documents' records that it rewrites, in bytes.
+    pub stored_bytes: usize,
 }
 
 /// The work of a request in one database, with the limits that apply: they are part of the record,
@@ -185,12 +187,13 @@ impl Request {
         out
     }
 
-    /// Encodes it for a proposal.
+    /// Encodes it for a proposal. It is taken to rewrite nothing long in the store.
     pub fn encoded(&self) -> EncodedRequest {
         EncodedRequest {
             key: (self.gateway, self.counter),
             needs: self.needs(),
             bytes: self.to_bytes().into(),
+            stored_bytes: 0,
         }
     }
 

@@ -25,6 +25,10 @@ use crate::replica::{GenerationStart, Header, Kind};
 /// 1 MB.
 pub const BYTES_MAX: usize = 768 << 10;
 
+/// Approximate maximum number of bytes that the requests of one record rewrite in the store: each
+/// replica applies a record in one batch. A single request may rewrite more.
+pub const STORED_BYTES_MAX: usize = 4 << 20;
+
 /// Maximum size of the envelope of requests in a record, or of a [`Body::Part`]'s bytes, in bytes.
 pub const AROUND_BYTES_MAX: usize = 128;
 

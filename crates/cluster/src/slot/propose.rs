@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use crate::counters::{ACKNOWLEDGED, APPLIED, LOGGED, QUEUED};
 use crate::log::AppendError;
 use crate::position::{Chain, Generation, NodeId};
-use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, EncodedRequest, Stamp};
+use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, EncodedRequest, STORED_BYTES_MAX, Stamp};
 use crate::replica::{Kind, Replica};
 
 /// Maximum number of concurrent appends.
@@ -80,6 +80,36 @@ enum State<O> {
         outcome: Option<O>,
         next_offset: u64,
     },
+}
+
+/// The room of a record for further requests.
+struct RecordRoom {
+    bytes: usize,
+    stored_bytes: usize,
+}
+
+impl Default for RecordRoom {
+    fn default() -> RecordRoom {
+        RecordRoom {
+            bytes: ROOM,
+            stored_bytes: STORED_BYTES_MAX,
+        }
+    }
+}
+
+impl RecordRoom {
+    /// Takes the room of a request if there is enough. The first request may rewrite any amount in
+    /// the store.
+    fn takes(&mut self, request: &EncodedRequest) -> bool {
+        let is_first = self.bytes == ROOM;
+        let fits = request.bytes.len() <= self.bytes
+            && (is_first || request.stored_bytes <= self.stored_bytes);
+        if fits {
+            self.bytes -= request.bytes.len();
+            self.stored_bytes = self.stored_bytes.saturating_sub(request.stored_bytes);
+        }
+        fits
+    }
 }
 
 /// An append to be made, for these proposals.
@@ -225,13 +255,11 @@ impl<O> Proposals<O> {
 
     /// Packs as many requests as fit into a record.
     fn requests(&mut self, stamp: &Stamp, generation: Generation) -> Batch {
-        let (mut of, mut room) = (vec![], ROOM);
+        let (mut of, mut room) = (vec![], RecordRoom::default());
         while let Some(id) = self.queue.front() {
             if let Some(waiter) = self.waiters.get_mut(id).filter(|w| w.is_next()) {
                 match &waiter.load {
-                    Load::Request(request) if request.bytes.len() <= room => {
-                        room -= request.bytes.len();
-                    }
+                    Load::Request(request) if room.takes(request) => {}
                     _ => break,
                 }
                 of.push((*id, waiter.append()));
@@ -570,4 +598,42 @@ fn differ_by_one(before: &[NodeId], after: &[NodeId]) -> bool {
     let new = after.iter().filter(|n| !before.contains(n)).count();
     let gone = before.iter().filter(|n| !after.contains(n)).count();
     new + gone == 1 && !after.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::record::RecordVersion;
+
+    fn request(bytes: usize, stored_bytes: usize) -> EncodedRequest {
+        EncodedRequest {
+            key: (1, 1),
+            needs: RecordVersion::V1,
+            bytes: Bytes::from(vec![0; bytes]),
+            stored_bytes,
+        }
+    }
+
+    #[test]
+    fn requests_of_one_record_rewrite_a_bounded_part_of_the_store() {
+        const STORED_BYTES: usize = 300 << 10;
+        let mut room = RecordRoom::default();
+        let short = request(70, STORED_BYTES);
+        let taken = (0..10_000).take_while(|_| room.takes(&short)).count();
+        assert_eq!(taken, STORED_BYTES_MAX / STORED_BYTES);
+        assert!(room.takes(&request(70, 0)));
+
+        let mut room = RecordRoom::default();
+        assert!(
+            room.takes(&request(70, 2 * STORED_BYTES_MAX)),
+            "it is alone"
+        );
+        assert!(!room.takes(&request(70, 1)));
+
+        let mut room = RecordRoom::default();
+        let long = request(ROOM / 2, 0);
+        assert!(room.takes(&long) && room.takes(&long) && !room.takes(&long));
+    }
 }

@@ -16,6 +16,9 @@ use crate::update::blocking;
 use crate::views::{Design, ViewIndex};
 use crate::{Durability, EditMode, Error, NameRange, Outcome};
 
+/// After this number of leaves, no further document is purged with them.
+const PURGED_LEAVES: usize = 10_000;
+
 /// A document that has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredDocument {
@@ -127,20 +130,30 @@ impl Database {
         documents: Vec<ExpiredDocument>,
     ) -> Result<u64, Error> {
         let me = self.clone();
-        let requests = blocking(move || {
-            let with_leaves = |document: ExpiredDocument| {
-                let record = me
-                    .shard_for(document.id.as_str())
-                    .record(document.id.as_str())?;
-                let revs = purged_leaves(&record.unwrap_or_default(), document.rev);
-                Ok((document.id, revs))
-            };
-            let requests: Result<Vec<_>, Error> = documents.into_iter().map(with_leaves).collect();
-            me.if_live(requests)
-        });
+        let requests = blocking(move || me.if_live(me.expired_leaves(documents)));
         let purged = self.purge(requests.await?).await?;
         let is_done = |(_, revs): &&(DocId, Vec<Rev>)| !revs.is_empty();
         Ok(purged.removed.iter().filter(is_done).count() as u64)
+    }
+
+    /// Returns the leaves to purge of the first of these documents, until they are
+    /// [`PURGED_LEAVES`]: a purge has all of them in memory. The others stay due.
+    fn expired_leaves(
+        &self,
+        documents: Vec<ExpiredDocument>,
+    ) -> Result<Vec<(DocId, Vec<Rev>)>, Error> {
+        let (mut requests, mut leaves) = (vec![], 0);
+        for document in documents {
+            if leaves >= PURGED_LEAVES {
+                break;
+            }
+            let id = document.id.as_str();
+            let record = self.shard_for(id).record(id)?;
+            let revs = purged_leaves(&record.unwrap_or_default(), document.rev);
+            leaves += revs.len();
+            requests.push((document.id, revs));
+        }
+        Ok(requests)
     }
 }
 

@@ -385,11 +385,17 @@ impl TextShard {
         if view.meta.purge_floor > after {
             return self.remove_missing(view, update);
         }
-        let mut ids = BTreeSet::new();
-        for purge in storage::list_purges(&self.owner, view)? {
-            let gone = purge.purge_seq > after && view.record(&self.owner, &purge.id)?.is_none();
-            if gone && ids.insert(purge.id.clone()) {
-                update.remove(purge.id.as_str());
+        let mut removed = BTreeSet::new();
+        let mut next = Some(after + 1);
+        while let Some(from) = next {
+            self.check_stop()?;
+            let (ids, following) = storage::read_purged_ids(&self.owner, view, from)?;
+            next = following;
+            for id in ids {
+                if !removed.contains(&id) && view.record(&self.owner, &id)?.is_none() {
+                    update.remove(&id);
+                    removed.insert(id);
+                }
             }
         }
         Ok(())

@@ -136,6 +136,36 @@ fn the_refusals_of_a_request_take_a_limited_memory() {
     databases.close();
 }
 
+/// A purge has all leaves of its documents in memory.
+#[test]
+fn documents_with_many_leaves_are_purged_some_at_a_time() {
+    const DOCUMENTS: usize = 4;
+    const LEAVES: usize = 4_000;
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = expiring(&databases, ExpiredDocuments::Purge).await;
+        let leaf = |n: usize| {
+            let revisions = json!({ "start": 1, "ids": [format!("{n:032x}")] });
+            let leaf = json!({
+                "_id": format!("d{}", n % DOCUMENTS),
+                "_revisions": revisions,
+                "_deleted": n >= DOCUMENTS,
+                MEMBER: 1,
+            });
+            doc(&leaf.to_string())
+        };
+        let leaves = (0..DOCUMENTS * LEAVES).map(leaf).collect();
+        apply(&db, leaves, EditMode::Replicated).await;
+        let found = due(&db, 10, ALL).await.documents;
+        assert_eq!(found.len(), DOCUMENTS);
+        let done = db.expire(ExpiredDocuments::Purge, found).await.unwrap();
+        assert_eq!(done, 3);
+        assert_eq!(expire_all(&db, 10, ALL).await, 1);
+    });
+    databases.close();
+}
+
 /// One random edit, replication or purge.
 async fn step(db: &Arc<Database>, rng: &mut Rng) {
     let id = format!("d{}", rng.usize(..DOCUMENTS));

@@ -371,6 +371,27 @@ fn purges_that_are_not_remembered_are_found_without_mapping_documents_again() {
     complete(&world);
 }
 
+/// The rows of few purged documents are in one batch, and a document may be purged several times.
+#[test]
+fn documents_that_are_purged_again_and_again_are_removed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    load(&world, 0..DOCS, 6);
+    complete(&world);
+    let purge = |docs: std::ops::Range<u32>| {
+        docs.for_each(|d| world.purge(&id(d), true, 10_000));
+    };
+    for round in 0..3 {
+        purge(100..110);
+        load(&world, 100..110, 2 + round);
+    }
+    purge(100..1000);
+    load(&world, 400..500, 3);
+    purge(450..500);
+    complete(&world);
+    world.close();
+}
+
 #[test]
 fn readers_see_whole_updates_while_a_build_runs() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use super::queue::failed;
 
 const PART: u8 = b'p';
+/// Length of the offset before a stored chunk, in bytes.
+const OFFSET_BYTES: usize = size_of::<u64>();
 /// Chunks whose last one does not arrive within this many records of the log are dropped.
 const RECORDS_MAX: u64 = 100_000;
 /// Time limit to wait until the earlier chunks are on disk.
@@ -58,9 +60,13 @@ impl Chunk {
 }
 
 impl PendingChunks {
-    /// Loads the keys from the store.
+    /// Loads the keys and offsets from the store, without the chunks: those of requests whose proposer
+    /// gave up are kept for a long time.
     pub fn load(store: &Store, slot: SlotNumber) -> Result<PendingChunks, StoreError> {
-        let rows = store.slot_state(slot, &[PART]).map_err(failed)?;
+        let rows = store
+            .snapshot()
+            .slot_state_starts(slot, &[PART], OFFSET_BYTES)
+            .map_err(failed)?;
         let offset = |value: &[u8]| value.first_chunk().map_or(0, |at| u64::from_be_bytes(*at));
         let kept = rows.into_iter().map(|(key, value)| {
             let at = offset(&value);
@@ -95,7 +101,9 @@ impl PendingChunks {
         let (mut done, prefix) = (ChunkResult::default(), part.prefix());
         self.forget(&mut done.rows, |key, _| key.starts_with(&prefix));
         if before.len() as u64 == u64::from(part.index) {
-            let pieces = before.iter().filter_map(|(_, value)| value.get(8..));
+            let pieces = before
+                .iter()
+                .filter_map(|(_, value)| value.get(OFFSET_BYTES..));
             let bytes: Vec<&[u8]> = pieces.chain([&part.bytes[..]]).collect();
             done.request = Request::from_bytes(&bytes.concat());
         }

@@ -9,6 +9,7 @@
 mod adoption;
 mod calls;
 mod contents;
+mod long_records;
 mod nodes;
 mod own_log;
 mod staging;

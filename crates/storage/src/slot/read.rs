@@ -30,13 +30,28 @@ impl Snapshot {
     /// # Errors
     /// Errors of the engine.
     pub fn slot_state(&self, slot: SlotNumber, prefix: &[u8]) -> Result<SlotRows, Error> {
+        self.slot_state_starts(slot, prefix, usize::MAX)
+    }
+
+    /// Returns the rows of a slot's own whose keys start with `prefix`, with at most the first
+    /// `bytes_max` bytes of each value.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn slot_state_starts(
+        &self,
+        slot: SlotNumber,
+        prefix: &[u8],
+        bytes_max: usize,
+    ) -> Result<SlotRows, Error> {
         let low = rows::key(slot, STATE, prefix);
         let high = rows::prefix_end(&low);
         let mut it = self.iter_range(Keyspace::Meta, low, high);
         let mut found = vec![];
         it.seek_to_first();
         while let Some((key, value)) = it.item() {
-            found.push((key[PREFIX_LEN..].to_vec(), value.to_vec()));
+            let start = &value[..value.len().min(bytes_max)];
+            found.push((key[PREFIX_LEN..].to_vec(), start.to_vec()));
             it.next();
         }
         it.status()?;

@@ -245,6 +245,12 @@ fn rows_of_a_slot_are_its_own_and_found_by_prefix() {
     assert_eq!(keys(1, b"a"), [b"a1", b"a2"]);
     assert_eq!(keys(0xffff, b"\xff"), [b"\xff\xff"]);
     assert_eq!(keys(0, b"").len(), 5);
+    let snapshot = world.store().snapshot();
+    let starts = |bytes| snapshot.slot_state_starts(0xffff, b"a", bytes).unwrap();
+    let start = vec![0xff];
+    let expected = [(b"a1".to_vec(), start.clone()), (b"a2".to_vec(), start)];
+    assert_eq!(starts(1), expected);
+    assert_eq!(starts(9), world.store().slot_state(0xffff, b"a").unwrap());
     let mut same_place = write(1, 1, 0, vec![]);
     same_place.state = vec![(b"a1".to_vec(), None)];
     world.apply(same_place).unwrap();
