@@ -1,6 +1,7 @@
 //! The log's groups under a simulated network, clock and disks. A failure prints its seed and trace;
 //! `SETTEE_SEED` replays it, `SETTEE_SEEDS` sets the number of seeds.
 
+mod damage;
 mod faults;
 mod figures;
 mod ledger;
