@@ -92,7 +92,7 @@ static int resolve(int at, const char *path, char *whole) {
 }
 
 static void in_state(char *path, const char *kind, ino_t inode) {
-  snprintf(path, PATH_MAX, "%s/%s%lu", state, kind, (unsigned long)inode);
+  if (snprintf(path, PATH_MAX, "%s/%s%lu", state, kind, (unsigned long)inode) >= PATH_MAX) fail("the path of TEST_POWER_STATE is too long");
 }
 
 static void copy(int from, int to, off_t at, off_t end) {
