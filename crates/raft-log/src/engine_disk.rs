@@ -51,7 +51,7 @@ impl MessageExt for Entries {
 
 /// The reason why a log was not opened.
 enum OpenError {
-    /// Synced bytes are not there, in words.
+    /// Synced bytes are gone, in words.
     Lost(String),
     Engine(raft_engine::Error),
     Disk(DiskError),
@@ -161,7 +161,7 @@ impl EngineDisk {
     }
 }
 
-/// Opens raft-engine. What is listed as synced is readable then, as far as raft-engine opened the files.
+/// Opens raft-engine. No opened file has less than its listed bytes then.
 fn open_engine(
     path: &Path,
     config: &Config,

@@ -233,8 +233,15 @@ pub(crate) struct SyncedFile {
 impl Handle for SyncedFile {
     /// raft-engine calls this at the start only, where it finds the first damaged record.
     fn truncate(&self, end: usize) -> io::Result<()> {
+        let synced = self.extent.synced();
+        if end == 0 && synced > 0 {
+            // Damage, or a version that this program does not know. That may be so on all nodes, and
+            // proves nothing.
+            let why = "the header of a file of the log is not readable";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         self.extent.note_written(end as u64);
-        if (end as u64) < self.extent.synced() {
+        if (end as u64) < synced {
             return Err(cut());
         }
         Handle::truncate(&*self.plain, end)
@@ -523,6 +530,10 @@ mod tests {
         let file = damaged.open(&path, Permission::ReadWrite).unwrap();
         assert!(file.truncate(6).is_err());
         assert!(damaged.find_cut().is_some());
+        let other = files(7);
+        let file = other.open(&path, Permission::ReadWrite).unwrap();
+        assert!(file.truncate(0).is_err());
+        assert_eq!(other.find_cut(), None);
         assert_eq!(path.metadata().unwrap().len(), 16);
         let whole = files(7);
         let file = whole.open(&path, Permission::ReadWrite).unwrap();

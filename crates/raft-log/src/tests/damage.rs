@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use raft::eraftpb::Entry;
 
-use crate::disk::{DiskError, GroupWrite, LogDisk as _};
+use crate::disk::{GroupWrite, LogDisk as _};
 use crate::engine_disk::EngineDisk;
 use crate::options::RaftId;
 use crate::state::GroupState;
 use crate::synced_files::SyncedList;
+
+/// The size of small files.
+const FILE_BYTES: u64 = 4 << 10;
 
 fn entry(index: u64, term: u64, data: &'static [u8]) -> Entry {
     let mut entry = Entry::default();
@@ -53,7 +56,6 @@ fn remove(log: &Path) {
 
 /// Opens a log with small files.
 fn open_small(log: &Path) -> EngineDisk {
-    const FILE_BYTES: u64 = 4 << 10;
     EngineDisk::open_with_files(log, 8 * FILE_BYTES, FILE_BYTES).unwrap()
 }
 
@@ -86,13 +88,14 @@ fn write_log(log: &Path, indexes: std::ops::Range<u64>) -> RaftId {
 
 #[test]
 fn a_flipped_bit_makes_another_disk_or_is_noticed_by_reads() {
+    const HEADER_BYTES: usize = 69;
     const STEP: usize = 7;
     let dir = tempfile::tempdir().unwrap();
     let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
     let id = write_log(&whole, 2..12);
     let bytes = std::fs::read(newest(&whole)).unwrap();
     let mut replaced = 0;
-    for at in (0..bytes.len()).step_by(STEP) {
+    for at in (HEADER_BYTES..bytes.len()).step_by(STEP) {
         copy(&whole, &log);
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -185,17 +188,18 @@ fn a_log_that_is_not_accepted_stays_where_it_is() {
     let id = write_small_log(&log, 2..42);
     let synced = SyncedList::read(&log).unwrap();
     let oldest = synced.keys().find(|name| name.ends_with(".raftlog"));
-    let oldest = log.join(oldest.unwrap());
-    let bytes = std::fs::read(&oldest).unwrap();
-    // Another form, as a program of another version may write it.
-    let mut other = bytes.clone();
-    other[0] ^= 1;
-    std::fs::write(&oldest, &other).unwrap();
-    let opened = EngineDisk::open_with_files(&log, 8 * (4 << 10), 4 << 10);
-    assert!(matches!(opened, Err(DiskError::Damaged(_))));
-    assert!(!log.with_extension("damaged").exists());
-    std::fs::write(&oldest, &bytes).unwrap();
-    assert_eq!(open_small(&log).raft_id().unwrap(), id);
+    for path in [log.join(oldest.unwrap()), newest(&log)] {
+        let bytes = std::fs::read(&path).unwrap();
+        // Another form, as a program of another version may write it.
+        let mut other = bytes.clone();
+        other[0] ^= 1;
+        std::fs::write(&path, &other).unwrap();
+        assert!(EngineDisk::open_with_files(&log, 8 * FILE_BYTES, FILE_BYTES).is_err());
+        assert!(!log.with_extension("damaged").exists());
+        assert_eq!(std::fs::read(&path).unwrap(), other);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(open_small(&log).raft_id().unwrap(), id);
+    }
 }
 
 /// A full disk makes raft-engine begin a file that has no header, and continue with the one before
