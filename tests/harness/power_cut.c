@@ -292,7 +292,7 @@ static int opened(int fd, const char *whole, off_t cut, int is_new) {
 
 #define OPEN(at, real, ...) \
   mode_t mode = 0; \
-  if (flags & (O_CREAT | O_TMPFILE)) { va_list more; va_start(more, flags); mode = va_arg(more, mode_t); va_end(more); } \
+  if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) { va_list more; va_start(more, flags); mode = va_arg(more, mode_t); va_end(more); } \
   char whole[PATH_MAX]; \
   int is_new = 0, is_ours = resolve(at, path, whole); \
   off_t cut = is_ours ? before_open(whole, flags, &is_new) : -1; \
