@@ -92,7 +92,7 @@ static int resolve(int at, const char *path, char *whole) {
 }
 
 static void in_state(char *path, const char *kind, ino_t inode) {
-  snprintf(path, PATH_MAX, "%s/%s%lu", state, kind, (unsigned long)inode);
+  if (snprintf(path, PATH_MAX, "%s/%s%lu", state, kind, (unsigned long)inode) >= PATH_MAX) fail("the path of TEST_POWER_STATE is too long");
 }
 
 static void copy(int from, int to, off_t at, off_t end) {
@@ -292,7 +292,7 @@ static int opened(int fd, const char *whole, off_t cut, int is_new) {
 
 #define OPEN(at, real, ...) \
   mode_t mode = 0; \
-  if (flags & (O_CREAT | O_TMPFILE)) { va_list more; va_start(more, flags); mode = va_arg(more, mode_t); va_end(more); } \
+  if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) { va_list more; va_start(more, flags); mode = va_arg(more, mode_t); va_end(more); } \
   char whole[PATH_MAX]; \
   int is_new = 0, is_ours = resolve(at, path, whole); \
   off_t cut = is_ours ? before_open(whole, flags, &is_new) : -1; \

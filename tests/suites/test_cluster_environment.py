@@ -444,6 +444,23 @@ def test_full_disks_at_most_nodes(suite, days, full):
         give_room(disk)
     days.whole("with room again all go on, and are equal")
     days.all_is_there("and nothing is lost")
+    if days.cluster.log == OWN:
+        killed_afterwards(suite, days)
+
+
+def killed_afterwards(suite, days):
+    """On a full disk a log may have begun a file that it does not use; writes continue in the one before."""
+    days.all_write("all nodes write with room again", count=8)
+    disks = log_disks(days.cluster)
+    for number in days.cluster.nodes:
+        days.cluster.kill(number)
+    for node in days.cluster.nodes.values():
+        days.cluster.start_process(node)
+    for node in days.cluster.nodes.values():
+        node.wait_until_ready()
+    days.whole("all nodes are killed, and come back")
+    suite.report.equal("with the same logs", log_disks(days.cluster), disks)
+    days.all_is_there("and with all documents")
 
 
 def skipped_disk(ctx, days):

@@ -1,7 +1,9 @@
 //! The log on disk: one raft-engine for all groups of a node.
 //!
-//! **Invariant: a disk that forgot synced writes has another id.** A damaged log is set aside, and
-//! an empty one takes its place ([`crate::synced_files`]).
+//! **Invariant: a disk that forgot synced writes has another id.** A log without bytes that the list of
+//! [`crate::synced_files`] has is set aside as it is, and an empty one takes its place. Without that
+//! proof, a log that raft-engine does not accept prevents the start: what is wrong may be the same on
+//! all nodes, and must not cost all of them their logs.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -16,7 +18,7 @@ use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize};
 
 use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
-use crate::synced_files::{SyncedFiles, SyncedList};
+use crate::synced_files::{Extents, SyncedFiles, SyncedList, remove_empty_newest};
 
 /// The group that holds the disk's id. Slots have smaller numbers.
 const DISK: u64 = 1 << 32;
@@ -47,6 +49,30 @@ impl MessageExt for Entries {
     }
 }
 
+/// The reason why a log was not opened.
+enum OpenError {
+    /// Synced bytes are gone, in words.
+    Lost(String),
+    Engine(raft_engine::Error),
+    Disk(DiskError),
+}
+
+impl From<DiskError> for OpenError {
+    fn from(e: DiskError) -> OpenError {
+        OpenError::Disk(e)
+    }
+}
+
+impl From<OpenError> for DiskError {
+    fn from(e: OpenError) -> DiskError {
+        match e {
+            OpenError::Lost(why) => DiskError::Damaged(why),
+            OpenError::Engine(e) => failure(e),
+            OpenError::Disk(e) => e,
+        }
+    }
+}
+
 /// A log on disk.
 pub struct EngineDisk {
     /// Its end syncs files, so it is dropped before the list of synced bytes.
@@ -60,7 +86,7 @@ impl EngineDisk {
     /// trimmed in time.
     ///
     /// An end that was cut off is the result of a crash during an unsynced write. A log that lost
-    /// something else is renamed to `….damaged`, and an empty one with another id is created: this
+    /// synced bytes is renamed to `….damaged`, and an empty one with another id is created: this
     /// node may have voted, or confirmed entries, and does not know it any more.
     ///
     /// # Errors
@@ -69,7 +95,8 @@ impl EngineDisk {
         EngineDisk::open_with_files(path, bytes_max, FILE_BYTES)
     }
 
-    fn open_with_files(
+    /// Opens a log whose files have about this size.
+    pub(crate) fn open_with_files(
         path: &Path,
         bytes_max: u64,
         file_bytes: u64,
@@ -83,27 +110,22 @@ impl EngineDisk {
             purge_threshold: ReadableSize(purge),
             ..Config::default()
         };
-        match EngineDisk::open_intact(path, config.clone()) {
-            Err(DiskError::Damaged(why)) => {
+        match EngineDisk::open_intact(path, &config) {
+            Err(OpenError::Lost(why)) => {
                 let aside = set_aside(path).map_err(failed)?;
                 tracing::error!(aside = %aside.display(), "the log on this disk is damaged; an empty one replaces it, which gets everything from the other nodes: {why}");
-                EngineDisk::open_intact(path, config)
+                EngineDisk::open_intact(path, &config).map_err(DiskError::from)
             }
-            opened => opened,
+            opened => opened.map_err(DiskError::from),
         }
     }
 
     /// Opens or creates a log that has everything that was synced.
-    fn open_intact(path: &Path, config: Config) -> Result<EngineDisk, DiskError> {
-        let before = SyncedList::read(path).map_err(failed)?;
-        let files = Arc::new(SyncedFiles::new());
-        let opened = Engine::open_with_file_system(config, files.clone());
-        if let Some(why) = files.find_cut(&before) {
-            return Err(DiskError::Damaged(why));
-        }
-        let engine = opened.map_err(failure)?;
-        if let Some(why) = files.find_missing(&before) {
-            return Err(DiskError::Damaged(why));
+    fn open_intact(path: &Path, config: &Config) -> Result<EngineDisk, OpenError> {
+        let listed = SyncedList::read(path).map_err(failed)?;
+        let (engine, files) = open_engine(path, config, &listed)?;
+        if let Some(name) = files.find_missing() {
+            return Err(missing(path, &name));
         }
         let id = match engine.get(DISK, ID) {
             Some(id) => id_of(&id)?,
@@ -112,7 +134,7 @@ impl EngineDisk {
         sync_names(path).map_err(failed)?;
         Ok(EngineDisk {
             engine,
-            synced: SyncedList::new(path, files, before),
+            synced: SyncedList::new(path, files),
             id,
         })
     }
@@ -136,6 +158,49 @@ impl EngineDisk {
                 "slot {slot} has no entry {low}"
             ))),
         }
+    }
+}
+
+/// Opens raft-engine. No opened file has less than its listed bytes then.
+fn open_engine(
+    path: &Path,
+    config: &Config,
+    listed: &Extents,
+) -> Result<(Engine<SyncedFiles>, Arc<SyncedFiles>), OpenError> {
+    use raft_engine::Error;
+    let open = || {
+        let files = Arc::new(SyncedFiles::new(listed.clone()));
+        let opened = Engine::open_with_file_system(config.clone(), files.clone());
+        match files.find_cut() {
+            Some(why) => Err(OpenError::Lost(why)),
+            None => opened
+                .map(|engine| (engine, files))
+                .map_err(OpenError::Engine),
+        }
+    };
+    let opened = open();
+    // Another process with the same log has an error of another kind.
+    let is_unreadable = matches!(
+        opened,
+        Err(OpenError::Engine(
+            Error::Corruption(_) | Error::Codec(_) | Error::Io(_)
+        ))
+    );
+    if is_unreadable && remove_empty_newest(path, listed).map_err(failed)? {
+        return open();
+    }
+    opened
+}
+
+/// Returns the error for a listed file that raft-engine did not find.
+fn missing(directory: &Path, name: &str) -> OpenError {
+    match directory.join(name).symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            OpenError::Lost(format!("the file {name} was synced, and is gone"))
+        }
+        Err(e) => failed(e).into(),
+        // raft-engine skips files about which the device reports nothing.
+        Ok(_) => DiskError::Failed(format!("the file {name} was not found at first")).into(),
     }
 }
 
@@ -314,212 +379,6 @@ mod tests {
         assert_eq!(stored.state, second.state);
         assert_eq!(disk.entries(3, 3, 4, 0).unwrap(), second.entries);
         assert!(disk.entries(3, 2, 3, 0).is_err());
-    }
-
-    /// Returns the file with the latest records.
-    fn newest(log: &Path) -> PathBuf {
-        let paths = std::fs::read_dir(log).unwrap().map(|it| it.unwrap().path());
-        let is_log = |path: &PathBuf| path.extension().is_some_and(|it| it == "raftlog");
-        paths.filter(is_log).max().unwrap()
-    }
-
-    /// Copies a log, as a crash of the process leaves it.
-    fn copy(from: &Path, to: &Path) {
-        std::fs::create_dir(to).unwrap();
-        for entry in std::fs::read_dir(from).unwrap() {
-            let path = entry.unwrap().path();
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-
-    fn remove(log: &Path) {
-        std::fs::remove_dir_all(log).unwrap();
-        let _aside = std::fs::remove_dir_all(log.with_extension("damaged"));
-    }
-
-    /// Opens a log with small files.
-    fn open_small(log: &Path) -> EngineDisk {
-        const FILE_BYTES: u64 = 4 << 10;
-        EngineDisk::open_with_files(log, 8 * FILE_BYTES, FILE_BYTES).unwrap()
-    }
-
-    fn is_empty_and_other(disk: &EngineDisk, id: RaftId, log: &Path) -> bool {
-        disk.raft_id().unwrap() != id
-            && disk.group(3).unwrap().is_none()
-            && log.with_extension("damaged").is_dir()
-    }
-
-    /// Writes a log with one record in each write, all synced. Returns its id.
-    fn write_log(log: &Path, indexes: std::ops::Range<u64>) -> RaftId {
-        let disk = EngineDisk::open(log, 1 << 30).unwrap();
-        for index in indexes {
-            let write = write(vec![entry(index, 1, b"a record of some length")]);
-            disk.write(&[&write], true).unwrap();
-        }
-        disk.raft_id().unwrap()
-    }
-
-    #[test]
-    fn a_flipped_bit_makes_another_disk_or_is_noticed_by_reads() {
-        const STEP: usize = 7;
-        let dir = tempfile::tempdir().unwrap();
-        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
-        let id = write_log(&whole, 2..12);
-        let bytes = std::fs::read(newest(&whole)).unwrap();
-        let mut replaced = 0;
-        for at in (0..bytes.len()).step_by(STEP) {
-            copy(&whole, &log);
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1 << (at % 8);
-            std::fs::write(newest(&log), damaged).unwrap();
-            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
-            if disk.raft_id().unwrap() != id {
-                assert!(is_empty_and_other(&disk, id, &log), "{at}");
-                replaced += 1;
-            } else {
-                assert_eq!(disk.group(3).unwrap().unwrap().last, 11, "{at}");
-                for index in 2..12 {
-                    if let Ok(found) = disk.entries(3, index, index + 1, 0) {
-                        assert_eq!(found, [entry(index, 1, b"a record of some length")]);
-                    }
-                }
-            }
-            drop(disk);
-            remove(&log);
-        }
-        // Other bits are in records before the last one.
-        assert!(replaced > bytes.len() / STEP / 3, "{replaced}");
-    }
-
-    #[test]
-    fn a_log_without_its_synced_end_is_another_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
-        let id = write_log(&whole, 2..6);
-        let length = newest(&whole).metadata().unwrap().len();
-        for end in (0..length).step_by(9).chain([length - 1]) {
-            copy(&whole, &log);
-            let file = File::options().write(true).open(newest(&log)).unwrap();
-            file.set_len(end).unwrap();
-            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
-            assert!(is_empty_and_other(&disk, id, &log), "{end}");
-            let other = disk.raft_id().unwrap();
-            drop(disk);
-            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
-            assert_eq!(disk.raft_id().unwrap(), other, "{end}");
-            drop(disk);
-            remove(&log);
-        }
-        copy(&whole, &log);
-        std::fs::remove_file(newest(&log)).unwrap();
-        let disk = EngineDisk::open(&log, 1 << 30).unwrap();
-        assert!(is_empty_and_other(&disk, id, &log));
-    }
-
-    #[test]
-    fn damage_in_any_file_makes_another_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
-        let disk = open_small(&whole);
-        let id = disk.raft_id().unwrap();
-        for index in 2..42 {
-            let mut entry = entry(index, 1, b"");
-            entry.set_data(Bytes::from(vec![index as u8; 500]));
-            disk.write(&[&write(vec![entry])], true).unwrap();
-        }
-        drop(disk);
-        let synced = SyncedList::read(&whole).unwrap();
-        let names = synced.keys().filter(|name| name.ends_with(".raftlog"));
-        let names: Vec<&String> = names.collect();
-        assert!(names.len() > 3, "{names:?}");
-        for name in names {
-            let bytes = std::fs::read(whole.join(name)).unwrap();
-            let mut flipped = bytes.clone();
-            flipped[0] ^= 1;
-            for damaged in [&bytes[..bytes.len() / 2], &flipped] {
-                copy(&whole, &log);
-                std::fs::write(log.join(name), damaged).unwrap();
-                let disk = open_small(&log);
-                assert!(is_empty_and_other(&disk, id, &log), "{name}");
-                drop(disk);
-                remove(&log);
-            }
-        }
-    }
-
-    #[test]
-    fn a_log_without_an_end_that_was_not_synced_is_the_same_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
-        let disk = open_small(&whole);
-        let id = disk.raft_id().unwrap();
-        for index in 2..12 {
-            let write = write(vec![entry(index, 1, b"a record of some length")]);
-            disk.write(&[&write], index < 6).unwrap();
-            if index == 6 {
-                disk.maintain().unwrap();
-            }
-        }
-        let name = newest(&whole);
-        let name = name.file_name().unwrap().to_str().unwrap();
-        let synced = SyncedList::read(&whole).unwrap()[name];
-        for end in (synced - 1..synced + 500).step_by(11) {
-            copy(&whole, &log);
-            let file = File::options().write(true).open(newest(&log)).unwrap();
-            file.set_len(end).unwrap();
-            let crashed = open_small(&log);
-            if end < synced {
-                assert!(is_empty_and_other(&crashed, id, &log), "{end}");
-            } else {
-                assert_eq!(crashed.raft_id().unwrap(), id, "{end}");
-                assert!(crashed.group(3).unwrap().unwrap().last >= 5, "{end}");
-            }
-            drop(crashed);
-            remove(&log);
-        }
-    }
-
-    #[test]
-    fn a_crash_at_any_time_leaves_the_same_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let (log, crashed) = (dir.path().join("log"), dir.path().join("crashed"));
-        let mut disk = open_small(&log);
-        let id = disk.raft_id().unwrap();
-        let mut random = fastrand::Rng::with_seed(50);
-        let mut next = 2;
-        for round in 0..400 {
-            let count = random.u64(1..5);
-            let entries = (next..next + count).map(|index| {
-                let mut entry = entry(index, 1, b"");
-                let data: Vec<u8> = (0..500).map(|_| random.u8(..)).collect();
-                entry.set_data(Bytes::from(data));
-                entry
-            });
-            let mut write = write(entries.collect());
-            next += count;
-            write.trim = random.bool().then(|| next - 10u64.min(next - 2));
-            disk.write(&[&write], random.bool()).unwrap();
-            if random.u8(..4) == 0 {
-                disk.maintain().unwrap();
-            }
-            if random.u8(..8) == 0 {
-                copy(&log, &crashed);
-                let again = open_small(&crashed);
-                assert_eq!(again.raft_id().unwrap(), id, "{round}");
-                assert_eq!(again.group(3).unwrap().unwrap().last, next - 1, "{round}");
-                drop(again);
-                remove(&crashed);
-            }
-            if random.u8(..16) == 0 {
-                drop(disk);
-                disk = open_small(&log);
-                assert_eq!(disk.raft_id().unwrap(), id, "{round}");
-            }
-        }
-        assert!(
-            newest(&log) > log.join("0000000000000010.raftlog"),
-            "files are renewed"
-        );
     }
 
     #[test]

@@ -9,7 +9,10 @@
 //!
 //! **Invariant: a listed number never exceeds what a crash leaves.** It is taken after the sync, and a
 //! file is listed once its name is durable too. So the list may be old, and a power failure never
-//! looks like damage.
+//! looks like damage. After a sync that failed, the kernel may report success for pages that it
+//! dropped, so later syncs of that file do not count.
+//!
+//! Listed bytes are never cut off: a damaged file stays as it is.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,6 +29,10 @@ use raft_engine::env::{DefaultFileSystem, FileSystem, Handle, Permission, WriteE
 const LIST: &str = "synced";
 /// The name of a list that is being written.
 const NEW_LIST: &str = "synced.new";
+/// The endings of the names of raft-engine's files.
+const KINDS: [&str; 2] = ["raftlog", "rewrite"];
+/// The size of a file's header: a text of 53 bytes, and two numbers.
+const HEADER_BYTES_MAX: u64 = 53 + 2 * 8;
 /// The beginning of the line with the list's checksum.
 const SUM: &str = "sum ";
 
@@ -44,6 +51,7 @@ struct Extent {
     /// raft-engine syncs the first bytes of a file before its directory, so the first sync does not
     /// count.
     was_synced_before: AtomicBool,
+    has_failed: AtomicBool,
     /// It was there before raft-engine opened the directory, or was made of one that was.
     existed: bool,
 }
@@ -53,9 +61,10 @@ impl Extent {
         Extent::default()
     }
 
-    fn of_old_file(bytes: u64) -> Extent {
+    fn of_old_file(bytes: u64, synced: u64) -> Extent {
         Extent {
             written: AtomicU64::new(bytes),
+            synced: AtomicU64::new(synced),
             existed: true,
             ..Extent::default()
         }
@@ -69,23 +78,36 @@ impl Extent {
         self.written.store(end, Ordering::Release);
     }
 
+    fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
     fn note_synced(&self, end: u64) {
-        if self.was_synced_before.swap(true, Ordering::AcqRel) {
+        let counts = self.was_synced_before.swap(true, Ordering::AcqRel);
+        if counts && !self.has_failed.load(Ordering::Acquire) {
             self.synced.fetch_max(end, Ordering::AcqRel);
         }
+    }
+
+    fn note_failed_sync(&self) {
+        self.has_failed.store(true, Ordering::Release);
     }
 }
 
 /// A file system for raft-engine, which notes how far its files were synced.
 pub(crate) struct SyncedFiles {
     plain: DefaultFileSystem,
+    /// The list as it was before.
+    listed: Extents,
     extents: Mutex<BTreeMap<String, Arc<Extent>>>,
 }
 
 impl SyncedFiles {
-    pub(crate) fn new() -> SyncedFiles {
+    /// Creates it for a directory with this list.
+    pub fn new(listed: Extents) -> SyncedFiles {
         SyncedFiles {
             plain: DefaultFileSystem,
+            listed,
             extents: Mutex::default(),
         }
     }
@@ -110,30 +132,27 @@ impl SyncedFiles {
     /// Returns how far its files were synced.
     fn synced(&self) -> Extents {
         let extents = self.extents.lock();
-        let synced = extents.iter().map(|(name, extent)| {
-            let synced = extent.synced.load(Ordering::Acquire);
-            (name.clone(), synced)
-        });
+        let synced = extents.iter();
+        let synced = synced.map(|(name, extent)| (name.clone(), extent.synced()));
         synced.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// Returns an existing file that is readable up to less than was synced, in words.
-    pub(crate) fn find_cut(&self, synced: &Extents) -> Option<String> {
+    /// Returns a file of which less is readable than was synced, in words.
+    pub fn find_cut(&self) -> Option<String> {
         let extents = self.extents.lock();
-        synced.iter().find_map(|(name, bytes)| {
-            let extent = extents.get(name).filter(|extent| extent.existed)?;
-            let left = extent.written();
-            (left < *bytes).then(|| {
+        extents.iter().find_map(|(name, extent)| {
+            let (synced, left) = (extent.synced(), extent.written());
+            (left < synced).then(|| {
                 format!(
-                    "{bytes} bytes of the file {name} were synced, and {left} of them are readable"
+                    "{synced} bytes of the file {name} were synced, and {left} of them are readable"
                 )
             })
         })
     }
 
-    /// Returns a file that was synced and is newer than all existing ones, in words. Older ones are
+    /// Returns a file that is listed and is newer than all that raft-engine found. Older ones are
     /// removed and recycled.
-    pub(crate) fn find_missing(&self, synced: &Extents) -> Option<String> {
+    pub fn find_missing(&self) -> Option<String> {
         let extents = self.extents.lock();
         let exists_later = |name: &str| {
             let existing = extents.iter().filter(|(_, extent)| extent.existed);
@@ -141,18 +160,8 @@ impl SyncedFiles {
             // Numbers have the same number of digits.
             existing.any(|other| kind(other) == kind(name) && other >= name)
         };
-        let missing = synced.keys().find(|name| !exists_later(name))?;
-        Some(format!("the file {missing} was synced, and is gone"))
-    }
-
-    /// Continues a list that was read.
-    fn take_over(&self, synced: &Extents) {
-        let extents = self.extents.lock();
-        for (name, bytes) in synced {
-            if let Some(extent) = extents.get(name) {
-                extent.synced.fetch_max(*bytes, Ordering::AcqRel);
-            }
-        }
+        let mut listed = self.listed.keys();
+        listed.find(|name| !exists_later(name.as_str())).cloned()
     }
 }
 
@@ -180,7 +189,13 @@ impl FileSystem for SyncedFiles {
         let path = path.as_ref();
         let plain = self.plain.open(path, permission)?;
         let bytes = plain.file_size()? as u64;
-        Ok(self.add(path, plain, Extent::of_old_file(bytes)))
+        let synced = name(path).and_then(|name| self.listed.get(&name).copied());
+        let synced = synced.unwrap_or(0);
+        let file = self.add(path, plain, Extent::of_old_file(bytes, synced));
+        if bytes < synced {
+            return Err(cut());
+        }
+        Ok(file)
     }
 
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
@@ -216,9 +231,19 @@ pub(crate) struct SyncedFile {
 }
 
 impl Handle for SyncedFile {
+    /// raft-engine calls this at the start only, where it finds the first damaged record.
     fn truncate(&self, end: usize) -> io::Result<()> {
-        // What is behind it is not readable, also if it cannot be cut off.
+        let synced = self.extent.synced();
+        if end == 0 && synced > 0 {
+            // Damage, or a version that this program does not know. That may be so on all nodes, and
+            // proves nothing.
+            let why = "the header of a file of the log is not readable";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         self.extent.note_written(end as u64);
+        if (end as u64) < synced {
+            return Err(cut());
+        }
         Handle::truncate(&*self.plain, end)
     }
 
@@ -228,10 +253,17 @@ impl Handle for SyncedFile {
 
     fn sync(&self) -> io::Result<()> {
         let written = self.extent.written();
-        self.plain.sync()?;
-        self.extent.note_synced(written);
-        Ok(())
+        let synced = self.plain.sync();
+        match synced {
+            Ok(()) => self.extent.note_synced(written),
+            Err(_) => self.extent.note_failed_sync(),
+        }
+        synced
     }
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "synced bytes are not readable")
 }
 
 /// Writes to a file.
@@ -255,8 +287,11 @@ impl Write for SyncedWriter {
 }
 
 impl Seek for SyncedWriter {
+    /// raft-engine seeks to the end of the last whole record: before its first write, and after one
+    /// that failed.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = self.plain.seek(to)?;
+        self.extent.note_written(self.at);
         Ok(self.at)
     }
 }
@@ -283,13 +318,12 @@ pub(crate) struct SyncedList {
 }
 
 impl SyncedList {
-    /// Continues the list of a directory, which had this content.
-    pub fn new(directory: &Path, files: Arc<SyncedFiles>, content: Extents) -> SyncedList {
-        files.take_over(&content);
+    /// Continues the list of a directory.
+    pub fn new(directory: &Path, files: Arc<SyncedFiles>) -> SyncedList {
         SyncedList {
             directory: directory.to_owned(),
+            kept: Mutex::new(files.listed.clone()),
             files,
-            kept: Mutex::new(content),
         }
     }
 
@@ -337,6 +371,36 @@ impl Drop for SyncedList {
             tracing::warn!("the list of synced bytes was not written: {e}");
         }
     }
+}
+
+/// Removes the newest file of each kind if it has no record, and another one is older. Returns whether
+/// there was one.
+///
+/// On a full disk, raft-engine begins such a file, and may continue to write to the one before it. At the
+/// start it does not accept an unfinished end of that one, which is not its newest.
+///
+/// # Errors
+/// The device fails.
+pub(crate) fn remove_empty_newest(directory: &Path, listed: &Extents) -> io::Result<bool> {
+    let mut names = vec![];
+    for entry in std::fs::read_dir(directory)? {
+        names.extend(entry?.file_name().into_string());
+    }
+    let mut has_removed = false;
+    for wanted in KINDS {
+        let mut files: Vec<&String> = names.iter().filter(|name| kind(name) == wanted).collect();
+        files.sort_unstable();
+        let [.., _, newest] = files[..] else {
+            continue;
+        };
+        let path = directory.join(newest);
+        if !listed.contains_key(newest) && path.symlink_metadata()?.len() <= HEADER_BYTES_MAX {
+            tracing::warn!(path = %path.display(), "a file of the log has no record, and is removed");
+            std::fs::remove_file(&path)?;
+            has_removed = true;
+        }
+    }
+    Ok(has_removed)
 }
 
 /// Returns the form of a list on disk.
@@ -390,7 +454,7 @@ mod tests {
     #[test]
     fn the_first_sync_of_a_file_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        let files = SyncedFiles::new();
+        let files = SyncedFiles::new(Extents::new());
         let file = Arc::new(files.create(dir.path().join("1.raftlog")).unwrap());
         let mut writer = files.new_writer(file.clone()).unwrap();
         writer.write_all(b"head").unwrap();
@@ -405,25 +469,107 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_after_one_that_failed_does_not_count() {
+        let extent = Extent::default();
+        extent.note_synced(10);
+        extent.note_synced(20);
+        extent.note_failed_sync();
+        extent.note_synced(30);
+        assert_eq!(extent.synced(), 20);
+        let files = SyncedFiles::new(Extents::new());
+        // A device that has nothing to sync.
+        let device = files.open("/dev/null", Permission::ReadWrite).unwrap();
+        assert!(device.sync().is_err());
+        assert!(device.extent.has_failed.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn a_part_of_a_record_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = SyncedFiles::new(Extents::new());
+        let file = Arc::new(files.create(dir.path().join("1.raftlog")).unwrap());
+        let mut writer = files.new_writer(file.clone()).unwrap();
+        file.sync().unwrap();
+        writer.write_all(b"record").unwrap();
+        writer.write_all(b"half of one").unwrap();
+        writer.seek(SeekFrom::Start(6)).unwrap();
+        file.sync().unwrap();
+        let synced = Extents::from([("1.raftlog".to_owned(), 6)]);
+        assert_eq!(files.synced(), synced);
+    }
+
+    #[test]
     fn older_files_may_be_gone_and_newer_ones_may_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let files = SyncedFiles::new();
         std::fs::write(path("2.raftlog"), b"records").unwrap();
-        let _open = files
-            .open(path("2.raftlog"), Permission::ReadWrite)
-            .unwrap();
-        let _made = files.create(path("4.rewrite")).unwrap();
         let missing = |name: &str| {
-            let synced = Extents::from([(name.to_owned(), 7)]);
-            files.find_missing(&synced).is_some()
+            let files = SyncedFiles::new(Extents::from([(name.to_owned(), 7)]));
+            let _open = files
+                .open(path("2.raftlog"), Permission::ReadWrite)
+                .unwrap();
+            let _made = files.create(path("4.rewrite")).unwrap();
+            files.find_missing().is_some()
         };
         assert!(!missing("1.raftlog"));
         assert!(!missing("2.raftlog"));
         assert!(missing("3.raftlog"));
         assert!(missing("3.rewrite"));
-        let cut = |bytes| files.find_cut(&Extents::from([("2.raftlog".to_owned(), bytes)]));
-        assert_eq!(cut(7), None);
-        assert!(cut(8).is_some());
+    }
+
+    #[test]
+    fn synced_bytes_are_never_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("2.raftlog");
+        std::fs::write(&path, b"records and more").unwrap();
+        let files = |bytes| SyncedFiles::new(Extents::from([("2.raftlog".to_owned(), bytes)]));
+        let short = files(17);
+        assert!(short.open(&path, Permission::ReadWrite).is_err());
+        assert!(short.find_cut().is_some());
+        let damaged = files(7);
+        let file = damaged.open(&path, Permission::ReadWrite).unwrap();
+        assert!(file.truncate(6).is_err());
+        assert!(damaged.find_cut().is_some());
+        let other = files(7);
+        let file = other.open(&path, Permission::ReadWrite).unwrap();
+        assert!(file.truncate(0).is_err());
+        assert_eq!(other.find_cut(), None);
+        assert_eq!(path.metadata().unwrap().len(), 16);
+        let whole = files(7);
+        let file = whole.open(&path, Permission::ReadWrite).unwrap();
+        file.truncate(7).unwrap();
+        assert_eq!(whole.find_cut(), None);
+        assert_eq!(path.metadata().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn a_file_without_a_record_is_removed_if_it_is_the_newest_and_not_listed() {
+        let listed = Extents::from([("4.rewrite".to_owned(), 69)]);
+        let removed = |sizes: &[(&str, usize)]| {
+            let dir = tempfile::tempdir().unwrap();
+            for (name, bytes) in sizes {
+                std::fs::write(dir.path().join(name), vec![0; *bytes]).unwrap();
+            }
+            let has_removed = remove_empty_newest(dir.path(), &listed).unwrap();
+            let is_gone = |(name, _): &&(&str, usize)| !dir.path().join(name).exists();
+            let gone: Vec<&str> = sizes
+                .iter()
+                .filter(is_gone)
+                .map(|(name, _)| *name)
+                .collect();
+            assert_eq!(has_removed, !gone.is_empty());
+            gone.concat()
+        };
+        assert_eq!(removed(&[]), "");
+        assert_eq!(removed(&[("1.raftlog", 0), ("1.rewrite", 0)]), "");
+        assert_eq!(removed(&[("1.raftlog", 90), ("2.raftlog", 0)]), "2.raftlog");
+        assert_eq!(removed(&[("1.raftlog", 0), ("2.raftlog", 90)]), "");
+        assert_eq!(removed(&[("3.rewrite", 90), ("4.rewrite", 69)]), "");
+        assert_eq!(
+            removed(&[("4.rewrite", 90), ("5.rewrite", 69)]),
+            "5.rewrite"
+        );
+        let reserved = [("1.raftlog", 0), ("2.raftlog.reserved", 0), ("synced", 0)];
+        assert_eq!(removed(&reserved), "");
     }
 }

@@ -1,6 +1,7 @@
 //! The log's groups under a simulated network, clock and disks. A failure prints its seed and trace;
 //! `SETTEE_SEED` replays it, `SETTEE_SEEDS` sets the number of seeds.
 
+mod damage;
 mod faults;
 mod figures;
 mod ledger;
@@ -211,6 +212,44 @@ fn a_log_that_is_too_large_keeps_what_no_majority_has() {
     core.trim(0, 0, 9);
     core.trim_half();
     assert_eq!(core.bounds(0), Some((7, 10)));
+}
+
+/// As after damage on most nodes at the same time: each of them has another id, and begins nothing.
+#[test]
+fn a_log_that_most_nodes_lost_stores_nothing() {
+    for kept in 0..3 {
+        let mut world = settled_world();
+        for slot in SLOTS {
+            world.append(3, slot, true).unwrap();
+        }
+        world.run_until(4_000).unwrap();
+        assert_eq!(world.ledger.count(), SLOTS.len());
+        let lost: Vec<usize> = (0..3).filter(|at| *at != kept).collect();
+        for at in &lost {
+            world.crash(*at);
+            let node = &mut world.nodes[*at];
+            node.me.raft += 1;
+            node.disk = Arc::new(MemoryDisk::new(node.me.raft));
+            let me = node.me;
+            world.set_log_node(*at, me);
+        }
+        for at in &lost {
+            world.start(*at).unwrap();
+        }
+        for step in 1..=80 {
+            for slot in SLOTS {
+                world.append(3, slot, false).unwrap();
+                world.append(kept, slot, false).unwrap();
+            }
+            world.run_until(4_000 + step * 100).unwrap();
+        }
+        assert_eq!(world.ledger.count(), SLOTS.len(), "{kept}");
+        for at in lost {
+            let core = world.nodes[at].core.as_ref().unwrap();
+            assert!(core.led().is_empty(), "{kept}");
+            assert!(SLOTS.iter().all(|slot| core.bounds(*slot).is_none()));
+        }
+    }
 }
 
 #[test]
