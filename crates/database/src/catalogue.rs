@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
+use crate::access_key::DatabaseAccess;
 use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 
@@ -33,6 +34,9 @@ pub struct DatabaseRecord {
     /// When its documents expire, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
+    /// The properties of a database with access; others have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<DatabaseAccess>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -133,6 +137,7 @@ impl TryFrom<String> for DatabaseUuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access_key::{AccessKey, DefaultAccess};
     use crate::expiry::ExpiredDocuments;
 
     /// As it was written before there were uuids.
@@ -152,6 +157,7 @@ mod tests {
             purged_infos_limit: 11,
             deleted_document_ttl: None,
             expiry: None,
+            access: None,
             security: r#"{"a":1}"#.into(),
         };
         let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
@@ -178,6 +184,19 @@ mod tests {
         assert_eq!(with_expiry.encode(), text.as_bytes());
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.expiry, with_expiry.expiry);
+        let with_access = DatabaseRecord {
+            access: Some(DatabaseAccess {
+                key: AccessKey::new([0xcd; AccessKey::LEN]),
+                default: DefaultAccess::Owner,
+            }),
+            ..with_expiry
+        };
+        let key = "cd".repeat(32);
+        let access = format!(r#","access":{{"key":"{key}","default":"owner"}},"security""#);
+        let text = text.replace(r#","security""#, &access);
+        assert_eq!(with_access.encode(), text.as_bytes());
+        let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
+        assert_eq!(decoded.access, with_access.access);
     }
 
     #[test]

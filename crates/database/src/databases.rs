@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use storage::{Store, StoreOptions};
 use tokio::sync::{Notify, watch};
 
+use crate::access_key::DefaultAccess;
 use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
@@ -43,6 +44,9 @@ pub struct CreateOptions {
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
+    /// Whether documents have access sets, so that each user sees and changes those that name the
+    /// user, and that of new documents without one.
+    pub access: Option<DefaultAccess>,
     /// JSON text of the security object.
     pub security: String,
 }
@@ -54,6 +58,7 @@ impl Default for CreateOptions {
             q: None,
             n: None,
             partitioned: false,
+            access: None,
             security: "{}".to_owned(),
         }
     }

@@ -130,6 +130,7 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
                 // The lost record may have said so, whatever the default is.
                 deleted_document_ttl: Ttl::parse("infinity"),
                 expiry: None,
+                access: None,
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),
@@ -137,6 +138,20 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
         });
     }
     databases
+}
+
+/// Opens a new shard of the database with this record.
+fn destination(
+    store: &Store,
+    number: ShardNumber,
+    of: &DatabaseRecord,
+) -> Result<DocumentDestination, storage::Error> {
+    let shard = Arc::new(store.shard(number)?);
+    if of.access.is_some() {
+        shard.keep_access();
+    }
+    let contents = store.contents(shard.clone());
+    Ok(DocumentDestination { shard, contents })
 }
 
 fn copy(
@@ -163,11 +178,7 @@ fn copy(
     made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
     let homes: Vec<DocumentDestination> = shards
         .iter()
-        .map(|&number| {
-            let shard = Arc::new(store.shard(number)?);
-            let contents = store.contents(shard.clone());
-            Ok(DocumentDestination { shard, contents })
-        })
+        .map(|&number| destination(store, number, old))
         .collect::<Result<_, storage::Error>>()?;
     let mut all = RescuedDocuments::default();
     for &shard in &old.shards {

@@ -196,6 +196,7 @@ impl Check {
                     None
                 }
             };
+            self.access(db, shard, &mut findings);
             let is_damaged = findings.has_damage();
             self.take(&location, findings);
             let Some(meta) = meta else {
@@ -330,6 +331,16 @@ impl Check {
             }
         }
         self.take(&location, findings);
+    }
+
+    /// Checks the access of the documents of a shard, in a database with access.
+    fn access(&self, db: &CatalogueDatabase, shard: ShardNumber, findings: &mut Findings) {
+        if db.record.access.is_some()
+            && let Err(e) = self.of.access(shard, findings)
+        {
+            let topic = "the access of its documents could not be checked completely";
+            findings.damage(Kind::Documents, None, topic, e.to_string());
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "they identify an index")]
