@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::access_key::DefaultAccess;
 use crate::attachments::{AttachmentOptions, SharedOptions};
+use crate::catalogue::lower_format;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::expiry::ExpiryWatch;
@@ -259,7 +260,9 @@ impl Databases {
             sequencer: sequencer.clone(),
             expiry_watch: expiry_watch.clone(),
         };
-        let names = store.databases()?.into_iter().map(Arc::from).collect();
+        let names = store.databases()?;
+        lower_format(&store, &names);
+        let names = names.into_iter().map(Arc::from).collect();
         let open_databases = Arc::new(OpenDatabases::new(shared, by_shard, names));
         let weak: Weak<OpenDatabases> = Arc::downgrade(&open_databases);
         views.indexer.find_by(weak.clone());

@@ -154,6 +154,21 @@ fn destination(
     Ok(DocumentDestination { shard, contents })
 }
 
+/// Creates a database with the record that `encode` returns.
+fn create(
+    store: &Store,
+    DatabaseToCreate { name, record }: &DatabaseToCreate,
+    encode: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
+) -> Result<(), Error> {
+    let q = record.shards.len() as u32;
+    let done = match record.access {
+        Some(_) => store.create_database_with_access(name, q, encode),
+        None => store.create_database(name, q, encode),
+    };
+    done.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    Ok(())
+}
+
 fn copy(
     source: &Source,
     store: &Store,
@@ -170,12 +185,12 @@ fn copy(
         contents: ContentsUnder::EachShard,
         ..old.clone()
     };
-    let made = store.create_database(&database.name, old.shards.len() as u32, |numbers| {
+    let encode = |numbers: &[ShardNumber]| {
         shards = numbers.to_vec();
         let shards = numbers.to_vec();
         DatabaseRecord { shards, ..record }.encode()
-    });
-    made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    };
+    create(store, database, encode)?;
     let homes: Vec<DocumentDestination> = shards
         .iter()
         .map(|&number| destination(store, number, old))

@@ -387,6 +387,10 @@ fn databases(owners: &CatalogueOwners, findings: &mut Findings) -> Vec<Catalogue
                 continue;
             }
         };
+        if record.access.is_some() && !owners.has_format_with_access {
+            let topic = "a database has access by document, which the format of the store does not show to older versions";
+            findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
+        }
         for &shard in &record.shards {
             if let Some(other) = users.insert(shard, name.clone()) {
                 let topic = "two databases have the same shard";

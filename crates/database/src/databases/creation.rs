@@ -98,10 +98,15 @@ impl Databases {
             access,
             security: new.security,
         };
-        let done = self.store.create_database(name, q, |shards| {
+        let has_access = record.access.is_some();
+        let encode = |shards: &[ShardNumber]| {
             record.shards = shards.to_vec();
             record.encode()
-        });
+        };
+        let done = match has_access {
+            true => self.store.create_database_with_access(name, q, encode),
+            false => self.store.create_database(name, q, encode),
+        };
         done.await.map_err(|_| Error::ShuttingDown)??;
         let db = self.open_databases.add(name, record)?;
         self.events.note(db.name(), DbEventKind::Created);

@@ -11,6 +11,7 @@ use database::{
 };
 use document::{DocId, Rev, RevHash, parse_document};
 use serde_json::{Value, json};
+use storage::Keyspace;
 
 const IDS: [&str; 3] = ["a", "b", "shared list"];
 const STEPS: usize = 70;
@@ -532,6 +533,72 @@ async fn local_documents_are_their_users_own() {
         let doc: Value = serde_json::from_slice(&doc.json).unwrap();
         assert_eq!(doc["_id"], "_local/checkpoint");
         assert_eq!(doc["user"], user);
+    }
+    databases.close();
+}
+
+fn format(databases: &Databases) -> String {
+    let stored = databases.store().engine().get(Keyspace::Meta, b"f");
+    String::from_utf8(stored.unwrap().unwrap().to_vec()).unwrap()
+}
+
+/// Versions without access by document open stores of the format `settee 1` alone.
+#[tokio::test]
+async fn versions_without_access_open_stores_without_such_databases_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let opened = || Databases::open(dir.path(), Options::default()).unwrap();
+    let with_access = || CreateOptions {
+        access: Some(DefaultAccess::None),
+        ..CreateOptions::default()
+    };
+    let mut databases = opened();
+    let plain = CreateOptions::default();
+    databases.create("plain", plain).await.unwrap();
+    assert_eq!(format(&databases), "settee 1");
+    for name in ["first", "second"] {
+        databases.create(name, with_access()).await.unwrap();
+        assert_eq!(format(&databases), "settee 2");
+    }
+    for (deleted, then) in [("first", "settee 2"), ("second", "settee 1")] {
+        databases.delete(deleted).await.unwrap();
+        databases.close();
+        drop(databases);
+        databases = opened();
+        assert_eq!(format(&databases), then);
+    }
+    databases.create("third", with_access()).await.unwrap();
+    assert_eq!(format(&databases), "settee 2");
+    databases.close();
+}
+
+#[test]
+fn a_repaired_store_keeps_access_and_its_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let databases = Databases::open(&from, Options::default()).unwrap();
+    let options = CreateOptions {
+        access: Some(DefaultAccess::Owner),
+        ..CreateOptions::default()
+    };
+    let db = runtime.block_on(databases.create("db", options)).unwrap();
+    let doc = parse_document(br#"{"_id":"a","_access":["alice"]}"#).unwrap();
+    let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
+    runtime.block_on(written).unwrap();
+    databases.close();
+    drop((databases, db));
+    let hooks = database::repair::RepairHooks {
+        lost: &mut |loss| panic!("{loss:?}"),
+        progress: &|_, _| {},
+        note: &mut |_| {},
+    };
+    database::repair::repair(&from, &to, &dir.path().join("scratch"), hooks).unwrap();
+    let databases = Databases::open(&to, Options::default()).unwrap();
+    assert_eq!(format(&databases), "settee 2");
+    let db = databases.get("db").unwrap();
+    for (user, visible) in [(0, true), (1, false)] {
+        let seen = db.seen_by(|| caller(user));
+        assert_eq!(listed(&seen).contains_key("a"), visible);
     }
     databases.close();
 }

@@ -247,3 +247,17 @@ fn a_shard_without_access_has_no_rows_of_it() {
         assert!(!rows.valid());
     }
 }
+
+#[test]
+fn a_store_of_a_later_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, shard) = open(dir.path());
+    let mut writes = store.engine().writes();
+    writes.put(Keyspace::Meta, b"f", b"settee 3");
+    writes.commit(true).unwrap();
+    drop((shard, store));
+    let options = StoreOptions::default();
+    let opened = Store::open(dir.path(), &options, Box::new(|_| {}));
+    let refusal = opened.map(drop).unwrap_err().to_string();
+    assert!(refusal.contains("'settee 3'"), "{refusal}");
+}
