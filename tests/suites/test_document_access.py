@@ -191,6 +191,54 @@ def test_attachments_are_those_of_readable_revisions(ctx):
         report.equal("its reader still", alice.get("/db/doc").json["_rev"], rev)
 
 
+def test_stubs_do_not_reach_hidden_ancestors(ctx):
+    """An ancestor may keep its body, while the revisions after it never had one here."""
+    report = ctx.report
+    with ctx.server("ancestors") as server:
+        _, users = start(server)
+        alice, bob = users["alice"], users["bob"]
+        attached = {"a.txt": {"content_type": "text/plain", "data": "c2VjcmV0"}}
+        rev = alice.expect(201, "PUT", "/db/doc", {"_access": ["alice"], "_attachments": attached})["rev"]
+        shared = {"_id": "doc", "_revisions": {"start": 3, "ids": ["c" * 32, "b" * 32, rev[2:]]}, "_access": ["alice", "bob"]}
+        report.equal("shared", alice.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [shared]}), [])
+        report.equal("visible", bob.expect(200, "GET", "/db/doc")["_rev"], "3-" + "c" * 32)
+        stub = {"a.txt": {"stub": True, "revpos": 1, "content_type": "text/plain", "digest": "md5-5e8d6a", "length": 6}}
+        for parents in (["b" * 32, rev[2:]], ["e" * 32, rev[2:]]):
+            edit = {"_id": "doc", "_revisions": {"start": 3, "ids": ["d" * 32, *parents]}, "_access": ["bob"], "_attachments": stub}
+            refused = bob.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [edit]})
+            report.equal("a stub", [row["error"] for row in refused], ["forbidden"])
+        report.equal("nothing is written", bob.expect(200, "GET", "/db/doc?conflicts=true").get("_conflicts"), None)
+
+
+def test_strangers_do_not_learn_which_revisions_there_are(ctx):
+    report = ctx.report
+    with ctx.server("strangers") as server:
+        _, users = start(server)
+        rev = users["alice"].expect(201, "PUT", "/db/doc", {"_access": ["alice"], "diagnosis": "flu"})["rev"]
+        answers = []
+        for known in (rev, "1-" + "0" * 32):
+            doc = {"_id": "doc", "_rev": known, "_access": ["bob"], "diagnosis": "flu"}
+            answers.append(users["bob"].expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [doc]}))
+        guesses = [[{**row, "rev": None} for row in answer] for answer in answers]
+        report.equal("one answer", guesses[0], guesses[1])
+        report.equal("a refusal", [row["error"] for row in guesses[0]], ["forbidden"])
+
+
+def test_an_edit_of_a_losing_leaf_does_not_take_a_document_over(ctx):
+    """Bob could write the document, and kept a conflict in it. Now it is Alice's, and his longer branch must not win over hers."""
+    report = ctx.report
+    with ctx.server("losing") as server:
+        admin, users = start(server)
+        leaves = [(1, "a", ["alice", "bob"]), (2, "b", ["alice"])]
+        docs = [{"_id": "doc", "_rev": f"{generation}-{digit * 32}", "_access": names} for generation, digit, names in leaves]
+        report.equal("two leaves", admin.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": docs}), [])
+        edit = {"_id": "doc", "_revisions": {"start": 3, "ids": ["d" * 32, "c" * 32, "a" * 32]}, "_access": ["bob"]}
+        refused = users["bob"].expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [edit]})
+        report.equal("replicated", [row["error"] for row in refused], ["forbidden"])
+        users["bob"].expect(409, "PUT", "/db/doc", {"_rev": "1-" + "a" * 32, "_access": ["bob"]})
+        report.equal("it is still hers", users["alice"].expect(200, "GET", "/db/doc")["_rev"], "2-" + "b" * 32)
+
+
 def test_a_replicator_with_the_credentials_of_a_user(ctx):
     """It copies what the user sees, deletes what was taken away, and sends back what the user may write."""
     report = ctx.report

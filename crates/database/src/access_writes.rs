@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use document::json::member;
 use document::{
-    ACCESS_MEMBER, AccessEdit, AccessSet, AccessVerdict, DocId, EditBasis, EditDoc, Principals,
-    RevPath, StoredBody, nearest_known, parse_document, write_json_string,
+    ACCESS_MEMBER, AccessEdit, AccessSet, AccessVerdict, DocAccess, DocId, EditBasis, EditDoc,
+    Principals, Rev, RevPath, StoredBody, nearest_known, parse_document, write_json_string,
 };
 use storage::{Record, Shard, View};
 
@@ -120,14 +120,18 @@ impl Database {
             set: &set,
         };
         let verdict = access.judge(&record.tree, &judged, Some(writer.user()));
-        let is_hidden = match (&verdict, basis) {
-            (AccessVerdict::Write(_), EditBasis::Replicated(path)) => {
-                is_hidden(view, shard, &record, path, writer.user())?
+        if let (AccessVerdict::Write(_), EditBasis::Replicated(path)) = (&verdict, basis) {
+            let document = Judged {
+                view,
+                shard,
+                record: &record,
+                access: &access,
+            };
+            if document.hides_parent(path, writer.user())? {
+                return Ok(Some(refused("forbidden", NOT_A_WRITER)));
             }
-            _ => false,
-        };
+        }
         Ok(match verdict {
-            _ if is_hidden => Some(refused("forbidden", NOT_A_WRITER)),
             AccessVerdict::Write(_) => None,
             AccessVerdict::Known(rev) => Some(Outcome::Ok { rev }),
             AccessVerdict::Conflict => Some(Outcome::Conflict),
@@ -161,26 +165,69 @@ fn own(edit: &mut EditDoc, id: &DocId, writer: &Reader) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether the writer may not read the revision from which a replicated one begins a
-/// branch. Functions would see it, and stubs would keep its attachments.
-fn is_hidden(
-    view: &View,
-    shard: &Shard,
-    record: &Record,
-    path: &RevPath,
-    user: &Principals,
-) -> Result<bool, Error> {
-    let known = nearest_known(&record.tree, path);
-    let node = known.and_then(|rev| record.tree.get(&rev));
-    let Some(revision) = node.filter(|node| !node.is_leaf).and_then(|n| n.revision) else {
-        return Ok(false);
-    };
-    let may_read = view.with_body(shard, revision.seq, |body| {
-        let access = AccessSet::of_body(StoredBody::split(body).json);
-        access.is_ok_and(|access| access.may_read(user))
-    })?;
-    // Nothing is left of a body that was compacted.
-    Ok(may_read.is_some_and(|may_read| !may_read))
+/// A document of which edits are judged.
+struct Judged<'a> {
+    view: &'a View,
+    shard: &'a Shard,
+    record: &'a Record,
+    access: &'a DocAccess,
+}
+
+impl Judged<'_> {
+    /// Returns whether a user may not read the revision that functions would see as the parent of a
+    /// replicated one, or whose attachments stubs would keep. That is the first with a body among
+    /// the ancestors that the edit names, and among those that the tree has.
+    fn hides_parent(&self, path: &RevPath, user: &Principals) -> Result<bool, Error> {
+        let tree = &self.record.tree;
+        let generations = (0..=path.start).rev();
+        let named = path.ids.iter().zip(generations).skip(1);
+        let named = named.map(|(hash, generation)| Rev {
+            generation,
+            hash: hash.clone(),
+        });
+        if self.hides_first(named, user)? {
+            return Ok(true);
+        }
+        let nearest = nearest_known(tree, path);
+        let of_tree = nearest.and_then(|rev| tree.path_revisions(&rev));
+        let of_tree = of_tree.into_iter().flatten().map(|(rev, _)| rev);
+        self.hides_first(of_tree, user)
+    }
+
+    /// Returns whether a user may not read the first of these revisions that has a body.
+    fn hides_first(
+        &self,
+        revs: impl Iterator<Item = Rev>,
+        user: &Principals,
+    ) -> Result<bool, Error> {
+        for rev in revs {
+            if let Some(may_read) = self.may_read(&rev, user)? {
+                return Ok(!may_read);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether a user may read a revision; `None` when it has no body.
+    fn may_read(&self, rev: &Rev, user: &Principals) -> Result<Option<bool>, Error> {
+        let Some(node) = self.record.tree.get(rev) else {
+            return Ok(None);
+        };
+        if node.is_leaf {
+            return Ok(Some(self.access.may_read(rev.as_ref(), user)));
+        }
+        let Some(revision) = node.revision else {
+            return Ok(None);
+        };
+        let may_read = |body: &[u8]| {
+            let body = StoredBody::split(body);
+            let access = AccessSet::of_body(body.json);
+            // As most tombstones, which name nobody.
+            let is_empty = body.json == b"{}" && body.attachments.is_empty();
+            is_empty || access.is_ok_and(|access| access.may_read(user))
+        };
+        Ok(self.view.with_body(self.shard, revision.seq, may_read)?)
+    }
 }
 
 fn refused(error: &'static str, reason: impl Into<Cow<'static, str>>) -> Outcome {

@@ -310,8 +310,20 @@ impl DocAccess {
         leaves.iter().map(|found| leaf(found.rev)).collect()
     }
 
+    /// Returns whether a user may know a revision: it is a visible leaf of a visible document, or an
+    /// ancestor of one.
+    fn shows(&self, tree: &RevTree, rev: &Rev, user: &Principals) -> bool {
+        let winner = self.leaves.first();
+        let latest = tree.latest_of(rev);
+        winner.is_some_and(|leaf| leaf.set.may_read(user))
+            && latest.iter().any(|leaf| self.may_read(leaf.rev, user))
+    }
+
     /// Judges an edit of a document with this tree. `writer`: whose principals count; `None` for
     /// one who may write everything.
+    ///
+    /// **A writer needs write on the winner too,** so that no edit of another leaf wins over what its
+    /// writer may not write, and no stranger learns which revisions there are.
     pub fn judge(
         &self,
         tree: &RevTree,
@@ -329,18 +341,21 @@ impl DocAccess {
                 }
                 (self.leaves.first(), true)
             }
-            EditBasis::Replicated(path) => {
-                let newest = path.newest();
-                let known = newest.filter(|rev| tree.get(rev).is_some());
-                match known {
-                    Some(rev) if writer.is_some() => return AccessVerdict::Known(rev),
-                    _ => (self.extended(tree, path), false),
-                }
-            }
+            EditBasis::Replicated(path) => (self.extended(tree, path), false),
         };
         if let Some(writer) = writer {
-            let may_write = base.is_none_or(|leaf| leaf.set.may_write(writer));
-            if !may_write && is_interactive && base.is_some_and(|leaf| !leaf.set.may_read(writer)) {
+            let known = match edit.basis {
+                EditBasis::Replicated(path) => path.newest().filter(|rev| tree.get(rev).is_some()),
+                EditBasis::Interactive(_) => None,
+            };
+            if let Some(rev) = &known
+                && self.shows(tree, rev, writer)
+            {
+                return AccessVerdict::Known(rev.clone());
+            }
+            let edited = || base.into_iter().chain(self.leaves.first());
+            let may_write = edited().all(|leaf| leaf.set.may_write(writer));
+            if !may_write && is_interactive && edited().any(|leaf| !leaf.set.may_read(writer)) {
                 return AccessVerdict::Conflict;
             }
             if !may_write || edit.design {
@@ -349,6 +364,9 @@ impl DocAccess {
             let keeps_write = edit.deleted && base.is_some() || edit.set.may_write(writer);
             if !keeps_write {
                 return AccessVerdict::NotWriterAfter;
+            }
+            if let Some(rev) = known {
+                return AccessVerdict::Known(rev);
             }
         }
         AccessVerdict::Write(match base {

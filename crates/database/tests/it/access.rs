@@ -154,7 +154,11 @@ fn expected<'a>(doc: &'a ModelDoc, edit: &Edit) -> (Expected, Option<&'a ModelRe
     };
     if edit.user != ADMIN {
         let may = |principals| matches(edit.user, principals);
-        if base.is_some_and(|base| !may(&base.principals)) {
+        if [base, winner]
+            .into_iter()
+            .flatten()
+            .any(|leaf| !may(&leaf.principals))
+        {
             let outcome = match is_interactive {
                 true => Expected::Conflict,
                 false => Expected::Forbidden,

@@ -248,7 +248,7 @@ fn members_that_are_no_access_sets_are_refused() {
         let body = format!(r#"{{"_access":{value}}}"#);
         assert!(AccessSet::of_body(body.as_bytes()).is_err(), "{value}");
     }
-    let many = vec![r#""a""#; ACCESS_PRINCIPALS_MAX + 1].join(",");
+    let many = [r#""a""#; ACCESS_PRINCIPALS_MAX + 1].join(",");
     let body = format!(r#"{{"_access":[{many}]}}"#);
     assert_eq!(
         AccessSet::of_body(body.as_bytes()),
@@ -290,6 +290,60 @@ fn an_edit_needs_write_before_and_after_it() {
     let root = RevPath::single(Rev::parse("9-f").unwrap());
     let taking_over = EditBasis::Replicated(&root);
     assert_eq!(judge(taking_over, false, 2, &b), AccessVerdict::NotWriter);
+    // Whether a hidden revision exists makes no difference to a stranger.
+    let existing = RevPath::single(leaf.clone());
+    let existing = EditBasis::Replicated(&existing);
+    assert_eq!(judge(existing, false, 2, &b), AccessVerdict::NotWriter);
+    let known = AccessVerdict::Known(leaf.clone());
+    assert_eq!(judge(existing, false, 2, &a), known);
+}
+
+#[test]
+fn an_edit_of_a_losing_leaf_needs_write_on_the_winner() {
+    let mut world = World::default();
+    // Of both users, with a branch of the second one, and a winner of the first one.
+    for (leaf, readers) in [(0, 3), (1, 2), (2, 1)] {
+        world.step(Step {
+            kind: Kind::Branch,
+            leaf,
+            readers,
+        });
+    }
+    let leaves: Vec<_> = world.access.leaves.iter().map(|l| l.rev.clone()).collect();
+    assert_eq!(leaves[0].generation, 3);
+    let [a, b, ..] = users();
+    let set = set_of(3);
+    for (leaf, writer, verdict) in [
+        (&leaves[0], &a, AccessVerdict::Write(set_of(3))),
+        (&leaves[1], &a, AccessVerdict::Conflict),
+        (&leaves[2], &a, AccessVerdict::Write(set_of(3))),
+        (&leaves[1], &b, AccessVerdict::Conflict),
+        (&leaves[2], &b, AccessVerdict::Conflict),
+    ] {
+        let edit = AccessEdit {
+            basis: EditBasis::Interactive(Some(leaf)),
+            deleted: false,
+            design: false,
+            set: &set,
+        };
+        let judged = world.access.judge(&world.tree, &edit, Some(writer));
+        assert_eq!(judged, verdict, "{leaf}");
+        let path = RevPath {
+            start: leaf.generation + 1,
+            ids: vec![RevHash::parse("ffffffff"), leaf.hash.clone()],
+        };
+        let edit = AccessEdit {
+            basis: EditBasis::Replicated(&path),
+            ..edit
+        };
+        let judged = world.access.judge(&world.tree, &edit, Some(writer));
+        let is_written = matches!(judged, AccessVerdict::Write(_));
+        assert_eq!(
+            is_written,
+            matches!(verdict, AccessVerdict::Write(_)),
+            "{leaf}"
+        );
+    }
 }
 
 #[test]
