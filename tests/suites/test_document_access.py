@@ -78,6 +78,9 @@ def test_users_see_and_change_their_own_documents(ctx):
         keys = bob.expect(200, "POST", "/db/_all_docs", {"keys": ["alice-1", "none", "bob-1"]})["rows"]
         report.equal("keys", [row.get("error") for row in keys], ["not_found", "not_found", None])
         report.equal("a hidden document", bob.get("/db/alice-1").json, bob.get("/db/none").json)
+        for selection in ("", "&open_revs=all", "&rev=" + alice.get("/db/shared").json["_rev"]):
+            shown = alice.get(f"/db/shared?local_seq=true{selection}", headers={"Accept": "application/json"}).raw
+            report.check("no seq that hidden changes move", b"_local_seq" not in shown, shown)
         report.equal("a hidden one cannot be deleted", bob.delete("/db/alice-1?rev=1-a").json, bob.delete("/db/none?rev=1-a").json)
         report.equal("its id is taken", bob.put("/db/alice-1", {"_access": ["bob"]}).status, 409)
         report.equal("readers do not write", nora.put("/db/shared", {"_rev": alice.get("/db/shared").json["_rev"], "_access": ["nora"]}).status, 403)

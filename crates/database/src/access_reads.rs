@@ -1,5 +1,7 @@
 //! Reads of single documents in a database with access, as one user.
 
+use std::borrow::Cow;
+
 use document::{AccessSet, DocId, Rev, with_members};
 use storage::{Record, Shard, View};
 
@@ -48,11 +50,7 @@ impl DatabaseAs {
         let Some(record) = reader.record(&view, shard, id.as_str())? else {
             return Ok(Read::Missing);
         };
-        let options = &ReadOptions {
-            // It moves with changes that are hidden.
-            local_seq: false,
-            ..self.within_revs_limit(options).into_owned()
-        };
+        let options = &*self.seen_options(self.within_revs_limit(options));
         let Some((rev, revision)) = wanted(&record.tree, options) else {
             return Ok(Read::Missing);
         };
@@ -63,6 +61,18 @@ impl DatabaseAs {
         let found = render(bodies, id, &record, rev, revision, options)?;
         let found = found.filter(|doc| shows(reader, &record, doc));
         Ok(found.map_or(Read::Missing, Read::Found))
+    }
+
+    /// Returns the options of a read as the caller may have them: `local_seq` moves with changes that
+    /// are hidden.
+    pub(crate) fn seen_options<'o>(&self, options: Cow<'o, ReadOptions>) -> Cow<'o, ReadOptions> {
+        match self.is_limited() && options.local_seq {
+            true => Cow::Owned(ReadOptions {
+                local_seq: false,
+                ..options.into_owned()
+            }),
+            false => options,
+        }
     }
 
     /// Returns the record of a document of which revisions are requested, as the caller sees it. It

@@ -141,7 +141,7 @@ impl Database {
     }
 }
 
-/// Adds its writer to a new document that names nobody, in a database with this default.
+/// Adds its writer to a new document without `_access`, in a database with this default.
 ///
 /// # Errors
 /// The body is not valid, which it was when it was parsed.
@@ -222,7 +222,7 @@ impl Judged<'_> {
         let may_read = |body: &[u8]| {
             let body = StoredBody::split(body);
             let access = AccessSet::of_body(body.json);
-            // As most tombstones, which name nobody.
+            // As most tombstones, which have no `_access`.
             let is_empty = body.json == b"{}" && body.attachments.is_empty();
             is_empty || access.is_ok_and(|access| access.may_read(user))
         };

@@ -211,7 +211,7 @@ impl DatabaseAs {
             return Ok(None);
         };
         let shard = self.shard_for(id.as_str());
-        let options = self.within_revs_limit(options);
+        let options = self.seen_options(self.within_revs_limit(options));
         let is_short =
             chosen.revs.len() <= AT_ONCE_MAX && chosen.bytes(&options) <= AT_ONCE_BYTES_MAX;
         if !options.reads_ancestors() && (chosen.revs.len() <= 1 || is_short) {

@@ -96,7 +96,7 @@ pub fn info_json(info: &Info) -> Value {
 }
 
 /// The information on a database with access for users who are no admins: without counts and sizes,
-/// which tell of the documents of others.
+/// which depend on the documents of others.
 pub fn limited_info_json(info: &Info) -> Value {
     let mut json = info_json(info);
     if let Some(members) = json.as_object_mut() {

@@ -51,7 +51,7 @@ pub struct Edit {
     pub files: Vec<File>,
     /// The shard under which the contents of the document's attachments are.
     pub home: ShardNumber,
-    /// Who may read and write the revision, and who writes it; without it, in a shard with access,
+    /// The readers and writers of the revision, and its author; without it, in a shard with access,
     /// it is an edit by an admin with an empty set. Not used in other shards.
     pub access: Option<Box<EditAccess>>,
     /// How the revision is added to the tree.

@@ -86,7 +86,7 @@ impl Database {
         self.changes_for(query, None)
     }
 
-    /// Opens a feed of what a user sees.
+    /// Opens a feed of the documents that a user sees.
     pub(crate) fn changes_for(
         self: &Arc<Self>,
         query: ChangesQuery,

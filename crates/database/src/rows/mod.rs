@@ -114,7 +114,7 @@ impl Database {
         self.rows_for(query, None)
     }
 
-    /// Opens a listing of what a user sees.
+    /// Opens a listing of the documents that a user sees.
     pub(crate) fn rows_for(
         &self,
         query: RowsQuery,
@@ -131,7 +131,7 @@ impl Database {
         self.start_rows_for(query, None)
     }
 
-    /// [`Database::start_rows`] of what a user sees.
+    /// [`Database::start_rows`] of the documents that a user sees.
     pub(crate) fn start_rows_for(
         &self,
         query: RowsQuery,

@@ -1,5 +1,5 @@
 //! Databases with access against a naive model that filters everything by hand: random users edit
-//! documents, and each of them sees exactly what the model says, by every way to read.
+//! documents, and each of them sees exactly the documents that the model shows, by every way to read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -372,7 +372,7 @@ fn check_user(db: &Arc<Database>, user: usize, model: &BTreeMap<&'static str, Mo
     assert_eq!(shown, all);
 }
 
-/// What a user's device has: the leaves that are not deleted, by document.
+/// The device of a user: its leaves that are not deleted, by document.
 #[derive(Default)]
 struct Device {
     since: Option<String>,
