@@ -2,6 +2,7 @@
 is not covered is refused. The naive model is in `crates/database/tests/it/access.rs`; this is the same over HTTP, with feeds,
 attachments and `_bulk_get` as a replicator uses them."""
 
+import base64
 import json
 import re
 import threading
@@ -352,3 +353,103 @@ def test_databases_without_access_take_the_member_as_any_other(ctx):
         report.equal("it is kept", admin.expect(200, "GET", "/plain/a"), {"_id": "a", "_rev": rev, **doc})
         report.equal("no property", admin.expect(200, "GET", "/plain")["props"], {})
         report.equal("not for system databases", admin.put("/_other?access=true").status, 400)
+
+
+TEXT = "MARK-hidden-text"
+# Of hidden documents, and of those that do not exist, every answer must be the same.
+PER_DOCUMENT = [
+    ("GET", "/db/{id}", None),
+    ("HEAD", "/db/{id}", None),
+    ("GET", "/db/{id}?meta=true&revs=true&local_seq=true&attachments=true", None),
+    ("GET", "/db/{id}?rev={rev}", None),
+    ("GET", "/db/{id}?rev={rev}&latest=true&revs_info=true", None),
+    ("GET", "/db/{id}?open_revs=all", None),
+    ("GET", "/db/{id}?open_revs=%5B%22{rev}%22%5D&latest=true", None),
+    ("GET", "/db/{id}/a.txt", None),
+    ("GET", "/db/{id}/a.txt?rev={rev}", None),
+    ("DELETE", "/db/{id}?rev={rev}", None),
+    ("DELETE", "/db/{id}/a.txt?rev={rev}", None),
+    ("PUT", "/db/{id}/b.txt?rev={rev}", b"x"),
+    ("PUT", "/db/{id}?rev={rev}", {"_access": ["bob"]}),
+    ("COPY", "/db/{id}", None),
+    ("COPY", "/db/{id}?rev={rev}", None),
+    ("POST", "/db/_all_docs?include_docs=true&conflicts=true", {"keys": ["{id}"]}),
+    ("GET", "/db/_all_docs?startkey=%22{id}%22&endkey=%22{id}%22&include_docs=true", None),
+    (
+        "POST",
+        "/db/_bulk_get?revs=true&latest=true&attachments=true",
+        {"docs": [{"id": "{id}"}, {"id": "{id}", "rev": "{rev}", "atts_since": ["{rev}"]}]},
+    ),
+    ("POST", "/db/_revs_diff", {"{id}": ["{rev}", "9-f"]}),
+    ("POST", "/db/_missing_revs", {"{id}": ["{rev}", "9-f"]}),
+    ("POST", "/db/_changes?filter=_doc_ids&include_docs=true", {"doc_ids": ["{id}"]}),
+    ("GET", "/db/_local/{id}", None),
+]
+# What is hidden is in none of these answers.
+LISTINGS = [
+    ("GET", "/db", None),
+    ("GET", "/db/_all_docs?include_docs=true&conflicts=true&attachments=true&update_seq=true", None),
+    ("GET", "/db/_all_docs?descending=true&include_docs=true&skip=1", None),
+    ("POST", "/db/_all_docs/queries", {"queries": [{"include_docs": True, "conflicts": True}]}),
+    ("GET", "/db/_changes?style=all_docs&include_docs=true&conflicts=true&attachments=true", None),
+    ("GET", "/db/_changes?feed=continuous&timeout=1&style=all_docs&include_docs=true", None),
+    ("GET", "/db/_changes?feed=longpoll&timeout=1&style=all_docs&include_docs=true", None),
+    ("GET", "/db/_changes?feed=eventsource&timeout=1&include_docs=true", None),
+    ("POST", "/db/_changes?filter=_selector&style=all_docs&include_docs=true", {"selector": {"t": {"$exists": True}}}),
+    ("GET", "/db/shared?meta=true&revs=true&attachments=true", None),
+    ("GET", "/db/shared?open_revs=all&revs=true&attachments=true", None),
+    ("GET", "/db/ancestor?open_revs=all&revs_info=true&attachments=true", None),
+    ("GET", "/db/list", None),
+    ("GET", "/_dbs_info", None),
+    ("POST", "/_dbs_info", {"keys": ["db"]}),
+    ("GET", "/_db_updates", None),
+    ("GET", "/_active_tasks", None),
+    ("GET", "/_scheduler/docs", None),
+    ("GET", "/_settee/slow", None),
+    ("GET", "/_settee/top", None),
+]
+
+
+def make_hidden(admin, alice):
+    """Documents, leaves and ancestors that Bob may not read. Returns the revision of a document of Alice, and ids of revisions that nobody else may see."""
+    attached = {"a.txt": {"content_type": "text/plain", "data": base64.b64encode(TEXT.encode()).decode()}}
+    secret = {"_access": ["alice"], "t": TEXT, "_attachments": attached}
+    rev = alice.expect(201, "PUT", "/db/MARK-secret", secret)["rev"]
+    alice.expect(201, "PUT", "/db/_local/MARK-secret", {"t": TEXT})
+    gone = alice.expect(201, "PUT", "/db/MARK-gone", secret)["rev"]
+    gone = alice.expect(200, "DELETE", f"/db/MARK-gone?rev={gone}")["rev"]
+    shared = {"_id": "shared", "_rev": "2-" + "b" * 32, "_access": ["alice", "bob"]}
+    leaf = {"_id": "shared", "_rev": "1-" + "a" * 32, **secret}
+    admin.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [shared, leaf]})
+    ancestor = alice.expect(201, "PUT", "/db/ancestor", {**secret, "n": 1})["rev"]
+    alice.expect(201, "PUT", "/db/ancestor", {"_rev": ancestor, "_access": ["alice", "bob"]})
+    first = alice.expect(201, "PUT", "/db/list", {"_access": ["alice", "bob"]})["rev"]
+    taken = alice.expect(201, "PUT", "/db/list", {"_rev": first, **secret})["rev"]
+    return rev, [hidden.partition("-")[2] for hidden in (rev, gone, leaf["_rev"], taken)]
+
+
+def filled(template, document, rev):
+    return template.replace("{id}", document).replace("{rev}", rev)
+
+
+def test_no_answer_shows_anything_of_hidden_documents(ctx):
+    report = ctx.report
+    with ctx.server("hidden") as server:
+        admin, users = start(server)
+        rev, revs = make_hidden(admin, users["alice"])
+        admin.expect(201, "PUT", "/db/_design/d", DESIGN)
+        for name in ("bob", "nora"):
+            for method, path, body in PER_DOCUMENT:
+                headers = {"Destination": f"copied-{name}"} if method == "COPY" else {"Accept": "application/json"}
+                answers = []
+                for document in ("MARK-secret", "MARK-absent"):
+                    sent = json.loads(filled(json.dumps(body), document, rev)) if isinstance(body, dict) else body
+                    answer = users[name].request(method, filled(path, document, rev), sent, headers=headers)
+                    raw = re.sub(rb'"(since|last_seq)":"[^"]*"', b"", answer.raw).replace(document.encode(), b"ID")
+                    answers.append((answer.status, raw))
+                    report.check(f"{method} {path}", TEXT.encode() not in raw and base64.b64encode(TEXT.encode()) not in raw, raw)
+                report.equal(f"{name}: {method} {path}", answers[0], answers[1])
+            for method, path, body in LISTINGS:
+                raw = users[name].request(method, path, body, headers={"Accept": "application/json"}).raw
+                found = [text for text in (TEXT, "MARK-", base64.b64encode(TEXT.encode()).decode(), *revs) if text.encode() in raw]
+                report.equal(f"{name}: {method} {path}", found, [])
