@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use database::{
     Caller, ChangesQuery, CreateOptions, Database, DatabaseAs, Databases, DefaultAccess,
@@ -546,6 +547,16 @@ fn format(databases: &Databases) -> String {
     String::from_utf8(stored.unwrap().unwrap().to_vec()).unwrap()
 }
 
+/// Closes the databases, and waits until their store can be opened again.
+fn close(databases: Arc<Databases>) {
+    let held = databases.store().held();
+    databases.close();
+    drop(databases);
+    while held.strong_count() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Versions without access by document open stores of the format `settee 1` alone.
 #[tokio::test]
 async fn versions_without_access_open_stores_without_such_databases_alone() {
@@ -565,8 +576,7 @@ async fn versions_without_access_open_stores_without_such_databases_alone() {
     }
     for (deleted, then) in [("first", "settee 2"), ("second", "settee 1")] {
         databases.delete(deleted).await.unwrap();
-        databases.close();
-        drop(databases);
+        close(databases);
         databases = opened();
         assert_eq!(format(&databases), then);
     }
@@ -589,8 +599,8 @@ fn a_repaired_store_keeps_access_and_its_format() {
     let doc = parse_document(br#"{"_id":"a","_access":["alice"]}"#).unwrap();
     let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
     runtime.block_on(written).unwrap();
-    databases.close();
-    drop((databases, db));
+    drop(db);
+    close(databases);
     let hooks = database::repair::RepairHooks {
         lost: &mut |loss| panic!("{loss:?}"),
         progress: &|_, _| {},
