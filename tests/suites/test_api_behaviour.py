@@ -809,7 +809,7 @@ def test_features(ctx):
     """`GET /` names what clients look for before they use it, as CouchDB 3.5 does."""
     with ctx.server("features") as server:
         features = server.api().get("/").json["features"]
-        ctx.report.equal("features", features, ["search", "nouveau", "partitioned", "pluggable-storage-engines", "scheduler"])
+        ctx.report.equal("features", features, ["search", "nouveau", "partitioned", "pluggable-storage-engines", "scheduler", "access"])
 
 
 def test_ends_of_descending_feeds(ctx):

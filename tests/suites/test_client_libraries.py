@@ -34,6 +34,7 @@ NODE = {
     "cloudant (Node)": ("cloudant.cjs", {}),
     "couchbackup": ("couchbackup.cjs", {}),
     "pouchdb": ("pouchdb.cjs", {}),
+    "pouchdb with access by document": ("access.cjs", {}),
 }
 NEED_NEW_NODE = ("nano", "cloudant (Node)", "couchbackup")
 PYTHON = {

@@ -42,6 +42,11 @@ pub enum AdoptionError {
         "the database {0} was created by an early version, which stored the attachments of all its shards in one place: start the server, replicate {0} into a new database, and delete {0}. Then repeat this"
     )]
     OldAttachments(String),
+    /// Holds the name.
+    #[error(
+        "the database {0} has access by document, which a cluster does not have yet: copy it into another server, and delete it. Then repeat this"
+    )]
+    Access(String),
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] Error),
@@ -70,6 +75,9 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
             && snapshot.has_contents(record.shards[0])?
         {
             return Err(AdoptionError::OldAttachments(name));
+        }
+        if record.access.is_some() {
+            return Err(AdoptionError::Access(name));
         }
         record.contents = ContentsUnder::EachShard;
         let former = record.uuid(&name);

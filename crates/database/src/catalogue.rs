@@ -4,8 +4,9 @@ use std::fmt;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
-use storage::ShardNumber;
+use storage::{ShardNumber, Store};
 
+use crate::access_key::DatabaseAccess;
 use crate::expiry::Expiry;
 use crate::ttl::Ttl;
 
@@ -33,6 +34,9 @@ pub struct DatabaseRecord {
     /// When its documents expire, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
+    /// The properties of a database with access; others have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<DatabaseAccess>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -49,14 +53,32 @@ pub enum ContentsUnder {
     EachShard,
 }
 
+/// The byte before the text of the record of a database with access. Versions without access by
+/// document refuse a store with such a database by its format. Where they do not check that, as in a
+/// repair, they cannot read the record, and do not show every document to all members.
+const WITH_ACCESS: u8 = 2;
+
 impl DatabaseRecord {
     pub fn encode(&self) -> Vec<u8> {
+        let mut record = vec![];
+        if self.access.is_some() {
+            record.push(WITH_ACCESS);
+        }
         // Strings and numbers always serialise.
-        serde_json::to_vec(self).unwrap_or_default()
+        record.extend(serde_json::to_vec(self).unwrap_or_default());
+        record
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, storage::Error> {
-        serde_json::from_slice(bytes).map_err(|_| storage::Error::Corrupt("database record"))
+        let corrupt = || storage::Error::Corrupt("database record");
+        let text = bytes.strip_prefix(&[WITH_ACCESS]);
+        let record: DatabaseRecord =
+            serde_json::from_slice(text.unwrap_or(bytes)).map_err(|_| corrupt())?;
+        // Never a database without access because of a damaged byte.
+        match record.access.is_some() == text.is_some() {
+            true => Ok(record),
+            false => Err(corrupt()),
+        }
     }
 
     /// The uuid of the database of this record, whose name is `name`: the stored one, or one
@@ -73,6 +95,29 @@ impl DatabaseRecord {
             DatabaseUuid(uuid)
         })
     }
+}
+
+/// Changes the store's format back after its last database with access was deleted, so that versions
+/// without access by document open it. `names` are those of all databases; none is written meanwhile.
+pub fn lower_format(store: &Store, names: &[String]) {
+    if let Err(error) = lower_format_now(store, names) {
+        tracing::warn!(%error, "the format of the store could not be changed back");
+    }
+}
+
+fn lower_format_now(store: &Store, names: &[String]) -> Result<(), storage::Error> {
+    if !store.has_format_with_access()? {
+        return Ok(());
+    }
+    for name in names {
+        let record = store.database(name)?.unwrap_or_default();
+        // One that cannot be read may be of such a database.
+        let record = DatabaseRecord::decode(&record).ok();
+        if record.is_none_or(|record| record.access.is_some()) {
+            return Ok(());
+        }
+    }
+    store.lower_format()
 }
 
 /// The prefix of the text whose hash is the uuid of a database without a stored one. Must not
@@ -133,6 +178,7 @@ impl TryFrom<String> for DatabaseUuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access_key::{AccessKey, DefaultAccess};
     use crate::expiry::ExpiredDocuments;
 
     /// As it was written before there were uuids.
@@ -152,6 +198,7 @@ mod tests {
             purged_infos_limit: 11,
             deleted_document_ttl: None,
             expiry: None,
+            access: None,
             security: r#"{"a":1}"#.into(),
         };
         let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
@@ -178,6 +225,26 @@ mod tests {
         assert_eq!(with_expiry.encode(), text.as_bytes());
         let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
         assert_eq!(decoded.expiry, with_expiry.expiry);
+        let with_access = DatabaseRecord {
+            access: Some(DatabaseAccess {
+                key: AccessKey::new([0xcd; AccessKey::LEN]),
+                default: DefaultAccess::Owner,
+            }),
+            ..with_expiry
+        };
+        let key = "cd".repeat(32);
+        let access = format!(r#","access":{{"key":"{key}","default":"owner"}},"security""#);
+        let without = text;
+        let text = without.replace(r#","security""#, &access);
+        let stored = [&[2][..], text.as_bytes()].concat();
+        assert_eq!(with_access.encode(), stored);
+        let decoded = DatabaseRecord::decode(&stored).unwrap();
+        assert_eq!(decoded.access, with_access.access);
+        // Versions without access by document read neither this one nor another one as its record.
+        assert!(serde_json::from_slice::<serde_json::Value>(&stored).is_err());
+        assert!(DatabaseRecord::decode(text.as_bytes()).is_err());
+        let without = [&[2][..], without.as_bytes()].concat();
+        assert!(DatabaseRecord::decode(&without).is_err());
     }
 
     #[test]

@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use document::{DocId, Rev};
+use document::{DocId, Principals, Rev};
 use functions::Languages;
 use parking_lot::RwLock;
 use storage::{Contents, Limits, Shard, ShardNumber, Store};
 use tokio::sync::watch;
 
+use crate::access_key::{DatabaseAccess, DefaultAccess};
+use crate::access_watch::AccessWatch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::design_cache::DesignCache;
@@ -50,6 +52,8 @@ pub struct Info {
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
+    /// Whether documents have access sets, and that of new documents without one.
+    pub access: Option<DefaultAccess>,
     /// Documents whose winner is not deleted.
     pub doc_count: u64,
     /// Documents whose winner is deleted.
@@ -102,6 +106,10 @@ pub struct Database {
     pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
+    /// Its properties as a database with access.
+    access: Option<Arc<DatabaseAccess>>,
+    /// Feeds of users of a database with access.
+    access_watch: AccessWatch,
     epoch: u32,
     uuid: DatabaseUuid,
     /// Counts the commits that changed a design document.
@@ -133,6 +141,10 @@ pub struct PurgeOutcome {
     /// Fewer servers have it on disk than should, where there are several. The others will.
     pub has_few_copies: bool,
 }
+
+/// Maximum number of leaves of a document in a database with access: each edit examines the readers
+/// of all of them.
+const ACCESS_LEAVES_MAX: u64 = 100;
 
 /// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
@@ -190,8 +202,15 @@ impl Database {
             ..
         } = shared;
         let uuid = record.uuid(&name);
+        let access = record.access.clone().map(Arc::new);
+        if access.is_some() {
+            // Before the first edit.
+            shards.iter().for_each(|shard| shard.keep_access());
+        }
         Database {
             homes,
+            access,
+            access_watch: AccessWatch::default(),
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
             leaf_limit: leaf_limit.clone(),
@@ -339,6 +358,15 @@ impl Database {
         self.partitioned
     }
 
+    /// Whether documents have access sets.
+    pub fn has_access(&self) -> bool {
+        self.access.is_some()
+    }
+
+    pub(crate) fn access(&self) -> Option<&Arc<DatabaseAccess>> {
+        self.access.as_ref()
+    }
+
     /// Refuses an id that a partitioned database has no shard for.
     ///
     /// # Errors
@@ -361,7 +389,10 @@ impl Database {
         Limits {
             revs_limit: record.revs_limit,
             purged_infos_limit: record.purged_infos_limit,
-            leaves_max: Some(self.leaf_limit.load(Relaxed)),
+            leaves_max: Some(match self.access {
+                None => self.leaf_limit.load(Relaxed),
+                Some(_) => self.leaf_limit.load(Relaxed).min(ACCESS_LEAVES_MAX),
+            }),
         }
     }
 
@@ -400,6 +431,7 @@ impl Database {
             external_bytes: 0,
             active_bytes: 0,
             partitioned: self.partitioned,
+            access: self.access.as_ref().map(|access| access.default),
             doc_count: 0,
             doc_del_count: 0,
             compact_running: self.is_compacting(),
@@ -486,6 +518,12 @@ impl Database {
         self.designs_version.load(Acquire)
     }
 
+    /// Changes value after every commit that a feed of this user shows; closed when the database is
+    /// deleted.
+    pub(crate) fn watch_rows_of(&self, user: &Principals) -> watch::Receiver<u64> {
+        self.access_watch.subscribe(user)
+    }
+
     /// Runs the functions of design documents.
     pub fn languages(&self) -> &Arc<dyn Languages> {
         &self.languages
@@ -500,6 +538,9 @@ impl Database {
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));
+        }
+        if !written.principals.is_empty() {
+            self.access_watch.wake(written.principals);
         }
         if !self.written.swap(true, Relaxed) {
             self.maintenance.note_written(self.name.clone());
@@ -585,5 +626,6 @@ impl Database {
         let mut changed = self.changed.write();
         self.lifecycle.end(how);
         changed.take();
+        self.access_watch.close();
     }
 }

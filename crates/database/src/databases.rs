@@ -12,7 +12,9 @@ use parking_lot::{Mutex, RwLock};
 use storage::{Store, StoreOptions};
 use tokio::sync::{Notify, watch};
 
+use crate::access_key::DefaultAccess;
 use crate::attachments::{AttachmentOptions, SharedOptions};
+use crate::catalogue::lower_format;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::expiry::ExpiryWatch;
@@ -43,6 +45,9 @@ pub struct CreateOptions {
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
+    /// Whether documents have access sets, so that each user sees and changes those that name the
+    /// user, and that of new documents without one.
+    pub access: Option<DefaultAccess>,
     /// JSON text of the security object.
     pub security: String,
 }
@@ -54,6 +59,7 @@ impl Default for CreateOptions {
             q: None,
             n: None,
             partitioned: false,
+            access: None,
             security: "{}".to_owned(),
         }
     }
@@ -254,7 +260,9 @@ impl Databases {
             sequencer: sequencer.clone(),
             expiry_watch: expiry_watch.clone(),
         };
-        let names = store.databases()?.into_iter().map(Arc::from).collect();
+        let names = store.databases()?;
+        lower_format(&store, &names);
+        let names = names.into_iter().map(Arc::from).collect();
         let open_databases = Arc::new(OpenDatabases::new(shared, by_shard, names));
         let weak: Weak<OpenDatabases> = Arc::downgrade(&open_databases);
         views.indexer.find_by(weak.clone());

@@ -7,6 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+mod access_key;
+mod access_reads;
+mod access_watch;
+mod access_writes;
 mod adoption;
 mod attachments;
 mod auto_purge;
@@ -48,6 +52,7 @@ mod partition_room;
 mod preview;
 mod ranges;
 mod read;
+mod reader;
 mod refusals;
 pub mod repair;
 mod replicas;
@@ -69,6 +74,7 @@ mod validate;
 mod validators;
 mod views;
 
+pub use access_key::DefaultAccess;
 pub use adoption::{AdoptionError, KnownSeqs, OwnDatabase, own_databases};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, Base64Reader, ContentPlacement,

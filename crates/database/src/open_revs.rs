@@ -207,34 +207,62 @@ impl DatabaseAs {
         if self.hides(id.as_str())? {
             return Ok(None);
         }
-        let Some(chosen) = self.chosen(id, which, options)? else {
+        let Some(chosen) = self.chosen_for(id, which, options)? else {
             return Ok(None);
         };
         let shard = self.shard_for(id.as_str());
-        let options = self.within_revs_limit(options);
+        let options = self.seen_options(self.within_revs_limit(options));
         let is_short =
             chosen.revs.len() <= AT_ONCE_MAX && chosen.bytes(&options) <= AT_ONCE_BYTES_MAX;
         if !options.reads_ancestors() && (chosen.revs.len() <= 1 || is_short) {
             let mut read = vec![];
             let mut bytes = 0;
             for rev in &chosen.revs {
-                let found = chosen.read(Bodies::Now(shard), id, rev, &options)?;
+                let found = self.read_chosen(&chosen, Bodies::Now(shard), id, rev, &options)?;
                 bytes += found.as_ref().map_or(0, |doc| doc.json.len() as u64);
                 if let Some(found) = self.shown_of(which, found) {
                     read.push(found);
                 }
                 // Attachments and conflicts may make a text longer than its body.
                 if bytes > AT_ONCE_BYTES_MAX && chosen.revs.len() > 1 {
-                    return self.reader(shard, id, which, &options).map(Some);
+                    return self.revs_reader(shard, id, which, &options).map(Some);
                 }
             }
             let is_hidden = read.is_empty() && matches!(which, RevSelection::All);
             return Ok((!is_hidden).then_some(OpenRevs::Read(read)));
         }
-        self.reader(shard, id, which, &options).map(Some)
+        self.revs_reader(shard, id, which, &options).map(Some)
     }
 
-    fn reader(
+    /// [`Database::chosen`], without leaves that are hidden from the caller.
+    fn chosen_for(
+        &self,
+        id: &DocId,
+        which: &RevSelection,
+        options: &ReadOptions,
+    ) -> Result<Option<Chosen>, Error> {
+        if self.reader().is_none() {
+            return self.chosen(id, which, options);
+        }
+        self.check_partitioned(id.as_str())?;
+        let shard = self.shard_for(id.as_str());
+        let record = self.record_for(&shard.view()?, shard, id.as_str(), which)?;
+        Ok(record.map(|record| Chosen::of(record, which, options)))
+    }
+
+    /// Reads a revision as the caller sees it.
+    fn read_chosen(
+        &self,
+        chosen: &Chosen,
+        bodies: Bodies<'_>,
+        id: &DocId,
+        rev: &Rev,
+        options: &ReadOptions,
+    ) -> Result<Result<ReadDoc, Rev>, Error> {
+        self.seen_rev(&chosen.record, id, chosen.read(bodies, id, rev, options)?)
+    }
+
+    fn revs_reader(
         &self,
         shard: &Arc<Shard>,
         id: &DocId,
@@ -284,7 +312,8 @@ impl RevsReader {
         {
             self.read += 1;
             let bodies = Bodies::Of(&self.view, &self.shard);
-            let found = chosen.read(bodies, &self.id, rev, &self.options)?;
+            let (id, options) = (&self.id, &self.options);
+            let found = self.db.read_chosen(&chosen, bodies, id, rev, options)?;
             shown = self.db.shown_of(&self.which, found);
         }
         self.chosen = Some(chosen);
@@ -295,7 +324,8 @@ impl RevsReader {
         if let Some(chosen) = self.chosen.take() {
             return Ok(Some(chosen));
         }
-        let record = self.view.record(&self.shard, self.id.as_str())?;
+        let (view, shard, id) = (&self.view, &self.shard, self.id.as_str());
+        let record = self.db.record_for(view, shard, id, &self.which)?;
         let chosen = record.map(|record| Chosen::of(record, &self.which, &self.options));
         self.is_wide = chosen
             .as_ref()

@@ -144,6 +144,7 @@ impl DatabaseAs {
         functions: PreviewFunctions,
         docs: PreviewDocs,
     ) -> Result<Preview, Error> {
+        self.refuse_limited()?;
         let began = Instant::now();
         let mut preview = Preview::default();
         let spec = Arc::new(spec(functions)?);

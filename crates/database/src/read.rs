@@ -160,7 +160,7 @@ impl Database {
         self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         if id.is_local() {
-            return read_local(shard, id, options);
+            return read_local(shard, id.as_str(), id, options);
         }
         if !options.needs_tree() {
             return read_winner(shard, id);
@@ -212,7 +212,8 @@ impl Database {
     }
 }
 
-fn wanted(tree: &RevTree, options: &ReadOptions) -> Option<(Rev, Revision)> {
+/// Returns the revision that a read requests.
+pub(crate) fn wanted(tree: &RevTree, options: &ReadOptions) -> Option<(Rev, Revision)> {
     let Some(rev) = &options.rev else {
         let winner = tree.winner()?;
         return Some((winner.rev.to_rev(), winner.revision));
@@ -259,9 +260,15 @@ fn write_winner(id: &str, rev: &Rev, body: &[u8], out: &mut Vec<u8>) -> Option<V
     Some(attachments)
 }
 
-/// Reads a local document, which has one revision without ancestors.
-fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
-    let Some((n, body)) = shard.local(id.as_str())? else {
+/// Reads a local document, which has one revision without ancestors. It is stored under the id
+/// `stored`.
+pub(crate) fn read_local(
+    shard: &Shard,
+    stored: &str,
+    id: &DocId,
+    options: &ReadOptions,
+) -> Result<Read, Error> {
+    let Some((n, body)) = shard.local(stored)? else {
         return Ok(Read::Missing);
     };
     let rev = local_rev(n);

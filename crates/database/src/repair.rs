@@ -130,6 +130,7 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
                 // The lost record may have said so, whatever the default is.
                 deleted_document_ttl: Ttl::parse("infinity"),
                 expiry: None,
+                access: None,
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),
@@ -137,6 +138,35 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
         });
     }
     databases
+}
+
+/// Opens a new shard of the database with this record.
+fn destination(
+    store: &Store,
+    number: ShardNumber,
+    of: &DatabaseRecord,
+) -> Result<DocumentDestination, storage::Error> {
+    let shard = Arc::new(store.shard(number)?);
+    if of.access.is_some() {
+        shard.keep_access();
+    }
+    let contents = store.contents(shard.clone());
+    Ok(DocumentDestination { shard, contents })
+}
+
+/// Creates a database with the record that `encode` returns.
+fn create(
+    store: &Store,
+    DatabaseToCreate { name, record }: &DatabaseToCreate,
+    encode: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
+) -> Result<(), Error> {
+    let q = record.shards.len() as u32;
+    let done = match record.access {
+        Some(_) => store.create_database_with_access(name, q, encode),
+        None => store.create_database(name, q, encode),
+    };
+    done.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    Ok(())
 }
 
 fn copy(
@@ -155,19 +185,15 @@ fn copy(
         contents: ContentsUnder::EachShard,
         ..old.clone()
     };
-    let made = store.create_database(&database.name, old.shards.len() as u32, |numbers| {
+    let encode = |numbers: &[ShardNumber]| {
         shards = numbers.to_vec();
         let shards = numbers.to_vec();
         DatabaseRecord { shards, ..record }.encode()
-    });
-    made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    };
+    create(store, database, encode)?;
     let homes: Vec<DocumentDestination> = shards
         .iter()
-        .map(|&number| {
-            let shard = Arc::new(store.shard(number)?);
-            let contents = store.contents(shard.clone());
-            Ok(DocumentDestination { shard, contents })
-        })
+        .map(|&number| destination(store, number, old))
         .collect::<Result<_, storage::Error>>()?;
     let mut all = RescuedDocuments::default();
     for &shard in &old.shards {

@@ -86,6 +86,6 @@ impl DatabaseAs {
 
     /// Whether the caller sees everything: then [`Database::replicas`] may be used.
     pub fn sees_all(&self) -> bool {
-        !self.has_watch()
+        !self.has_watch() && !self.is_limited()
     }
 }

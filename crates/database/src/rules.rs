@@ -6,18 +6,20 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use document::{DocId, EditDoc, Rev, RevTree};
+use document::{DocId, EditDoc, Principals, Rev, RevTree};
 use fair_queue::{Limits, Queue};
 use functions::{Requester, SLICE, Share};
+use tokio::sync::watch;
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
 use crate::database::{Database, RevsDiff};
 use crate::read::{Read, ReadDoc, ReadOptions};
+use crate::reader::Reader;
 use crate::rows::{Rows, RowsQuery};
 use crate::security::SecurityObject;
 use crate::text::TextIndex;
-use crate::update::Caller;
+use crate::update::{Author, Caller, Durability, EditMode, Outcome, WriteTiming};
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 
 /// Requests whose slow edits are checked at a time, for one database with rules: rules hash
@@ -122,14 +124,20 @@ pub enum Visibility {
     Forbidden(&'static str),
 }
 
-/// A database as a caller sees it: reads return what its rules let this caller see; everything else
-/// is the database's own. A database without rules pays one branch.
+/// A database as a caller sees it: reads return what its rules and the access sets of its documents
+/// let this caller see; everything else is the database's own. A database without rules and access
+/// pays a branch for each.
 #[derive(Clone)]
 pub struct DatabaseAs {
     db: Arc<Database>,
     watch: Option<Watch>,
+    /// In a database with access: the caller, unless it is an admin.
+    reader: Option<Reader>,
     requester: Requester,
 }
+
+/// The reason of a request that access sets do not cover.
+const NOT_COVERED: &str = "only admins of a database with access by document can do this";
 
 /// Rules applied to the reads of one caller.
 #[derive(Clone)]
@@ -223,8 +231,9 @@ impl Database {
 }
 
 impl Database {
-    /// This database as `caller` sees it.
-    pub fn seen_by(self: &Arc<Self>, caller: impl FnOnce() -> Caller) -> DatabaseAs {
+    /// This database as `caller` sees it. A caller who is no server admin sees documents by their
+    /// access sets, until [`DatabaseAs::as_admin`].
+    pub fn seen_by(self: &Arc<Self>, caller: impl Fn() -> Caller) -> DatabaseAs {
         let watch = self.rules().map(|rules| Watch {
             rules: rules.clone(),
             db: self.name().clone(),
@@ -232,9 +241,15 @@ impl Database {
             security: self.security_object(),
         });
         let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.context()));
+        let reader = self.access().and_then(|access| {
+            let caller = caller();
+            let is_admin = caller.is_server_admin();
+            (!is_admin).then(|| Reader::new(access, caller.name.as_deref(), &caller.roles))
+        });
         DatabaseAs {
             db: self.clone(),
             watch,
+            reader,
             requester: Requester::Background,
         }
     }
@@ -246,6 +261,7 @@ impl Database {
         DatabaseAs {
             db: self.clone(),
             watch: None,
+            reader: None,
             requester: Requester::Background,
         }
     }
@@ -256,6 +272,86 @@ impl DatabaseAs {
     #[must_use]
     pub fn for_requester(self, requester: Requester) -> DatabaseAs {
         DatabaseAs { requester, ..self }
+    }
+
+    /// Lets the caller, an admin of the database, see and change all documents.
+    #[must_use]
+    pub fn as_admin(self) -> DatabaseAs {
+        DatabaseAs {
+            reader: None,
+            ..self
+        }
+    }
+
+    /// Whether the caller sees documents by their access sets.
+    pub fn is_limited(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Refuses a caller who sees documents by their access sets, for operations that they do not cover.
+    pub(crate) fn refuse_limited(&self) -> Result<(), Error> {
+        match self.is_limited() {
+            true => Err(Error::Forbidden(NOT_COVERED)),
+            false => Ok(()),
+        }
+    }
+
+    /// The caller's principals, if it sees documents by their access sets.
+    pub fn principals(&self) -> Option<&Principals> {
+        self.reader.as_ref().map(|reader| &**reader.user())
+    }
+
+    /// [`Database::watch`]; for a caller who sees documents by their access sets, the value changes
+    /// after commits that the caller's feeds show.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        match &self.reader {
+            None => self.db.watch(),
+            Some(reader) => self.db.watch_rows_of(reader.user()),
+        }
+    }
+
+    pub(crate) fn reader(&self) -> Option<&Reader> {
+        self.reader.as_ref()
+    }
+
+    fn author(&self, caller: Caller) -> Author {
+        Author {
+            caller,
+            writer: self.reader.clone(),
+        }
+    }
+
+    /// [`Database::update_as`]; edits that the access sets of their documents forbid are refused.
+    ///
+    /// # Errors
+    /// Errors of the update.
+    pub async fn update_as(
+        &self,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let author = self.author(caller);
+        self.db.update_by(author, edits, mode, durability).await
+    }
+
+    /// [`Database::update_bulk_as`]; edits that the access sets of their documents forbid are
+    /// refused.
+    ///
+    /// # Errors
+    /// Errors of the update.
+    pub async fn update_bulk_as(
+        &self,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let author = self.author(caller);
+        self.db
+            .update_bulk_by(author, edits, mode, durability)
+            .await
     }
 
     /// The requester that the work for this caller counts to.
@@ -308,7 +404,10 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the read, and [`Error::Forbidden`].
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
-        let read = self.db.read(id, options)?;
+        let read = match &self.reader {
+            None => self.db.read(id, options)?,
+            Some(reader) => self.read_visible(reader, id, options)?,
+        };
         let Some(watch) = &self.watch else {
             return Ok(read);
         };
@@ -334,6 +433,9 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the reads.
     pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, Error> {
+        if let Some(reader) = &self.reader {
+            return self.revs_diff_visible(reader, id, revs);
+        }
         if self.watch.is_none() || self.shows(id)? {
             return self.db.revs_diff(id, revs);
         }
@@ -382,7 +484,7 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        let mut rows = self.db.rows(query)?;
+        let mut rows = self.db.rows_for(query, self.reader.as_ref())?;
         rows.watch = self.watch.clone();
         Ok(rows)
     }
@@ -392,7 +494,7 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the listing.
     pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        let mut rows = self.db.start_rows(query)?;
+        let mut rows = self.db.start_rows_for(query, self.reader.as_ref())?;
         rows.watch = self.watch.clone();
         Ok(rows)
     }
@@ -402,7 +504,7 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the feed.
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
-        let mut changes = self.db.changes(query)?;
+        let mut changes = self.db.changes_for(query, self.reader.as_ref())?;
         changes.watch = self.watch.clone();
         changes.requester = self.requester.clone();
         Ok(changes)
@@ -419,6 +521,7 @@ impl DatabaseAs {
         at: ViewAt,
         query: ViewQuery,
     ) -> Result<ViewRows, Error> {
+        self.refuse_limited()?;
         let mut rows = self.db.view_rows(design, index, at, query)?;
         rows.seen = self.clone();
         Ok(rows)

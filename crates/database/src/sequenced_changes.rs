@@ -89,7 +89,8 @@ impl Databases {
             Err(Error::NoDatabase) => {}
             Err(e) => return Err(e),
         }
-        self.create_alone(name, new, epoch_of(uuid)).await.map(drop)
+        let created = self.create_alone(name, new, epoch_of(uuid), None).await;
+        created.map(drop)
     }
 
     /// Deletes a database, as sequenced, if it exists here.

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
+use document::{AccessSet, EditDoc, Principals, Rev, RevPath, has_negative_zero, revision_id};
 use functions::{Admission, Lane, Requester};
-use storage::{Change, Edit, File, ShardEdit, hashed};
+use storage::{Change, Edit, EditAccess, File, ShardEdit, hashed};
 
 use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
+use crate::reader::Reader;
 use crate::refusals::RefusalRoom;
 use crate::text::add_lucene_versions;
 use crate::validate::{Held, Need, Needs, Validation};
@@ -55,6 +56,9 @@ pub enum Outcome {
     Refused(Cow<'static, str>, Cow<'static, str>),
 }
 
+/// The reason of an edit by a user who may not write the document.
+pub(crate) const NOT_A_WRITER: &str = "you may not write this document";
+
 impl Outcome {
     /// Returns the outcome; the texts of a refusal are replaced if the request has no room for them.
     pub(crate) fn kept_in(self, room: &mut RefusalRoom) -> Outcome {
@@ -93,6 +97,29 @@ impl Caller {
     }
 }
 
+/// The author of edits.
+pub(crate) struct Author {
+    /// As `validate_doc_update` functions see the author.
+    pub caller: Caller,
+    /// Whose access sets count; `None` for an author who may write everything.
+    pub writer: Option<Reader>,
+}
+
+/// The outcomes of edits that their author may not make, with gaps for the others.
+type RefusedEdits = Vec<Option<Outcome>>;
+
+/// How edits are committed.
+struct Commit<'a> {
+    /// The contents of their attachments.
+    held: &'a HeldContents,
+    mode: EditMode,
+    durability: Durability,
+    /// The number of the design documents that validated them.
+    designs: Option<u64>,
+    /// The principals of their writer, if access sets count.
+    writer: Option<Arc<Principals>>,
+}
+
 /// Time spent in the queue and in the commit, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteTiming {
@@ -117,22 +144,55 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
-        let done = self.update_as_now(caller, edits, mode, durability).await;
+        let author = Author {
+            caller,
+            writer: None,
+        };
+        self.update_by(author, edits, mode, durability).await
+    }
+
+    /// [`Database::update_as`] by a user who may not write everything.
+    pub(crate) async fn update_by(
+        self: &Arc<Self>,
+        author: Author,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let done = self.update_by_now(author, edits, mode, durability).await;
         self.lifecycle.explain(done)
     }
 
-    async fn update_as_now(
+    async fn update_by_now(
         self: &Arc<Self>,
-        caller: Caller,
+        author: Author,
         edits: Vec<EditDoc>,
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
+        let (edits, refused) = self.admitted(&author, edits, mode).await?;
         self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(completed(edits, mode), mode).await?;
-        self.update_resolved(caller, resolved, mode, durability)
-            .await
+        let done = self
+            .update_resolved(author, resolved, mode, durability)
+            .await?;
+        Ok(with_refused(refused, done))
+    }
+
+    /// Returns the edits that their author may make. In a database with access, the outcomes of the
+    /// others come with them.
+    async fn admitted(
+        self: &Arc<Self>,
+        author: &Author,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+    ) -> Result<(Vec<EditDoc>, Option<RefusedEdits>), Error> {
+        if !self.has_access() {
+            return Ok((edits, None));
+        }
+        let (edits, refused) = self.admit(edits, mode, author.writer.as_ref()).await?;
+        Ok((edits, Some(refused)))
     }
 
     /// [`Database::update_as`] of edits that came in one request: when one of them has an invalid
@@ -147,18 +207,34 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
-        let done = self.update_bulk_as_now(caller, edits, mode, durability);
+        let author = Author {
+            caller,
+            writer: None,
+        };
+        self.update_bulk_by(author, edits, mode, durability).await
+    }
+
+    /// [`Database::update_bulk_as`] by a user who may not write everything.
+    pub(crate) async fn update_bulk_by(
+        self: &Arc<Self>,
+        author: Author,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let done = self.update_bulk_by_now(author, edits, mode, durability);
         self.lifecycle.explain(done.await)
     }
 
-    async fn update_bulk_as_now(
+    async fn update_bulk_by_now(
         self: &Arc<Self>,
-        caller: Caller,
+        author: Author,
         edits: Vec<EditDoc>,
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
+        let (edits, not_admitted) = self.admitted(&author, edits, mode).await?;
         self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(completed(edits, mode), mode).await?;
         let refused = |name: &str| {
@@ -173,8 +249,10 @@ impl Database {
         if let Some(reason) = refused(MISSING_STUB) {
             return Err(Error::MissingStub(reason));
         }
-        self.update_resolved(caller, resolved, mode, durability)
-            .await
+        let done = self
+            .update_resolved(author, resolved, mode, durability)
+            .await?;
+        Ok(with_refused(not_admitted, done))
     }
 
     /// Refuses clients' edits that the database's properties and limits do not allow.
@@ -198,7 +276,7 @@ impl Database {
 
     async fn update_resolved(
         self: &Arc<Self>,
-        caller: Caller,
+        Author { caller, writer }: Author,
         (resolved, held): (ResolvedEdits, HeldContents),
         mode: EditMode,
         durability: Durability,
@@ -209,22 +287,24 @@ impl Database {
             true => Some(self.designs_hash().await?),
             false => None,
         };
+        let mut commit = Commit {
+            held: &held,
+            mode,
+            durability,
+            designs,
+            writer: writer.map(|writer| writer.user().clone()),
+        };
         if !self.needs_validation(&edits) {
-            let done = self.commit(edits, &held, mode, (durability, designs));
-            let (done, timing) = done.await?;
+            let (done, timing) = self.commit(edits, commit).await?;
             return Ok((join(unresolved, done), timing));
         }
-        let designs = match designs {
-            Some(_) => {
-                self.fresh().await?;
-                Some(self.designs_hash().await?)
-            }
-            None => None,
-        };
+        if commit.designs.is_some() {
+            self.fresh().await?;
+            commit.designs = Some(self.designs_hash().await?);
+        }
         let checked = self.validate(caller, edits, mode).await?;
         let (allowed, refused) = split(checked);
-        let done = self.commit(allowed, &held, mode, (durability, designs));
-        let (done, timing) = done.await?;
+        let (done, timing) = self.commit(allowed, commit).await?;
         Ok((join(unresolved, join(refused, done)), timing))
     }
 
@@ -251,8 +331,14 @@ impl Database {
         self.live()?;
         let (resolved, held) = self.resolve(completed(edits, mode), mode).await?;
         let (edits, unresolved) = split(self.refuse_unacceptable(resolved, mode).await?);
-        let done = self.commit(edits, &held, mode, (durability, None));
-        let (done, timing) = done.await?;
+        let commit = Commit {
+            held: &held,
+            mode,
+            durability,
+            designs: None,
+            writer: None,
+        };
+        let (done, timing) = self.commit(edits, commit).await?;
         Ok((join(unresolved, done), timing))
     }
 
@@ -311,23 +397,20 @@ impl Database {
         Ok(work.0.into_checked())
     }
 
-    /// Commits edits whose attachments' contents are `held`, and that were validated by design documents of this number.
     async fn commit(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
-        held: &HeldContents,
-        mode: EditMode,
-        (durability, designs): (Durability, Option<u64>),
+        how: Commit<'_>,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         if edits.is_empty() {
             return Ok((vec![], WriteTiming::default()));
         }
         let edits = edits
             .into_iter()
-            .map(|doc| self.prepare(doc, held, mode))
+            .map(|doc| self.prepare(doc, &how))
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(sequencer) = self.sequencer() {
-            let copies = match durability {
+            let copies = match how.durability {
                 Durability::Copies(copies) => Some(copies),
                 Durability::Synced | Durability::Delayed => None,
             };
@@ -335,12 +418,12 @@ impl Database {
             if edits.is_empty() {
                 return Ok((join(refused, vec![]), WriteTiming::default()));
             }
-            let done = sequencer.edit(self, edits, copies, designs).await;
+            let done = sequencer.edit(self, edits, copies, how.designs).await;
             // Written is written, whatever became of the shards here.
             let (done, timing) = done.or_else(|e| self.if_live(Err(e)))?;
             return Ok((join(refused, self.as_outcomes(done)), timing));
         }
-        let (done, timing) = self.commit_here(edits, durability).await?;
+        let (done, timing) = self.commit_here(edits, how.durability).await?;
         // Deleted meanwhile: the rows are going.
         self.live()?;
         Ok((self.as_outcomes(done), timing))
@@ -353,6 +436,9 @@ impl Database {
             storage::Outcome::Conflict => Outcome::Conflict,
             storage::Outcome::TooManyLeaves => {
                 too_many_leaves(self.limits().leaves_max).kept_in(&mut refusals)
+            }
+            storage::Outcome::NotPermitted => {
+                Outcome::Refused("forbidden".into(), NOT_A_WRITER.into())
             }
         });
         outcomes.collect()
@@ -412,13 +498,16 @@ impl Database {
         Ok(())
     }
 
-    fn prepare(
-        &self,
-        doc: EditDoc,
-        held: &HeldContents,
-        mode: EditMode,
-    ) -> Result<ShardEdit, Error> {
+    fn prepare(&self, doc: EditDoc, how: &Commit<'_>) -> Result<ShardEdit, Error> {
+        let (held, mode) = (how.held, how.mode);
         let path = doc.rev_path();
+        let access = self.has_access().then(|| {
+            Box::new(EditAccess {
+                // An invalid one was refused, unless an admin's program wrote it.
+                set: AccessSet::of_body(&doc.body).unwrap_or_default(),
+                writer: how.writer.clone(),
+            })
+        });
         let Some(id) = doc.id else {
             return Err(Error::BadRequest("an edit needs an `_id`".into()));
         };
@@ -459,6 +548,7 @@ impl Database {
                 body: doc.body,
                 files,
                 home,
+                access,
                 change,
             },
         })
@@ -507,6 +597,17 @@ fn split(checked: Vec<Result<EditDoc, Outcome>>) -> (Vec<EditDoc>, Vec<Option<Ou
         }
     }
     (edits, outcomes)
+}
+
+/// Adds the outcomes of edits that were refused before the others were made.
+fn with_refused(
+    refused: Option<RefusedEdits>,
+    (done, timing): (Vec<Outcome>, WriteTiming),
+) -> (Vec<Outcome>, WriteTiming) {
+    match refused {
+        None => (done, timing),
+        Some(refused) => (join(refused, done), timing),
+    }
 }
 
 /// Fills the gaps that [`split`] left.

@@ -4,6 +4,7 @@
 //!
 //! | module | answers |
 //! |---|---|
+//! | [`access`] | Who may read and write a document? |
 //! | [`id`] | Which strings are document ids? |
 //! | [`rev`] | What is a revision, and how is it written? |
 //! | [`tree`] | Which revisions does a document have, and which one wins? |
@@ -18,6 +19,7 @@
 //! | [`varint`] | How are numbers stored? |
 //! | [`fuzz`] | Which properties hold for any bytes? |
 
+pub mod access;
 pub mod attachment;
 pub mod collation;
 pub mod fuzz;
@@ -33,6 +35,11 @@ pub mod tree;
 pub mod uuid;
 pub mod varint;
 
+pub use access::{
+    ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessEdit, AccessError, AccessSet, AccessVerdict,
+    DocAccess, EditBasis, Grant, GrantMove, LeafAccess, PRINCIPAL_BYTES_MAX, Principal, Principals,
+    Shown, nearest_known,
+};
 pub use attachment::{Attachment, AttachmentForm, ContentId, Encoding, StoredBody};
 pub use collation::Collator;
 pub use id::{DocId, ID_LENGTH_MAX, IdError};

@@ -155,6 +155,7 @@ impl Directory {
             q: options.q,
             n: None,
             partitioned: options.partitioned,
+            access: None,
             security: "{}".to_owned(),
         };
         self.databases()?.create(name, options).await?;

@@ -180,7 +180,12 @@ fn is_long(row: &Row, method: &str, feed: Option<&str>) -> bool {
     }
 }
 
-/// Opens the database for the user, who must have the rights that the route requires.
+/// The reason of a request that access sets do not cover.
+const NOT_BY_ACCESS: &str = "only admins of a database with access by document can do this";
+
+/// Opens the database for the user, who must have the rights that the route requires. In a database
+/// with access, others than admins have only routes that show and change documents by their access
+/// sets.
 fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     let (who, db) = (req.row.who(&req.method), app.node.databases.get(name)?);
     if who == Who::ServerAdmin {
@@ -197,6 +202,9 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         None => access,
     };
     access.db = access.db.for_requester(req.requester());
+    if access.db.is_limited() && !req.row.by_access {
+        return Err(ApiError::forbidden(NOT_BY_ACCESS));
+    }
     match who {
         Who::DatabaseAdmin => access.require_admin()?,
         Who::DesignAdmin | Who::ListingAdmin => access.require_design_admin(&req.user)?,

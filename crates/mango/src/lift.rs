@@ -119,6 +119,9 @@ pub(crate) struct Lifter {
     is_of_elements: bool,
 }
 
+/// A member that starts with an underscore, and is stored in the body all the same.
+const ACCESS: &str = "_access";
+
 /// Names to look for in one object or array.
 #[derive(Clone, Debug, Default)]
 struct Branches {
@@ -128,7 +131,7 @@ struct Branches {
     /// Names that are array positions, with the positions, in order. Several names may be one
     /// position, such as `1` and `01`.
     positions: BTreeSet<(usize, usize)>,
-    /// Number of names that start with `_`.
+    /// Number of names that start with `_`, without [`ACCESS`].
     own: usize,
 }
 
@@ -183,7 +186,7 @@ impl Branches {
                 span: None,
                 below: Branches::default(),
             });
-            self.own += usize::from(name.starts_with('_'));
+            self.own += usize::from(name.starts_with('_') && name != ACCESS);
             if let Ok(position) = name.parse::<usize>() {
                 let same = (position, 0)..=(position, usize::MAX);
                 is_alias = self.positions.range(same).next().is_some();
@@ -585,6 +588,17 @@ mod tests {
     fn underscore_members_may_be_in_the_text_itself() {
         let doc = Doc::whole(br#"{"_id":"x","a":1}"#);
         assert_eq!(found(&["a", "_id"], &doc), ["1", "\"x\""]);
+    }
+
+    #[test]
+    fn access_is_a_member_of_the_body() {
+        let doc = Doc {
+            members: br#""_id":"x","_rev":"1-a""#,
+            body: br#"{"_access":["a"],"b":1}"#,
+        };
+        let values = found(&["_id", "_access", "b", "_rev"], &doc);
+        assert_eq!(values, ["\"x\"", "[\"a\"]", "1", "\"1-a\""]);
+        assert_eq!(found(&["_access.0"], &doc), ["\"a\""]);
     }
 
     #[test]

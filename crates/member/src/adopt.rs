@@ -242,7 +242,9 @@ impl IdleStore {
     fn databases(&self, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>, Error> {
         own_databases(&self.store, seqs).map_err(|e| match e {
             AdoptionError::Store(e) => Error::Membership(e.to_string()),
-            old @ AdoptionError::OldAttachments(_) => Error::OldDatabase(old.to_string()),
+            old @ (AdoptionError::OldAttachments(_) | AdoptionError::Access(_)) => {
+                Error::OldDatabase(old.to_string())
+            }
         })
     }
 

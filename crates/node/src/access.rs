@@ -41,9 +41,13 @@ impl Access {
             });
         }
         let is_admin = security.is_db_admin(user);
+        let db = db.seen_by(|| caller(user)).for_requester(requester(user));
         Ok(Access {
             is_alone,
-            db: db.seen_by(|| caller(user)).for_requester(requester(user)),
+            db: match is_admin {
+                true => db.as_admin(),
+                false => db,
+            },
             is_admin,
         })
     }

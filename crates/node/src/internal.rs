@@ -67,6 +67,9 @@ impl RewrittenRequest {
     }
 }
 
+/// The reason of a replication with a database whose documents its owner sees by their access sets.
+const REPLICATION_NOT_COVERED: &str = "a database with access by document can be replicated on this server only by its admins: use its URL, with the user's credentials";
+
 /// Whether writes to a database have effects beyond it: on users' accounts, or on replications.
 fn is_under_rules(auth: &Auth, db: &str) -> bool {
     replicator::is_replicator_db(db) || auth.is_users_database(db)
@@ -81,11 +84,16 @@ pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller)
     if is_under_rules(auth, access.db.name()) {
         updater.roles.retain(|role| role != "_admin");
     }
+    let db = access
+        .db
+        .seen_by(|| updater.clone())
+        .for_requester(updater.requester.clone());
     let access = Access {
-        db: access
-            .db
-            .seen_by(|| updater.clone())
-            .for_requester(updater.requester.clone()),
+        // With the access sets that count for the user.
+        db: match access.db.is_limited() {
+            true => db,
+            false => db.as_admin(),
+        },
         is_admin: access.is_admin,
         is_alone: access.is_alone,
     };
@@ -103,7 +111,11 @@ pub async fn design_doc_of_list(access: &Access, name: &str) -> Result<Arc<Desig
 /// A database of this server that a replication names, as its owner may use it.
 ///
 /// # Errors
-/// As [`Access::open_for_listing`].
+/// As [`Access::open_for_listing`]; a database with access is only for its admins.
 pub fn open_for_replication(auth: &Auth, db: Arc<Database>, owner: &UserCtx) -> Result<Access> {
-    Access::open_for_listing(auth, db, owner)
+    let access = Access::open_for_listing(auth, db, owner)?;
+    match access.db.is_limited() {
+        false => Ok(access),
+        true => Err(database::Error::Forbidden(REPLICATION_NOT_COVERED).into()),
+    }
 }

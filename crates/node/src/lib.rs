@@ -40,7 +40,9 @@ pub use query::{
     Query, count_pairs, decode, encode_into, is_utf8_decoded, is_well_encoded, parse_json,
     segments, segments_with,
 };
-pub use request_object::{RequestPart, body_given, for_rewrite, info_json, is_form, request_json};
+pub use request_object::{
+    RequestPart, body_given, for_rewrite, info_json, is_form, limited_info_json, request_json,
+};
 pub use settings::{
     is_shared, ken, may_be_taken_over, new_database, reduce_limit, shared_settings,
 };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::UserCtx;
-use database::Info;
+use database::{DefaultAccess, Info};
 use document::write_json_string;
 use http::HeaderMap;
 use http::header::{
@@ -66,11 +66,16 @@ pub struct DatabasePart<'a> {
 
 /// A database's information, as `GET /{db}` answers it.
 pub fn info_json(info: &Info) -> Value {
-    let props = if info.partitioned {
-        json!({"partitioned": true})
-    } else {
-        json!({})
-    };
+    let mut props = json!({});
+    if info.partitioned {
+        props["partitioned"] = true.into();
+    }
+    if info.access.is_some() {
+        props["access"] = true.into();
+    }
+    if info.access == Some(DefaultAccess::Owner) {
+        props["default_access"] = "owner".into();
+    }
     json!({
         "instance_start_time": info.instance_start_time,
         "db_name": &*info.name,
@@ -88,6 +93,24 @@ pub fn info_json(info: &Info) -> Value {
         "compact_running": info.compact_running,
         "cluster": {"q": info.q, "n": info.n, "w": info.n / 2 + 1, "r": info.n / 2 + 1},
     })
+}
+
+/// The information on a database with access for users who are no admins: without counts and sizes,
+/// which depend on the documents of others.
+pub fn limited_info_json(info: &Info) -> Value {
+    let mut json = info_json(info);
+    if let Some(members) = json.as_object_mut() {
+        for name in [
+            "purge_seq",
+            "sizes",
+            "doc_count",
+            "doc_del_count",
+            "compact_running",
+        ] {
+            members.remove(name);
+        }
+    }
+    json
 }
 
 /// Whether a request has a body at all: CouchDB passes an empty one to functions, and `"undefined"`

@@ -31,14 +31,15 @@ pub fn reduce_limit(settings: &config::settings::QueryServerConfig) -> Option<Re
     })
 }
 
-/// Properties of a new database, with `q` shards or the configured number. More replicas than one
-/// would all be here.
+/// Properties of a new database, with `q` shards or the configured number, and without access by
+/// document. More replicas than one would all be here.
 pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> CreateOptions {
     let security = auth::DefaultSecurity::from(settings.couchdb.default_security);
     CreateOptions {
         q: q.or(Some(settings.cluster.q)),
         n: Some(1),
         partitioned,
+        access: None,
         security: security.json().to_owned(),
     }
 }

@@ -34,6 +34,9 @@ enum ArrayPlan {
     Elements(Box<Plan>, usize),
 }
 
+/// A member that is stored in the body all the same.
+const ACCESS: &[u8] = b"_access";
+
 impl Plan {
     pub fn new(need: &Need) -> Plan {
         let others = need.any.as_deref();
@@ -57,12 +60,13 @@ impl Plan {
         }
     }
 
-    /// Splits the plan into the part for names that start with an underscore, and the rest.
+    /// Splits the plan into the part for names that start with an underscore, and the rest, with the
+    /// one that is stored in the body.
     pub fn split(mut self) -> (Plan, Plan) {
         let (underscore, names) = self
             .names
             .drain(..)
-            .partition(|(name, _)| name.starts_with(b"_"));
+            .partition(|(name, _)| name.starts_with(b"_") && **name != *ACCESS);
         let underscore = Plan {
             names: underscore,
             ..self.clone()

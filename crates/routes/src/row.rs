@@ -72,6 +72,9 @@ pub struct Row {
     pub rewrites: Rewrites,
     /// The kind of the body.
     pub body: BodyClass,
+    /// It shows and changes documents by their access sets. Others are for admins alone in databases
+    /// with access.
+    pub by_access: bool,
     /// Its operations, for clients. A test compares them with the API page of the manual.
     pub operations: &'static [Operation],
     /// Builds the route from the captured segments.
@@ -134,6 +137,7 @@ impl Row {
             cluster: Cluster::Control,
             rewrites: Rewrites::Allowed,
             body: BodyClass::Small,
+            by_access: false,
             operations: &[],
             route,
         }
@@ -218,6 +222,13 @@ impl Row {
 
     pub(crate) const fn operations(self, operations: &'static [Operation]) -> Row {
         Row { operations, ..self }
+    }
+
+    pub(crate) const fn by_access(self) -> Row {
+        Row {
+            by_access: true,
+            ..self
+        }
     }
 
     pub(crate) const fn body(self, body: BodyClass) -> Row {

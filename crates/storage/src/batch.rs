@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
-use document::{DocId, Leaf, Rev, RevHash};
+use document::{AccessSet, DocAccess, DocId, Leaf, Principal, Rev, RevHash};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
+use crate::access;
 use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
 use crate::digest::{self, Kind};
@@ -35,6 +36,8 @@ pub struct ShardChange {
     pub meta: ShardMeta,
     /// The effect of each change on the counts, by seq.
     pub deltas: Vec<(u64, DocId, Delta)>,
+    /// The principals whose feeds have new rows, in a shard with access.
+    pub principals: Vec<Principal>,
     meta_changed: bool,
     /// Its seq before the batch.
     seq_before: u64,
@@ -92,6 +95,8 @@ struct Doc<'e> {
     existed: bool,
     /// The contribution of its stored record to the shard's digest, if there is one.
     share: u128,
+    /// Its access, in a shard that has it.
+    access: Option<Box<DocAccess>>,
     /// Its latest change, whose row is written once it is known whether another change supersedes
     /// it.
     newest: Option<NewRow<'e>>,
@@ -111,6 +116,7 @@ impl Doc<'_> {
             changed: false,
             existed: false,
             share: 0,
+            access: None,
             newest: None,
         }
     }
@@ -135,6 +141,36 @@ impl Doc<'_> {
         self.existed = true;
         self.counted = CounterShare::of(&self.tree);
         Ok(())
+    }
+}
+
+impl Doc<'_> {
+    /// Reads its access, after its record. Adds its length to `bytes`.
+    fn read_access(
+        &mut self,
+        engine: &Engine,
+        shard: &Shard,
+        bytes: &mut usize,
+    ) -> Result<(), Error> {
+        let (mut access, length) = access::read(engine, shard.number, &self.id)?;
+        self.record_bytes += length;
+        *bytes += length;
+        shard.note_record(self.record_bytes);
+        access.reconcile(self.tree.plain());
+        self.access = Some(Box::new(access));
+        Ok(())
+    }
+
+    /// Returns the access set of the revision that an edit adds; `None` in a shard without.
+    ///
+    /// # Errors
+    /// The outcome of an edit that its writer may not make.
+    fn permitted(&mut self, edit: &Edit) -> Result<Option<AccessSet>, Outcome> {
+        let Doc { tree, access, .. } = self;
+        match access {
+            None => Ok(None),
+            Some(access) => access::judge(access, tree.plain(), edit).map(Some),
+        }
     }
 }
 
@@ -226,6 +262,7 @@ impl<'e> Batch<'e> {
             shard: shard.clone(),
             meta,
             deltas: vec![],
+            principals: vec![],
             meta_changed: false,
             seq_before,
             time_bins: TimeBins::Kept,
@@ -294,6 +331,10 @@ impl<'e> Batch<'e> {
                 Ok(None) => Ok(()),
                 Err(e) => Err(e.clone()),
             };
+            let read = match touched.shard.has_access() {
+                true => read.and_then(|()| doc.read_access(&engine, &touched.shard, &mut bytes)),
+                false => read,
+            };
             doc.unreadable = touched.unreadable.clone().or(read.err());
         }
         Ok((docs.len(), bytes))
@@ -333,12 +374,20 @@ impl<'e> Batch<'e> {
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
         let seq = touched.meta.update_seq + 1;
-        doc.tree.prepare_for(doc.edits);
+        let access = match doc.permitted(edit) {
+            Ok(access) => access,
+            Err(outcome) => return Ok(outcome),
+        };
+        // Access is judged by trees in the form for few edits.
+        if access.is_none() {
+            doc.tree.prepare_for(doc.edits);
+        }
         doc.edits += 1;
         let rev = match edit::apply(&mut doc.tree, edit, seq, &limits.of_trees()) {
             EditEffect::Added(rev) => rev,
             EditEffect::Joined(rev) => {
                 self.record_change(i, seq, None);
+                self.record_access(i, seq, None);
                 return Ok(Outcome::Written(rev));
             }
             EditEffect::Known(rev) => return Ok(Outcome::Written(rev)),
@@ -353,6 +402,7 @@ impl<'e> Batch<'e> {
             generation: rev.generation,
         };
         self.record_change(i, seq, Some(&brought));
+        self.record_access(i, seq, access.as_ref().map(|set| (&rev, set)));
         Ok(Outcome::Written(rev))
     }
 
@@ -504,6 +554,23 @@ impl<'e> Batch<'e> {
         }
     }
 
+    /// Moves the rows of principals by a change of a document in a shard with access. `added` is the
+    /// revision that came, with its access set.
+    fn record_access(&mut self, i: usize, seq: u64, added: Option<(&Rev, &AccessSet)>) {
+        let doc = &mut self.docs[i];
+        let Some(access) = &mut doc.access else {
+            return;
+        };
+        let touched = &mut self.touched[doc.touched];
+        let number = touched.shard.number;
+        for moved in access.change(seq, doc.tree.plain(), added) {
+            access::move_rows(&self.engine, &mut self.wb, (number, &doc.id), &moved);
+            if moved.to == Some(seq) {
+                touched.principals.push(moved.principal);
+            }
+        }
+    }
+
     /// Writes the pending row of a document's latest change, which another change of this batch
     /// supersedes.
     fn write_superseded_row(&mut self, i: usize) {
@@ -547,6 +614,7 @@ impl<'e> Batch<'e> {
         }
         let seq = self.touched[doc.touched].meta.update_seq + 1;
         self.record_change(i, seq, None);
+        self.record_access(i, seq, None);
         self.record_purge(i, purge, &removed, limits.purged_infos_limit);
         Ok(removed)
     }
@@ -680,6 +748,10 @@ impl<'e> Batch<'e> {
                     .all(|leaf| (1..=touched.meta.update_seq).contains(&leaf.revision.seq)),
                 "every leaf has a body"
             );
+            if let Some(access) = &doc.access {
+                let access = exists.then_some(&**access);
+                access::write(&self.engine, &mut self.wb, (number, &doc.id), access);
+            }
             if exists {
                 self.value.clear();
                 record.encode(&mut self.value);

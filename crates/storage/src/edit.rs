@@ -1,11 +1,12 @@
 //! Edits as the writer takes them, and their application to a document's record.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use document::rev::GENERATION_MAX;
 use document::{
-    Attachment, DocId, GraftResult, MergeResult, Rev, RevHash, RevPath, Revision, TreeLimits,
-    body_term, revision_id,
+    AccessSet, Attachment, DocId, GraftResult, MergeResult, Principals, Rev, RevHash, RevPath,
+    Revision, TreeLimits, body_term, revision_id,
 };
 
 use crate::contents::Content;
@@ -50,8 +51,20 @@ pub struct Edit {
     pub files: Vec<File>,
     /// The shard under which the contents of the document's attachments are.
     pub home: ShardNumber,
+    /// The readers and writers of the revision, and its author; without it, in a shard with access,
+    /// it is an edit by an admin with an empty set. Not used in other shards.
+    pub access: Option<Box<EditAccess>>,
     /// How the revision is added to the tree.
     pub change: Change,
+}
+
+/// The access of an edit.
+#[derive(Clone, Debug)]
+pub struct EditAccess {
+    /// The set that its body names.
+    pub set: AccessSet,
+    /// The principals of its writer; `None` for one who may write everything.
+    pub writer: Option<Arc<Principals>>,
 }
 
 impl Edit {
@@ -107,6 +120,8 @@ pub enum Outcome {
     Conflict,
     /// It would exceed the maximum number of leaves of a document ([`crate::Limits::leaves_max`]).
     TooManyLeaves,
+    /// Its writer may not write the document, in a shard with access.
+    NotPermitted,
 }
 
 /// The effect of an edit on the tree.

@@ -463,8 +463,10 @@ impl Engine {
     pub(crate) fn renew_log(&self) -> Result<(), Error> {
         // Nothing is flushed, and no log started, where nothing was written.
         let cf = self.cf(Keyspace::Meta);
-        if let Some(format) = self.db.get_pinned_cf(cf, keys::meta::FORMAT)? {
-            self.db.put_cf(cf, keys::meta::FORMAT, &format)?;
+        // A row that is never changed, as this would undo a change that is committed meanwhile.
+        let constant = keys::meta::CONTENTS_COUNTED;
+        if let Some(value) = self.db.get_pinned_cf(cf, constant)? {
+            self.db.put_cf(cf, constant, &value)?;
         }
         self.flushed_at.store(u64::MAX, Relaxed);
         self.flush_all()

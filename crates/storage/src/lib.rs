@@ -6,6 +6,7 @@
 //! describes the format byte by byte.
 #![deny(unsafe_code)]
 
+mod access;
 mod batch;
 mod cache_sample;
 pub mod check;
@@ -50,6 +51,7 @@ mod wal;
 mod winners;
 mod writes;
 
+pub use access::{GrantedIds, GrantedSeqs};
 pub use batch::local_rev;
 pub use commit::{
     Committer, Counters, EditOutcomes, OnCommit, Put, ShardCommit, ShardEdit, ShardPurge, Timing,
@@ -61,7 +63,7 @@ pub use contents::{
 };
 pub use digest::Recount;
 pub use disk::DiskGuard;
-pub use edit::{Change, Edit, File, Outcome, hashed};
+pub use edit::{Change, Edit, EditAccess, File, Outcome, hashed};
 pub use engine::{Engine, OPEN_FILES_MAX, StoreOptions, WriteFailure};
 pub use error::Error;
 pub use files::{FileWriter, SortedFiles};

@@ -113,6 +113,12 @@ impl<'a> Row<'a> {
         })
     }
 
+    /// Appends a row without a body that lists these leaves, winner first. Their bodies are at or
+    /// before `seq`.
+    pub fn encode_leaves(seq: u64, id: &str, leaves: &[Leaf<'_>], out: &mut Vec<u8>) {
+        encode(seq, id, leaves, Delta::default(), None, out);
+    }
+
     /// Returns the leaves other than the winner, best first.
     pub fn other_leaves(&self) -> Result<Vec<(StoredRev<'a>, bool)>, Error> {
         let mut r = Reader::new(self.other_bytes, "change row leaves");

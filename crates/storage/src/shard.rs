@@ -42,6 +42,8 @@ pub struct Shard {
     pub(crate) time_bin_ends: AtomicU64,
     /// It has a digest: known without the lock, for edits that need nothing else of the shard.
     pub(crate) has_digest: AtomicBool,
+    /// Its documents have access sets.
+    has_access: AtomicBool,
     /// Number of its next edits that count as long: one of a long record was among the last ones.
     long_edits: AtomicU32,
 }
@@ -79,8 +81,20 @@ impl Shard {
             dropped: AtomicBool::new(false),
             is_dirty: AtomicBool::new(false),
             time_bin_ends: AtomicU64::new(0),
+            has_access: AtomicBool::new(false),
             long_edits: AtomicU32::new(0),
         })
+    }
+
+    /// Keeps access sets of its documents from now on. Called before the first edit, whenever the
+    /// database is opened.
+    pub fn keep_access(&self) {
+        self.has_access.store(true, Relaxed);
+    }
+
+    /// Returns whether its documents have access sets.
+    pub fn has_access(&self) -> bool {
+        self.has_access.load(Relaxed)
     }
 
     /// Notes the length of a record that an edit changes. Only the writer calls it.

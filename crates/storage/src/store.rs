@@ -24,8 +24,12 @@ use crate::snapshot::Snapshot;
 use crate::space::{self, DroppedData};
 use crate::time_seq::TimeSeq;
 
-/// Format of everything in the store; a store of another format is refused.
-pub(crate) const FORMAT: &[u8] = b"settee 1";
+/// Format of everything in the store; a store of a format that is not among these is refused.
+pub(crate) const FORMATS: [&[u8]; 2] = [FORMAT, FORMAT_WITH_ACCESS];
+const FORMAT: &[u8] = b"settee 1";
+/// Format of a store that has databases with access by document. Versions without access by document
+/// would show every document of these to all members of the database: they refuse this format.
+pub(crate) const FORMAT_WITH_ACCESS: &[u8] = b"settee 2";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions
 /// slow down readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
@@ -138,23 +142,72 @@ impl Store {
     }
 
     /// Queues the record of a new database with `q` shards; `record` gets their numbers.
-    ///
-    /// **Numbers reach the log in the order of their assignment**, so that none is assigned again
-    /// after a restart: the put is queued under the lock.
     pub fn create_database(
         &self,
         name: &str,
         q: u32,
         record: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
     ) -> oneshot::Receiver<Result<(), Error>> {
+        self.create(name, q, record, None)
+    }
+
+    /// [`Store::create_database`] of a database with access by document.
+    ///
+    /// **It changes the store's format in the same batch**, so there is no moment at which a version
+    /// that does not know such databases could open the store with one.
+    pub fn create_database_with_access(
+        &self,
+        name: &str,
+        q: u32,
+        record: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        let format = FORMAT_WITH_ACCESS.to_vec();
+        let put = (Keyspace::Meta, meta::FORMAT.to_vec(), Some(format));
+        self.create(name, q, record, Some(put))
+    }
+
+    /// Queues the record of a new database, and `format`, which changes the store's format.
+    ///
+    /// **Numbers reach the log in the order of their assignment**, so that none is assigned again
+    /// after a restart: the put is queued under the lock.
+    fn create(
+        &self,
+        name: &str,
+        q: u32,
+        record: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
+        format: Option<Put>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
         let mut next = self.next_shard.lock();
         let numbers: Vec<ShardNumber> = (*next..*next + q).collect();
         *next += q;
         let value = next.to_be_bytes().to_vec();
-        self.committer.put(vec![
+        let mut puts = vec![
             (Keyspace::Meta, meta::NEXT_SHARD.to_vec(), Some(value)),
             Self::put_database(name, record(&numbers)),
-        ])
+        ];
+        puts.extend(format);
+        self.committer.put(puts)
+    }
+
+    /// Returns whether the store's format is that of stores with databases with access by document.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn has_format_with_access(&self) -> Result<bool, Error> {
+        let format = self.engine.get(Keyspace::Meta, meta::FORMAT)?;
+        Ok(format.is_some_and(|format| *format == *FORMAT_WITH_ACCESS))
+    }
+
+    /// Changes the format back to that of stores without such databases, so that versions without
+    /// access by document open the store. Blocks. **There must be no such database, and none may be
+    /// created meanwhile.**
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn lower_format(&self) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        wb.put_cf(self.engine.cf(Keyspace::Meta), meta::FORMAT, FORMAT);
+        self.engine.write(wb, true)
     }
 
     /// Reserves numbers for shards that nothing names yet. Blocks.
@@ -592,13 +645,14 @@ fn check_format(engine: &Engine, path: &Path) -> Result<(), Error> {
             wb.put_cf(engine.cf(Keyspace::Meta), meta::FORMAT, FORMAT);
             engine.write(wb, true)
         }
-        Some(f) if f == FORMAT => Ok(()),
+        Some(f) if FORMATS.contains(&&f[..]) => Ok(()),
         Some(f) => Err(Error::Directory {
             path: path.into(),
             reason: format!(
-                "written in format '{}', this version reads '{}'",
+                "written in format '{}', this version reads '{}' and '{}'",
                 String::from_utf8_lossy(&f),
-                String::from_utf8_lossy(FORMAT)
+                String::from_utf8_lossy(FORMAT),
+                String::from_utf8_lossy(FORMAT_WITH_ACCESS)
             ),
         }),
     }

@@ -102,6 +102,7 @@ impl Changes {
     /// Makes a feed of a short list of ids look them up, from the first one on.
     pub(super) fn plan_lookups(&mut self) {
         if let Filter::DocIds(ids) = &self.query.filter
+            && self.reader.is_none()
             && ids.len() <= DOC_IDS_LOOKED_UP_MAX
         {
             self.lookups = Some(Lookups::default());

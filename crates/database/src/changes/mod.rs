@@ -3,13 +3,14 @@
 //!
 //! `query.rs` has the parameters of a feed, `row.rs` writes a row; `lookups.rs` and `batch.rs` are
 //! feeds of few documents, and of filters that see many changes in one call, `selector.rs` those of
-//! a selector.
+//! a selector, `visible.rs` those of users of a database with access.
 
 mod batch;
 mod lookups;
 mod query;
 mod row;
 mod selector;
+mod visible;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::Error;
 use crate::attachments::ContentPlacement;
 use crate::database::Database;
 use crate::find::{ScanTurns, Working};
+use crate::reader::Reader;
 use crate::rules::Watch;
 use crate::seq::Seqs;
 use crate::time_text::time_of;
@@ -65,6 +67,8 @@ pub struct Changes {
     place: Option<Place>,
     /// Rules that hide documents from the caller.
     pub(crate) watch: Option<Watch>,
+    /// The user whose feed it is, in a database with access.
+    reader: Option<Reader>,
 }
 
 impl Database {
@@ -79,6 +83,18 @@ impl Database {
 
     /// Opens a feed.
     pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
+        self.changes_for(query, None)
+    }
+
+    /// Opens a feed of the documents that a user sees.
+    pub(crate) fn changes_for(
+        self: &Arc<Self>,
+        query: ChangesQuery,
+        reader: Option<&Reader>,
+    ) -> Result<Changes, Error> {
+        if reader.is_some() {
+            query.refuse_unseen()?;
+        }
         self.live()?;
         let shards = self.all_shards();
         let views = shards.iter().map(|s| Ok(s.view()?));
@@ -98,7 +114,13 @@ impl Database {
                     epoch,
                     at: self.seqs_since(time?, &ends)?,
                 },
-                None => known(Seqs::parse(text, epoch, shards.len())?, &ends),
+                None => match reader {
+                    None => known(Seqs::parse(text, epoch, shards.len())?, &ends),
+                    Some(reader) => match reader.signed(text) {
+                        Some(seq) => known(Seqs::parse(seq, epoch, shards.len())?, &ends),
+                        None => Seqs::start(epoch, shards.len()),
+                    },
+                },
             },
         };
         let mut feed = Changes {
@@ -120,6 +142,7 @@ impl Database {
             is_long: false,
             place: None,
             watch: None,
+            reader: reader.cloned(),
             query,
         };
         feed.pending_at_start = feed.count_after()?;
@@ -149,6 +172,10 @@ impl Changes {
         self.db.live()?;
         self.placement.begin_piece();
         let enough = out.len() + soft_bytes;
+        if let Some(reader) = &self.reader {
+            let reader = reader.clone();
+            return self.next_visible(&reader, framing, out, enough);
+        }
         if self.lookups.is_some() {
             return self.next_lookups(framing, out, enough);
         }
@@ -275,11 +302,19 @@ impl Changes {
 
     /// The seq to continue from.
     pub fn last_seq(&self) -> String {
-        self.at.to_string()
+        let Some(reader) = &self.reader else {
+            return self.at.to_string();
+        };
+        let mut text = self.at.to_string().into_bytes();
+        reader.sign(0, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// Changes after `last_seq`.
     pub fn pending(&self) -> Result<u64, Error> {
+        if let Some(reader) = &self.reader {
+            return self.count_visible(reader);
+        }
         if self.counts_down() {
             let sent = self.rows - self.rows_at_start;
             return Ok(self.pending_at_start.saturating_sub(sent));

@@ -124,6 +124,24 @@ pub struct ChangesQuery {
 const LIMIT_DEFAULT: u64 = 1_000_000_000_000_000;
 
 impl ChangesQuery {
+    /// Refuses a feed that users of a database with access do not have.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`].
+    pub(super) fn refuse_unseen(&self) -> Result<(), Error> {
+        if self.descending {
+            return Err(Error::Forbidden(
+                "only admins of a database with access by document can use descending",
+            ));
+        }
+        match self.filter {
+            Filter::Batch(_) => Err(Error::Forbidden(
+                "only admins of a database with access by document can use filters of design documents",
+            )),
+            Filter::None | Filter::DocIds(_) | Filter::Design | Filter::Custom(_) => Ok(()),
+        }
+    }
+
     /// Returns whether the row after `rows` others has its seq. As in CouchDB, these are the rows before which the rest of the
     /// limit is a multiple of the interval.
     pub(super) fn shows_seq(&self, rows: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use document::{Leaf, Rev, RevRef, StoredBody, write_json_string};
-use storage::{Body, Row, Shard};
+use storage::{Body, Record, Row, Shard};
 
 use super::{ChangeFilter, Changes, Filter, Framing, KEPT_BYTES, Pace, PartialRow, Style};
 use crate::Error;
@@ -47,6 +47,21 @@ impl Changes {
         framing: Framing,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        let mut json = self.begin_row(seq, row.id);
+        if row.deleted {
+            json.extend_from_slice(b",\"deleted\":true");
+        }
+        if self.query.include_docs {
+            json.extend_from_slice(b",\"doc\":");
+            self.write_doc(shard, seq, row, &mut json)?;
+        }
+        json.push(b'}');
+        self.end_row(seq, json, framing, out);
+        Ok(())
+    }
+
+    /// Begins the text of a row with the revisions in `revs`.
+    pub(super) fn begin_row(&mut self, seq: u64, id: &str) -> Vec<u8> {
         let mut json = std::mem::take(&mut self.json);
         json.clear();
         json.extend_from_slice(b"{\"seq\":");
@@ -58,18 +73,21 @@ impl Changes {
             json.extend_from_slice(b"null");
         }
         json.extend_from_slice(b",\"id\":");
-        write_json_string(row.id, &mut json);
+        write_json_string(id, &mut json);
         json.extend_from_slice(b",\"changes\":[");
         json.extend_from_slice(&self.revs);
         json.push(b']');
-        if row.deleted {
-            json.extend_from_slice(b",\"deleted\":true");
-        }
-        if self.query.include_docs {
-            json.extend_from_slice(b",\"doc\":");
-            self.write_doc(shard, seq, row, &mut json)?;
-        }
-        json.push(b'}');
+        json
+    }
+
+    /// Appends a row with this text.
+    pub(super) fn end_row(
+        &mut self,
+        seq: u64,
+        mut json: Vec<u8>,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) {
         match framing {
             Framing::Array => {
                 if self.rows > 0 {
@@ -93,23 +111,26 @@ impl Changes {
         json.shrink_to(KEPT_BYTES);
         self.json = json;
         self.rows += 1;
-        Ok(())
     }
 
     /// The seq of the row just read.
     fn write_seq(&mut self, seq: u64, out: &mut Vec<u8>) {
         let i = self.shard_of_seq();
         let at = std::mem::replace(&mut self.at.at[i], seq);
+        let start = out.len();
         self.at.write_to(out);
         self.at.at[i] = at;
+        if let Some(reader) = &self.reader {
+            reader.sign(start, out);
+        }
     }
 
-    fn shard_of_seq(&self) -> usize {
+    pub(super) fn shard_of_seq(&self) -> usize {
         self.shard.min(self.at.at.len() - 1)
     }
 
     /// Fills `revs` with the revisions that the row shows.
-    fn pick_revs(
+    pub(super) fn pick_revs(
         &mut self,
         shard: &Arc<Shard>,
         seq: u64,
@@ -173,8 +194,7 @@ impl Changes {
     ) -> Result<Wrote, Error> {
         let partial = self.partial.take().filter(|partial| partial.seq == seq);
         let (first, mut revs) = partial.map_or((0, vec![]), |p| (p.judged, p.revs));
-        let record = self.views[self.shard_of_seq()].record(shard, row.id)?;
-        let record = record.unwrap_or_default();
+        let record = self.record(shard, row.id)?.unwrap_or_default();
         for (n, leaf) in record.tree.leaves().into_iter().enumerate().skip(first) {
             let is_over = n > first && pace.is_over(true);
             let doc = match is_over {
@@ -197,6 +217,15 @@ impl Changes {
             true => Wrote::Nothing,
             false => Wrote::Row,
         })
+    }
+
+    /// The record of a document, with the leaves that the feed's user sees.
+    fn record(&self, shard: &Arc<Shard>, id: &str) -> Result<Option<Record>, Error> {
+        let view = &self.views[self.shard_of_seq()];
+        match &self.reader {
+            None => Ok(view.record(shard, id)?),
+            Some(reader) => reader.record(view, shard, id),
+        }
     }
 
     /// A leaf's JSON.
@@ -262,8 +291,7 @@ impl Changes {
         let (start, first) = (out.len(), self.placement.next_number());
         self.write_winner(shard, seq, row, self.query.attachments, out)?;
         if self.query.conflicts && row.has_other_leaves() {
-            let view = &self.views[self.shard_of_seq()];
-            if let Some(record) = view.record(shard, row.id)? {
+            if let Some(record) = self.record(shard, row.id)? {
                 write_leaves("_conflicts", &record.tree, &row.winner.to_rev(), false, out);
             }
         }

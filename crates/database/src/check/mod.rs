@@ -196,6 +196,7 @@ impl Check {
                     None
                 }
             };
+            self.access(db, shard, &mut findings);
             let is_damaged = findings.has_damage();
             self.take(&location, findings);
             let Some(meta) = meta else {
@@ -332,6 +333,16 @@ impl Check {
         self.take(&location, findings);
     }
 
+    /// Checks the access of the documents of a shard, in a database with access.
+    fn access(&self, db: &CatalogueDatabase, shard: ShardNumber, findings: &mut Findings) {
+        if db.record.access.is_some()
+            && let Err(e) = self.of.access(shard, findings)
+        {
+            let topic = "the access of its documents could not be checked completely";
+            findings.damage(Kind::Documents, None, topic, e.to_string());
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "they identify an index")]
     fn remap(
         &self,
@@ -376,6 +387,10 @@ fn databases(owners: &CatalogueOwners, findings: &mut Findings) -> Vec<Catalogue
                 continue;
             }
         };
+        if record.access.is_some() && !owners.has_format_with_access {
+            let topic = "a database has access by document, which the format of the store does not show to older versions";
+            findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
+        }
         for &shard in &record.shards {
             if let Some(other) = users.insert(shard, name.clone()) {
                 let topic = "two databases have the same shard";

@@ -9,6 +9,7 @@ use super::{
     CreateOptions, Creating, Databases, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, random,
     to_the_end,
 };
+use crate::access_key::{AccessKey, DatabaseAccess};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::DbEventKind;
@@ -40,6 +41,11 @@ impl Databases {
                 "`q` must be a number from 1 to {SHARDS_MAX}"
             )));
         }
+        if options.access.is_some() && name::is_system(name) {
+            return Err(Error::BadRequest(
+                "A system database cannot have access by document".into(),
+            ));
+        }
         let new = NewDatabase {
             uuid: DatabaseUuid::new(random()?),
             q,
@@ -49,10 +55,22 @@ impl Databases {
             security: options.security,
         };
         if let Some(sequencer) = self.sequencer.get() {
+            if options.access.is_some() {
+                return Err(Error::BadRequest(
+                    "A cluster has no databases with access by document yet".into(),
+                ));
+            }
             sequencer.create(name.to_owned(), new).await?;
             return self.get(name);
         }
-        self.create_alone(name, new, u32::from_ne_bytes(random()?))
+        let access = match options.access {
+            Some(default) => Some(DatabaseAccess {
+                key: AccessKey::new(random()?),
+                default,
+            }),
+            None => None,
+        };
+        self.create_alone(name, new, u32::from_ne_bytes(random()?), access)
             .await
     }
 
@@ -61,6 +79,7 @@ impl Databases {
         name: &str,
         new: NewDatabase,
         epoch: u32,
+        access: Option<DatabaseAccess>,
     ) -> Result<Arc<Database>, Error> {
         let _reserved = self.reserve(name).await?;
         let q = new.q;
@@ -76,12 +95,18 @@ impl Databases {
             purged_infos_limit: PURGED_INFOS_LIMIT,
             deleted_document_ttl: None,
             expiry: None,
+            access,
             security: new.security,
         };
-        let done = self.store.create_database(name, q, |shards| {
+        let has_access = record.access.is_some();
+        let encode = |shards: &[ShardNumber]| {
             record.shards = shards.to_vec();
             record.encode()
-        });
+        };
+        let done = match has_access {
+            true => self.store.create_database_with_access(name, q, encode),
+            false => self.store.create_database(name, q, encode),
+        };
         done.await.map_err(|_| Error::ShuttingDown)??;
         let db = self.open_databases.add(name, record)?;
         self.events.note(db.name(), DbEventKind::Created);

@@ -378,6 +378,7 @@ impl DatabaseAs {
         limits: &FindLimits,
         indexes: &FindIndexes,
     ) -> Result<FindPlan, Error> {
+        self.refuse_limited()?;
         match self.has_watch() {
             true => self.plan_among(find, limits, indexes, &|i| i.index.is_special()),
             false => self.plan_among(find, limits, indexes, &|_| true),

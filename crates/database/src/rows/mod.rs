@@ -1,13 +1,15 @@
 //! Listings of documents by id: `_all_docs`, `_design_docs`, `_local_docs` and a partition's.
 //!
 //! `query.rs` has the parameters of a listing, `range.rs` a range of ids, `placing.rs` its counts and
-//! its offset, `write.rs` the text of rows.
+//! its offset, `write.rs` the text of rows, `visible.rs` the rows that a user of a database with access
+//! sees.
 
 mod placing;
 mod query;
 mod range;
 #[cfg(test)]
 mod tests;
+mod visible;
 mod write;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ pub(crate) use write::write_members;
 
 use crate::attachments::{ContentPlacement, ShownAttachments};
 use crate::database::Database;
+use crate::reader::Reader;
 use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
 use crate::seq::Seqs;
@@ -32,6 +35,9 @@ use write::separate;
 /// Rows that are examined in one piece, before the thread is released: deleted documents are read
 /// too, and return no row.
 const ROWS_A_PIECE_MAX: u32 = 10_000;
+
+/// The reason of another listing as a user of a database with access.
+const ONLY_ALL_DOCS: &str = "only admins of a database with access by document can list these";
 
 /// Rows of a listing, produced piece by piece from one snapshot.
 pub struct Rows {
@@ -54,6 +60,8 @@ pub struct Rows {
     first: bool,
     /// Rules that hide documents from the caller.
     pub(crate) watch: Option<Watch>,
+    /// The user whose documents are listed, in a database with access. Nothing is counted then.
+    reader: Option<Reader>,
 }
 
 enum Plan {
@@ -103,7 +111,16 @@ impl KeysLeft {
 impl Database {
     /// Opens a listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        let mut rows = self.start_rows(query)?;
+        self.rows_for(query, None)
+    }
+
+    /// Opens a listing of the documents that a user sees.
+    pub(crate) fn rows_for(
+        &self,
+        query: RowsQuery,
+        reader: Option<&Reader>,
+    ) -> Result<Rows, Error> {
+        let mut rows = self.start_rows_for(query, reader)?;
         while self.if_live(rows.place())? {}
         Ok(rows)
     }
@@ -111,11 +128,26 @@ impl Database {
     /// Opens a listing on a thread that serves requests: counts that take longer than a piece of
     /// its rows are left to [`Rows::place`].
     pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        self.live()?;
-        self.if_live(self.rows_now(query))
+        self.start_rows_for(query, None)
     }
 
-    fn rows_now(&self, query: RowsQuery) -> Result<Rows, Error> {
+    /// [`Database::start_rows`] of the documents that a user sees.
+    pub(crate) fn start_rows_for(
+        &self,
+        query: RowsQuery,
+        reader: Option<&Reader>,
+    ) -> Result<Rows, Error> {
+        self.live()?;
+        self.if_live(self.rows_now(query, reader))
+    }
+
+    fn rows_now(&self, mut query: RowsQuery, reader: Option<&Reader>) -> Result<Rows, Error> {
+        if reader.is_some() {
+            if !matches!(query.listing, Listing::AllDocs) {
+                return Err(Error::Forbidden(ONLY_ALL_DOCS));
+            }
+            query.update_seq = false;
+        }
         let shards = match &query.listing {
             Listing::Partition(p) if query.keys.is_none() => {
                 partition::check(p)?;
@@ -132,6 +164,8 @@ impl Database {
         let placing = match &query.listing {
             // Of local documents nothing is counted.
             Listing::LocalDocs => None,
+            // Counts would tell of hidden documents.
+            _ if reader.is_some() => None,
             _ => Some(Box::new(Placing::of(
                 &query,
                 range.as_ref(),
@@ -152,6 +186,7 @@ impl Database {
             contents,
             first: true,
             watch: None,
+            reader: reader.cloned(),
             plan: self.plan_rows(query, range),
         };
         rows.place()?;
@@ -258,7 +293,10 @@ impl Rows {
             }
             Plan::Range(range) if range.left == 0 => Ok(false),
             Plan::Range(mut range) => {
-                let more = self.write_range(&mut range, turn, out, enough)?;
+                let more = match self.reader.clone() {
+                    None => self.write_range(&mut range, turn, out, enough)?,
+                    Some(reader) => self.write_visible(&reader, &mut range, turn, out, enough)?,
+                };
                 if more {
                     self.plan = Plan::Range(range);
                 }

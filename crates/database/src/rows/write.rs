@@ -112,27 +112,45 @@ impl Rows {
         let at = shard_index(id, self.views.shards.len(), is_partitioned);
         let (shard, view) = (&self.views.shards[at], &self.views.views[at]);
         if id.starts_with("_local/") {
-            if let Some(value) = view.local(shard, id)? {
+            // A user's own ones are under other ids, and not listed.
+            if self.reader.is_none()
+                && let Some(value) = view.local(shard, id)?
+            {
                 return self.write_local(id.as_bytes(), &value, out);
             }
+        } else if let Some(reader) = &self.reader {
+            if let Some(value) = reader.listed(view, shard, id)? {
+                return self.write_found(at, id, &value, out);
+            }
         } else if let Some(value) = view.record_value(shard, id)? {
-            let head = RecordHead::decode(&value)?;
-            if !head.deleted {
-                return self.write_row(at, id.as_bytes(), &value, out);
-            }
-            write_id_and_key(id, out);
-            out.extend_from_slice(b",\"value\":{\"rev\":");
-            head.winner.write_json_to(out);
-            out.extend_from_slice(b",\"deleted\":true}");
-            if self.include_docs {
-                out.extend_from_slice(b",\"doc\":null");
-            }
-            out.push(b'}');
-            return Ok(());
+            return self.write_found(at, id, &value, out);
         }
         out.extend_from_slice(b"{\"key\":");
         write_json_string(id, out);
         out.extend_from_slice(b",\"error\":\"not_found\"}");
+        Ok(())
+    }
+
+    /// Appends the row of a requested document with this record.
+    fn write_found(
+        &self,
+        shard: usize,
+        id: &str,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let head = RecordHead::decode(value)?;
+        if !head.deleted {
+            return self.write_row(shard, id.as_bytes(), value, out);
+        }
+        write_id_and_key(id, out);
+        out.extend_from_slice(b",\"value\":{\"rev\":");
+        head.winner.write_json_to(out);
+        out.extend_from_slice(b",\"deleted\":true}");
+        if self.include_docs {
+            out.extend_from_slice(b",\"doc\":null");
+        }
+        out.push(b'}');
         Ok(())
     }
 }

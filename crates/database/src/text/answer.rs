@@ -90,6 +90,7 @@ impl DatabaseAs {
         index: &TextIndex,
         query: &TextQuery,
     ) -> Result<(TextAnswer, AnswerMemory), Error> {
+        self.refuse_limited()?;
         self.note_used_text(index);
         let effort = Rc::new(self.text_effort());
         let began = Instant::now();

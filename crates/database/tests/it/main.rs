@@ -1,6 +1,7 @@
 //! The integration tests of `database`: one program, so that it is linked once.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod access;
 mod attachments;
 mod auto_purge;
 mod closing;

@@ -316,7 +316,7 @@ struct Specials {
 
 impl Specials {
     /// Takes a member whose name starts with an underscore. Returns whether it is special: members
-    /// that the replicator writes into its documents belong to the body.
+    /// that the replicator writes into its documents belong to the body, and so does that of access.
     fn take(&mut self, name: &[u8], text: &[u8], term: &[u8]) -> bool {
         self.count += 1;
         let at = self.count;
@@ -327,7 +327,8 @@ impl Specials {
             b"_deleted" => self.deleted = Some((at, read_deleted(text))),
             b"_attachments" => self.attachments = Some((at, read_attachments(text))),
             b"_revs_info" | b"_conflicts" | b"_deleted_conflicts" | b"_local_seq" => {}
-            b"_replication_id"
+            b"_access"
+            | b"_replication_id"
             | b"_replication_state"
             | b"_replication_state_time"
             | b"_replication_state_reason"

@@ -111,7 +111,8 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     let mut written = outcomes.iter().map(|o| matches!(o, Outcome::Ok { .. }));
     let accepted = write_mode.accepted && written.any(|is| is);
-    let json = move || outcomes_json(&ids, &revs, &outcomes, accepted);
+    let names = access.db.is_limited();
+    let json = move || outcomes_json(&ids, &revs, &outcomes, accepted, names);
     let json = write(&req.answers, count, json).await?;
     let mut reply = Reply::json_bytes(if accepted { 202 } else { 201 }, json);
     reply.timing.parse_us = parse_us;
@@ -175,12 +176,14 @@ async fn write<T: Send + 'static>(
 }
 
 /// One object a document; of replicated edits, whose `revs` are known, only those that failed.
-/// `accepted`: by fewer replicas than requested.
+/// `accepted`: by fewer replicas than requested. `names`: errors have the member `name` too, without
+/// which PouchDB ends a replication at an edit that is refused.
 fn outcomes_json(
     ids: &[DocId],
     revs: &[Option<Rev>],
     outcomes: &[Outcome],
     accepted: bool,
+    names: bool,
 ) -> Vec<u8> {
     let replicated = !revs.is_empty();
     let mut out = Vec::with_capacity(outcomes.len() * 100 + 3);
@@ -215,6 +218,10 @@ fn outcomes_json(
         }
         out.extend_from_slice(b",\"error\":");
         write_json_string(error, &mut out);
+        if names {
+            out.extend_from_slice(b",\"name\":");
+            write_json_string(error, &mut out);
+        }
         out.extend_from_slice(b",\"reason\":");
         write_json_string(reason, &mut out);
         out.push(b'}');

@@ -9,6 +9,7 @@ use functions::Place;
 use hyper::header::ETAG;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use crate::app::App;
 use crate::database_routes::find::{apart_if_long, selector_limits};
@@ -46,6 +47,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
         FeedKind::Normal => normal(req, access, query, &late).await?,
         _ => {
             let (place, changed) = (app.open_feed(req, access.db.name())?, access.db.watch());
+            let accounts = accounts_of(app, access);
             let mut changes = access.db.changes(query)?;
             changes.place_contents(late.placement());
             let changes = LiveChanges {
@@ -62,10 +64,18 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
                 app.stopping(),
                 (place, &req.answers),
             );
-            feed.reply()
+            feed.woken_by(accounts).reply()
         }
     };
     Ok(late.fill(reply, &req.answers))
+}
+
+/// Returns what wakes a feed of a user of a database with access, which waits for the user's own rows
+/// alone: a change of the user's roles ends it.
+fn accounts_of(app: &App, access: &Access) -> Option<watch::Receiver<u64>> {
+    let name = &app.node.settings().chttpd_auth.authentication_db;
+    let accounts = access.db.is_limited().then(|| app.node.databases.get(name));
+    accounts?.ok().map(|accounts| accounts.watch())
 }
 
 /// The body of a POST: nothing, or an object.
@@ -264,9 +274,13 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
 }
 
 async fn normal(req: &Request, access: &Access, query: ChangesQuery, late: &Late) -> Answer {
-    let etag = access.db.short_update_seq()?;
-    if req.none_match(&etag) {
-        return Ok(Reply::empty(304).etag(&etag));
+    // What a user of a database with access sees depends on the user's roles too.
+    let etag = match access.db.is_limited() {
+        true => None,
+        false => Some(access.db.short_update_seq()?),
+    };
+    if let Some(etag) = etag.as_ref().filter(|etag| req.none_match(etag)) {
+        return Ok(Reply::empty(304).etag(etag));
     }
     let mut changes = access.db.changes(query)?;
     changes.place_contents(late.placement());
@@ -285,7 +299,10 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery, late: &Late
         }
         false => pull(&req.answers, "application/json", body).await?,
     };
-    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+    Ok(match etag {
+        Some(etag) => reply.header(ETAG, &format!("\"{etag}\"")),
+        None => reply,
+    })
 }
 
 /// The body of a feed that ends.

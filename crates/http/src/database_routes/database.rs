@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::{Database, ExpiredDocuments, Expiry, PurgePlace, Ttl};
+use database::{CreateOptions, Database, DefaultAccess, ExpiredDocuments, Expiry, PurgePlace, Ttl};
 use document::{DocId, Rev};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
@@ -27,11 +27,20 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
             "The `{param}` value should be a positive integer."
         ))),
     };
-    let partitioned = match req.query.get("partitioned") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => return Err(ApiError::bad_request("Invalid `partitioned` parameter")),
+    let flag = |param: &'static str| match req.query.get(param) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(ApiError::bad_request(format!(
+            "Invalid `{param}` parameter"
+        ))),
     };
+    let partitioned = flag("partitioned")?;
+    let default = match req.query.get("default_access") {
+        None | Some("none") => DefaultAccess::None,
+        Some("owner") => DefaultAccess::Owner,
+        Some(_) => return Err(ApiError::bad_request("Invalid `default_access` parameter")),
+    };
+    let access = flag("access")?.then_some(default);
     if req
         .query
         .get("placement")
@@ -47,7 +56,10 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     }
     // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
     number("n")?;
-    let options = node::new_database(&req.settings, number("q")?, partitioned);
+    let options = CreateOptions {
+        access,
+        ..node::new_database(&req.settings, number("q")?, partitioned)
+    };
     app.node.databases.create(name, options).await?;
     Ok(Reply::json_bytes(201, "{\"ok\":true}\n").location(&req.url_of(&[name])))
 }
@@ -74,7 +86,16 @@ pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
 pub async fn root(app: &App, req: &mut Request, access: &Access) -> Answer {
     match req.method.as_str() {
         "POST" => documents::post(app, req, access).await,
-        _ => Ok(Reply::json(200, &node::info_json(&access.db.info()?))),
+        _ => {
+            let info = access.db.info()?;
+            Ok(Reply::json(
+                200,
+                &match access.db.is_limited() {
+                    true => node::limited_info_json(&info),
+                    false => node::info_json(&info),
+                },
+            ))
+        }
     }
 }
 

@@ -219,6 +219,8 @@ pub struct LiveFeed<S> {
     kind: FeedKind,
     times: FeedTimes,
     changed: watch::Receiver<u64>,
+    /// Changes when accounts do, for a feed that ends when its user has other rights.
+    accounts: Option<watch::Receiver<u64>>,
     stopping: watch::Receiver<bool>,
     state: State,
     answers: Answers,
@@ -233,9 +235,21 @@ enum Woken {
     Ended,
 }
 
-/// Waits for a change of `changed`, as long as `times` allow.
+/// Waits for a change of accounts; for ever, if there is nothing to wait for.
+async fn account_changed(accounts: &mut Option<watch::Receiver<u64>>) {
+    let is_gone = match accounts {
+        Some(changed) => changed.changed().await.is_err(),
+        None => std::future::pending().await,
+    };
+    if is_gone {
+        *accounts = None;
+    }
+}
+
+/// Waits for a change of `changed` or of accounts, as long as `times` allow.
 async fn wait(
     changed: &mut watch::Receiver<u64>,
+    accounts: &mut Option<watch::Receiver<u64>>,
     stopping: &mut watch::Receiver<bool>,
     times: FeedTimes,
     waiting_since: Instant,
@@ -250,6 +264,7 @@ async fn wait(
     };
     tokio::select! {
         c = changed.changed() => if c.is_ok() { Woken::Changed } else { Woken::Ended },
+        () = account_changed(accounts) => Woken::Changed,
         _ = stopping.wait_for(|s| *s) => Woken::Ended,
         () = sleep_until(timeout) => Woken::Ended,
         () = sleep_until(beat) => Woken::Heartbeat,
@@ -271,11 +286,17 @@ impl<S: LiveSource> LiveFeed<S> {
             kind,
             times,
             changed,
+            accounts: None,
             stopping,
             state: State::Head,
             answers: answers.clone(),
             _place: place,
         }
+    }
+
+    /// Wakes the feed whenever `accounts` changes too.
+    pub fn woken_by(self, accounts: Option<watch::Receiver<u64>>) -> Self {
+        LiveFeed { accounts, ..self }
     }
 
     /// The answer that shows the feed.
@@ -359,6 +380,7 @@ impl<S: LiveSource> LiveFeed<S> {
     async fn wait(&mut self, waiting_since: Instant) -> Woken {
         wait(
             &mut self.changed,
+            &mut self.accounts,
             &mut self.stopping,
             self.times,
             waiting_since,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use auth::UserCtx;
 use database::Database;
+use document::Principals;
 use node::{Access, Node};
 
 use crate::app::App;
@@ -17,6 +18,8 @@ pub struct Permission {
     /// Whether the user has a document, or is an admin of the configuration. Others, with a token
     /// or through a proxy, have the roles that these name.
     has_account: bool,
+    /// Whose access sets count, in a database with access. A feed is of these principals.
+    principals: Option<Principals>,
     security: Arc<str>,
     /// Updates of the users' database.
     users_seq: u64,
@@ -37,6 +40,7 @@ impl Permission {
             users_seq: if has_account { users_seq(&app.node) } else { 0 },
             auth_version: app.node.auth.version(),
             node: app.node.clone(),
+            principals: access.db.principals().cloned(),
             security: access.db.security(),
             db: Arc::clone(&access.db),
             user: req.user.clone(),
@@ -67,7 +71,8 @@ impl Permission {
                 Err(_) => {}
             }
         }
-        Access::open_for_listing(&self.node.auth, self.db.clone(), &self.user).is_ok()
+        let access = Access::open_for_listing(&self.node.auth, self.db.clone(), &self.user);
+        access.is_ok_and(|access| access.db.principals() == self.principals.as_ref())
     }
 }
 

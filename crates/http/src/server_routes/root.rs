@@ -16,7 +16,7 @@ use crate::reply::stream::pull_blocking;
 use crate::request::Request;
 use crate::request::parameters::{Given, bound_limit};
 use crate::server_routes::backup;
-use node::{Query, info_json, parse_id};
+use node::{Query, info_json, limited_info_json, parse_id};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -31,13 +31,14 @@ const INFOS_WHOLE_MAX: usize = 256;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
-/// Features that clients check for, with CouchDB's names, in CouchDB's order.
-const FEATURES: [&str; 5] = [
+/// Features that clients check for, with CouchDB's names, in CouchDB's order; then Settee's own.
+const FEATURES: [&str; 6] = [
     "search",
     "nouveau",
     "partitioned",
     "pluggable-storage-engines",
     "scheduler",
+    "access",
 ];
 
 pub fn welcome(app: &App) -> Reply {
@@ -186,7 +187,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
     let count = names.len();
     let keys = names.into_iter().map(|name| Value::from(&*name));
     // One deleted meanwhile is left out.
-    let infos = DbInfos::new(app, keys, false);
+    let infos = DbInfos::new(app, req, keys, false);
     Ok(with_content_etag(req, infos.reply(req, count).await?))
 }
 
@@ -196,16 +197,19 @@ struct DbInfos<K> {
     keys: K,
     /// Shows an error for a database that does not exist, in place of nothing.
     shows_missing: bool,
+    /// Whether the client is a server admin: others see no counts of databases with access.
+    is_admin: bool,
     /// Before the next element.
     separator: &'static [u8],
 }
 
 impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
-    fn new(app: &App, keys: K, shows_missing: bool) -> DbInfos<K> {
+    fn new(app: &App, req: &Request, keys: K, shows_missing: bool) -> DbInfos<K> {
         DbInfos {
             databases: app.node.databases.clone(),
             keys,
             shows_missing,
+            is_admin: req.user.is_admin(),
             separator: b"[",
         }
     }
@@ -224,6 +228,9 @@ impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
             let db = key.as_str().map(|name| self.databases.get(name));
             let info = db.and_then(|db| db.and_then(|db| db.info()).ok());
             let row = match info {
+                Some(info) if info.access.is_some() && !self.is_admin => {
+                    json!({"key": key, "info": limited_info_json(&info)})
+                }
                 Some(info) => json!({"key": key, "info": info_json(&info)}),
                 None if self.shows_missing => json!({"key": key, "error": "not_found"}),
                 None => continue,
@@ -266,7 +273,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
         return Err(ApiError::bad_request("too_many_keys"));
     }
     let count = keys.len();
-    let infos = DbInfos::new(app, keys.into_iter(), true);
+    let infos = DbInfos::new(app, req, keys.into_iter(), true);
     infos.reply(req, count).await
 }
 

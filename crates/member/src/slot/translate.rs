@@ -159,6 +159,7 @@ pub(super) fn shard_edit(db: &Database, edit: EditRecord) -> Result<ShardEdit, s
         shard: db.all_shards()[db.shard_index(edit.id.as_str())].clone(),
         edit: Edit {
             home: contents.home(),
+            access: None,
             id: edit.id,
             deleted: edit.deleted,
             body: edit.body,

@@ -511,12 +511,30 @@ async fn a_store_of_another_format_is_refused() {
     let (root, path) = filled().await;
     let opened = store(&path).await;
     let mut writes = opened.engine().writes();
-    writes.put(Keyspace::Meta, b"f", b"settee 2");
+    writes.put(Keyspace::Meta, b"f", b"settee 3");
     writes.commit(true).unwrap();
     close(opened).await;
     let refused = IdleStore::open(root.path(), &path).err().unwrap();
-    assert!(refused.to_string().contains("settee 2"), "{refused}");
+    assert!(refused.to_string().contains("settee 3"), "{refused}");
     assert!(!is_member(root.path()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_with_access_by_document_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("store");
+    alone(&path, async |databases| {
+        let wanted = database::CreateOptions {
+            access: Some(database::DefaultAccess::None),
+            ..database(2)
+        };
+        databases.create("a", wanted).await.unwrap();
+    })
+    .await;
+    let opened = store(&path).await;
+    let refused = own_databases(&opened, KnownSeqs::Valid);
+    assert!(matches!(refused, Err(AdoptionError::Access(name)) if name == "a"));
+    close(opened).await;
 }
 
 /// Early versions stored all attachments of a database under its first shard.

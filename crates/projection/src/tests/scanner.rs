@@ -230,4 +230,11 @@ fn the_shapes_that_tests_and_lengths_need_are_kept() {
         r#"{"_id":"i"}"#
     );
     assert_eq!(project("function (doc) { emit(1, doc.a) }", "{}"), "{}");
+    assert_eq!(
+        project(
+            "function (doc) { emit(doc._access[0], doc._id) }",
+            r#"{"_access":["a"],"b":1}"#
+        ),
+        r#"{"_id":"i","_access":["a"]}"#
+    );
 }

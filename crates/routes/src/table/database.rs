@@ -28,13 +28,13 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             delete("Deletes the database.", "Ok"),
         ]),
-    Row::database("DELETE,GET,HEAD,POST", "/{db}", Class::DatabaseInfo, |c| database(c, DatabaseRoute::Database))
+    Row::database("DELETE,GET,HEAD,POST", "/{db}", Class::DatabaseInfo, |c| database(c, DatabaseRoute::Database)).by_access()
         .changes_are(Class::DocumentWrite).blind_writes(&["POST"])
         .operations(&[
             get("Returns information about the database.", "DatabaseInfo"),
             post("Creates a document; without `_id` the server chooses one.", "Written").query(&[&BATCH]).body("Document").status(201),
         ]),
-    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/{docid}", Class::DocumentRead, |c| database(c, DatabaseRoute::Document(c.text("docid"))))
+    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/{docid}", Class::DocumentRead, |c| database(c, DatabaseRoute::Document(c.text("docid")))).by_access()
         .changes_are(Class::DocumentWrite).blind_writes(&["PUT"])
         .operations(&[
             get("Returns a document.", "Document").query(&[&READ]),
@@ -43,7 +43,7 @@ pub(super) static DATABASE: &[Row] = &[
             copy("Copies a document to the id in the header `Destination`.", "Written").query(&[&REV]).status(201),
             post("Adds attachments from an HTML form.", "Written").takes(FORM).status(201),
         ]),
-    Row::database("DELETE,GET,HEAD,PUT", "/{db}/{docid}/{attname...}", Class::AttachmentRead, |c| database(c, DatabaseRoute::Attachment(c.text("docid"), c.joined("attname"))))
+    Row::database("DELETE,GET,HEAD,PUT", "/{db}/{docid}/{attname...}", Class::AttachmentRead, |c| database(c, DatabaseRoute::Attachment(c.text("docid"), c.joined("attname")))).by_access()
         .changes_are(Class::AttachmentWrite)
         .operations(&[
             get("Returns an attachment, or ranges of it.", "Any").query(&[&REV]).gives(ANY),
@@ -51,7 +51,7 @@ pub(super) static DATABASE: &[Row] = &[
             delete("Deletes an attachment.", "Written").query(&[&REV]),
         ]),
     Row::database("*", "/{db}/_local", Class::Local, |c| database(c, DatabaseRoute::NoLocalId)),
-    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_local/{docid}", Class::Local, |c| database(c, DatabaseRoute::Local(local_id(c))))
+    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_local/{docid}", Class::Local, |c| database(c, DatabaseRoute::Local(local_id(c)))).by_access()
         .operations(&[
             get("Returns a local document, which is not replicated.", "Document"),
             put("Writes a local document.", "Written").query(&[&WRITE]).body("Document").status(201),
@@ -59,13 +59,13 @@ pub(super) static DATABASE: &[Row] = &[
             copy("Copies a local document to the id in the header `Destination`.", "Written").query(&[&REV]).status(201),
         ]),
     Row::database("DELETE,GET,HEAD,PUT", "/{db}/_local/{docid}/{attname...}", Class::Local, |c| database(c, DatabaseRoute::Attachment(local_id(c), c.joined("attname")))),
-    Row::database("GET,HEAD,POST", "/{db}/_all_docs", Class::Listing, |c| database(c, DatabaseRoute::Listing(ListingKind::AllDocs)))
+    Row::database("GET,HEAD,POST", "/{db}/_all_docs", Class::Listing, |c| database(c, DatabaseRoute::Listing(ListingKind::AllDocs))).by_access()
         .who_may(Who::Listing).post_reads()
         .operations(&[
             get("Lists documents by id.", "Rows").query(&[&RANGE, &PAGE, &FULL]),
             post("Lists documents by id; the body has the parameters.", "Rows").query(&[&RANGE, &PAGE, &FULL]).body("RowsQuery"),
         ]),
-    Row::database("POST", "/{db}/_all_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::ListingQueries(ListingKind::AllDocs)))
+    Row::database("POST", "/{db}/_all_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::ListingQueries(ListingKind::AllDocs))).by_access()
         .who_may(Who::Listing).post_reads()
         .operations(&[
             post("Returns several listings of documents.", "Results").body("Queries"),
@@ -92,28 +92,28 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             post("Returns several listings of local documents.", "Results").body("Queries"),
         ]),
-    Row::database("GET,POST,HEAD", "/{db}/_changes", Class::Changes, |c| database(c, DatabaseRoute::Changes))
+    Row::database("GET,POST,HEAD", "/{db}/_changes", Class::Changes, |c| database(c, DatabaseRoute::Changes)).by_access()
         .who_may(Who::Listing).post_reads().feeds()
         .operations(&[
             get("Returns changes in their order.", "Changes").query(&[&FEED, &CHANGES, &FULL]),
             post("Returns changes in their order; the body has parameters of the filter.", "Changes").query(&[&FEED, &CHANGES, &FULL]).body("ChangesFilter"),
         ]),
-    Row::database("POST", "/{db}/_bulk_docs", Class::BulkDocs, |c| database(c, DatabaseRoute::BulkDocs))
+    Row::database("POST", "/{db}/_bulk_docs", Class::BulkDocs, |c| database(c, DatabaseRoute::BulkDocs)).by_access()
         .blind_writes(&["POST"])
         .operations(&[
             post("Writes documents.", "Outcomes").body("BulkDocs").status(201),
         ]),
-    Row::database("POST", "/{db}/_bulk_get", Class::BulkGet, |c| database(c, DatabaseRoute::BulkGet))
+    Row::database("POST", "/{db}/_bulk_get", Class::BulkGet, |c| database(c, DatabaseRoute::BulkGet)).by_access()
         .post_reads()
         .operations(&[
             post("Returns documents, or several revisions of each.", "BulkGetAnswer").query(&[&BULK_GET]).body("BulkGet"),
         ]),
-    Row::database("POST", "/{db}/_revs_diff", Class::RevsDiff, |c| database(c, DatabaseRoute::RevsDiff))
+    Row::database("POST", "/{db}/_revs_diff", Class::RevsDiff, |c| database(c, DatabaseRoute::RevsDiff)).by_access()
         .post_reads()
         .operations(&[
             post("Returns which of these revisions are missing.", "Object").body("RevsById"),
         ]),
-    Row::database("POST", "/{db}/_missing_revs", Class::RevsDiff, |c| database(c, DatabaseRoute::MissingRevs))
+    Row::database("POST", "/{db}/_missing_revs", Class::RevsDiff, |c| database(c, DatabaseRoute::MissingRevs)).by_access()
         .post_reads()
         .operations(&[
             post("Returns which of these revisions are missing, in an older format.", "Object").body("RevsById"),
@@ -149,7 +149,7 @@ pub(super) static DATABASE: &[Row] = &[
         ]),
     Row::database("DELETE", "/{db}/_index/_design/{ddoc}/{kind}/{name}", Class::Index, |c| database(c, DatabaseRoute::IndexOf { ddoc: index_ddoc_id(&c.text("ddoc")), kind: c.text("kind"), name: c.text("name") })),
     Row::database("*", "/{db}/_index/{path...}", Class::Index, |c| database(c, DatabaseRoute::Missing)),
-    Row::database("PUT,GET", "/{db}/_security", Class::Properties, |c| database(c, DatabaseRoute::Security))
+    Row::database("PUT,GET", "/{db}/_security", Class::Properties, |c| database(c, DatabaseRoute::Security)).by_access()
         .changed_by(Who::DesignAdmin).blind_writes(&["PUT"]).body(BodyClass::Document)
         .operations(&[
             get("Returns who may use the database.", "Security"),
@@ -214,7 +214,7 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             post("Deletes text indexes that no design document has.", "Ok").body("Object").status(202),
         ]),
-    Row::database("POST", "/{db}/_ensure_full_commit", Class::Maintenance, |c| database(c, DatabaseRoute::EnsureFullCommit))
+    Row::database("POST", "/{db}/_ensure_full_commit", Class::Maintenance, |c| database(c, DatabaseRoute::EnsureFullCommit)).by_access()
         .cluster(Cluster::Local).body(BodyClass::Small)
         .operations(&[
             post("Waits until all writes are on disk.", "Object").body("Object").status(201),

@@ -17,7 +17,7 @@ const FORM: &str = "multipart/form-data";
 /// not match.
 #[rustfmt::skip]
 pub(super) static DESIGN: &[Row] = &[
-    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_design/{ddoc}", Class::DocumentRead, |c| design(c, DesignRoute::Document))
+    Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_design/{ddoc}", Class::DocumentRead, |c| design(c, DesignRoute::Document)).by_access()
         .changes_are(Class::DocumentWrite)
         .operations(&[
             get("Returns a design document.", "Document").query(&[&READ]),
@@ -26,7 +26,7 @@ pub(super) static DESIGN: &[Row] = &[
             copy("Copies a design document to the id in the header `Destination`.", "Written").needs(Who::DesignAdmin).query(&[&REV]).status(201),
             post("Adds attachments from an HTML form.", "Written").needs(Who::DesignAdmin).takes(FORM).status(201),
         ]),
-    Row::database("DELETE,GET,HEAD,PUT", "/{db}/_design/{ddoc}/{attname...}", Class::AttachmentRead, |c| design(c, DesignRoute::Attachment(c.joined("attname"))))
+    Row::database("DELETE,GET,HEAD,PUT", "/{db}/_design/{ddoc}/{attname...}", Class::AttachmentRead, |c| design(c, DesignRoute::Attachment(c.joined("attname")))).by_access()
         .changes_are(Class::AttachmentWrite)
         .operations(&[
             get("Returns an attachment of a design document.", "Any").query(&[&REV]).gives(ANY),

@@ -33,6 +33,7 @@ fn edit(id: &DocId) -> Edit {
         id: id.clone(),
         files: vec![],
         home: 0,
+        access: None,
         deleted: false,
         body: b"{}".to_vec(),
         change: Change::Replicated {

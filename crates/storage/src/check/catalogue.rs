@@ -9,7 +9,7 @@ use crate::keys::{ShardNumber, meta, shard_end};
 use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::slot::rows::{self, Head, SessionHead};
-use crate::store::{FORMAT, Signature};
+use crate::store::{FORMAT_WITH_ACCESS, FORMATS, Signature};
 use crate::time_seq::TimeSeq;
 
 /// The owners that the catalogue names.
@@ -23,6 +23,8 @@ pub struct CatalogueOwners {
     pub dropped: BTreeSet<ShardNumber>,
     /// Slots of a cluster.
     pub slots: BTreeSet<u16>,
+    /// Whether versions without access by document refuse the store.
+    pub has_format_with_access: bool,
     /// Shards with counters or time bins, and indexes with a state.
     shards: BTreeSet<ShardNumber>,
     states: BTreeSet<ShardNumber>,
@@ -53,7 +55,8 @@ impl StoreCheck {
         it.seek_to_first();
         while let Some((key, value)) = it.item() {
             self.watch.row();
-            has_format |= key == meta::FORMAT && value == FORMAT;
+            has_format |= key == meta::FORMAT && FORMATS.contains(&value);
+            owners.has_format_with_access |= key == meta::FORMAT && value == FORMAT_WITH_ACCESS;
             if read(key, value, &mut owners, &mut sessions).is_none() {
                 let more = String::from_utf8_lossy(key).escape_debug().to_string();
                 let topic = "an entry of the catalogue cannot be read";

@@ -6,6 +6,7 @@
 //! | `files` | Can every block of every file, and the log, be read? |
 //! | `catalogue` | Does everything stored have an owner? |
 //! | `shard` | Do the records, changes, bodies, markers and counters of a shard agree? |
+//! | `access` | Does the access of documents agree with them and with the indexes of users? |
 //! | `contents` | Is the content of every attachment complete, and is each referenced? |
 //! | `sorter` | How are more facts compared than memory holds? |
 //! | `holes` | How does reading continue after unreadable data? |
@@ -14,6 +15,7 @@
 //! in memory too: one shard's summary at a time. Facts that are compared in another order than they
 //! are read go through a [`sorter`].
 
+mod access;
 mod catalogue;
 mod claims;
 mod contents;

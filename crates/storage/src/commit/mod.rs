@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use document::Rev;
+use document::{Principal, Rev};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
@@ -40,6 +40,8 @@ pub struct ShardCommit<'a> {
     pub update_seq: u64,
     /// Whether a design document changed.
     pub designs: bool,
+    /// The principals whose feeds have new rows, in a shard with access. They may be repeated.
+    pub principals: &'a [Principal],
 }
 
 /// Called after each commit for each shard written, before the writes are acknowledged; must be

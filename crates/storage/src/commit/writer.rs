@@ -334,6 +334,7 @@ impl Writer {
                 shard,
                 update_seq: seq,
                 designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),
+                principals: &touched.principals,
             };
             let mut state = shard.state.lock();
             // Feeds and indexes continue after the last seq that they saw.

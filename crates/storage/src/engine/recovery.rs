@@ -20,7 +20,7 @@ use super::Engine;
 use crate::Error;
 use crate::counters::{COMPACTION_FAILURES, ENGINE_ERRORS, LAST_ENGINE_ERROR_S, RESUMES};
 use crate::disk;
-use crate::keys::meta::FORMAT;
+use crate::keys::meta::CONTENTS_COUNTED;
 use crate::keyspace::Keyspace;
 use crate::native::{self, ErrorSink, Severity};
 
@@ -266,8 +266,9 @@ impl Engine {
         native::resume(&self.db)?;
         let written = || -> Result<(), Error> {
             let (family, mut batch) = (self.cf(Keyspace::Meta), WriteBatch::default());
-            if let Some(format) = self.db.get_pinned_cf(family, FORMAT)? {
-                batch.put_cf(family, FORMAT, &format);
+            // A row that is never changed, as this would undo a change that is committed meanwhile.
+            if let Some(value) = self.db.get_pinned_cf(family, CONTENTS_COUNTED)? {
+                batch.put_cf(family, CONTENTS_COUNTED, &value);
             }
             self.write(batch, true)
         };

@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use document::{DocId, Rev, RevPath, StoredBody};
+use document::{AccessSet, DocId, Rev, RevPath, StoredBody};
 
 use super::source::{Loss, Source};
 use crate::Error;
 use crate::commit::{Committer, ShardEdit};
 use crate::contents::Contents;
-use crate::edit::{Change, Edit, File};
+use crate::edit::{Change, Edit, EditAccess, File};
 use crate::keys::{SHARD_LEN, ShardNumber, seq_key, seq_of, shard_end};
 use crate::keyspace::Keyspace;
 use crate::limits::Limits;
@@ -117,6 +117,17 @@ struct Revision {
     path: RevPath,
     deleted: bool,
     body: Vec<u8>,
+}
+
+/// Returns the access of a rescued revision, in a database with access. A tombstone whose parent
+/// is lost is of the admins alone, unless it names others.
+fn access_of(home: &DocumentDestination, body: &[u8]) -> Option<Box<EditAccess>> {
+    home.shard.has_access().then(|| {
+        Box::new(EditAccess {
+            set: AccessSet::of_body(body).unwrap_or_default(),
+            writer: None,
+        })
+    })
 }
 
 impl Run<'_> {
@@ -398,6 +409,7 @@ impl Run<'_> {
                     body: split.json.to_vec(),
                     files,
                     home: home.contents.home(),
+                    access: access_of(&home, split.json),
                     change: Change::Replicated {
                         path: revision.path,
                     },
@@ -472,6 +484,7 @@ impl Run<'_> {
                     body: body.to_vec(),
                     files: vec![],
                     home: home.contents.home(),
+                    access: None,
                     change: Change::Local { rev: Some(rev) },
                 },
             });

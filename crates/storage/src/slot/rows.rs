@@ -138,6 +138,7 @@ const REFUSED: u8 = 2;
 const CONFLICT: u8 = 0;
 const WRITTEN: u8 = 1;
 const TOO_MANY_LEAVES: u8 = 2;
+const NOT_PERMITTED: u8 = 3;
 
 pub fn encode_outcome(work: &[WorkOutcome]) -> Vec<u8> {
     let mut out = vec![];
@@ -151,6 +152,7 @@ pub fn encode_outcome(work: &[WorkOutcome]) -> Vec<u8> {
                     match outcome {
                         Outcome::Conflict => out.push(CONFLICT),
                         Outcome::TooManyLeaves => out.push(TOO_MANY_LEAVES),
+                        Outcome::NotPermitted => out.push(NOT_PERMITTED),
                         Outcome::Written(rev) => {
                             out.push(WRITTEN);
                             put_rev(rev.generation, rev.hash.as_bytes(), &mut out);
@@ -191,6 +193,7 @@ fn part(r: &mut Reader<'_>) -> Result<WorkOutcome, Error> {
             let outcome = |_| match r.byte()? {
                 CONFLICT => Ok(Outcome::Conflict),
                 TOO_MANY_LEAVES => Ok(Outcome::TooManyLeaves),
+                NOT_PERMITTED => Ok(Outcome::NotPermitted),
                 WRITTEN => Ok(Outcome::Written(rev(r)?)),
                 _ => Err(r.corrupt()),
             };

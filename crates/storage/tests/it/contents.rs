@@ -79,6 +79,7 @@ impl World {
             },
             files,
             home: self.contents.home(),
+            access: None,
         };
         let edit = ShardEdit {
             shard: self.shard.clone(),

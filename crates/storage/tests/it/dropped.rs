@@ -40,6 +40,7 @@ fn write(store: &Store, shard: &Arc<Shard>, documents: usize) {
             id: DocId::new(&format!("doc-{n:06}")).unwrap(),
             files: vec![],
             home: shard.number,
+            access: None,
             deleted: false,
             body: body(n),
             change: Change::Replicated {

@@ -32,6 +32,7 @@ fn interactive(shard: &Arc<Shard>, id: &str, parent: Option<Rev>, body: String) 
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted: false,
             change: Change::Interactive {
                 rev: revision_id(false, parent.as_ref(), &term, &[]),
@@ -51,6 +52,7 @@ fn replicated(shard: &Arc<Shard>, id: &str, start: u64, deleted: bool) -> ShardE
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted,
             body: b"{}".to_vec(),
             change: Change::Replicated {

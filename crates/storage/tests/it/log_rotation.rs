@@ -21,6 +21,7 @@ fn edit(shard: &Arc<Shard>, number: u64) -> ShardEdit {
             id: DocId::new(&format!("d{number}")).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted: false,
             change: Change::Interactive {
                 rev: revision_id(false, None, &term, &[]),

@@ -1,6 +1,7 @@
 //! The integration tests of `storage`: one program, so that it is linked once.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod access;
 mod codec;
 mod contents;
 mod dropped;

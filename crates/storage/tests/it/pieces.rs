@@ -40,6 +40,7 @@ fn edit(shard: &Arc<Shard>, id: &str, branch: u32, generation: u64, ancestors: u
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted: branch.is_multiple_of(5) && generation.is_multiple_of(3),
             body: format!(r#"{{"b":{branch}}}"#).into_bytes(),
             change: Change::Replicated {

@@ -19,6 +19,7 @@ fn update(shard: &Arc<Shard>, id: &str, parent: Option<Rev>, n: u64) -> ShardEdi
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted: false,
             change: Change::Interactive {
                 rev: revision_id(false, parent.as_ref(), &term, &[]),

@@ -56,6 +56,7 @@ pub async fn write(dir: &Path) -> Value {
             q: Some(q),
             n: None,
             partitioned,
+            access: None,
             security: r#"{"admins":{"names":["alice"],"roles":[]}}"#.into(),
         };
         let db = databases.create(name, options).await.unwrap();
@@ -115,6 +116,7 @@ async fn system(databases: &Arc<Databases>) {
             q: Some(1),
             n: None,
             partitioned: false,
+            access: None,
             security: admins.into(),
         };
         let db = databases.create(name, options).await.unwrap();

@@ -407,7 +407,12 @@ fn read_before(access: &Access, id: &DocId, rev: Rev) -> Result<Option<Before>, 
         return Ok(None);
     }
     let db: &Database = &access.db;
-    Ok(match db.read(id, &options_of(&rev))? {
+    let read = match access.db.is_limited() {
+        // All of a revision, or nothing. A local document is stored under another id.
+        true => access.db.read(id, &options_of(&rev))?,
+        false => db.read(id, &options_of(&rev))?,
+    };
+    Ok(match read {
         Read::Found(doc) => Some(Before {
             rev: Some(rev),
             deleted: doc.deleted,

@@ -118,6 +118,7 @@ impl World {
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted,
             change: Change::Interactive {
                 rev: revision_id(deleted, parent.as_ref(), &term, &[]),
@@ -136,6 +137,7 @@ impl World {
             id: DocId::new(id).unwrap(),
             files: vec![],
             home: 0,
+            access: None,
             deleted: body.is_none(),
             change: Change::Replicated {
                 path: RevPath {

@@ -57,6 +57,7 @@ fn edit(world: &World, i: usize, id: &str, start: u64, contents: &[&Content]) ->
             body: b"{}".to_vec(),
             files: files.collect(),
             home: world.shard(i).number,
+            access: None,
             change: Change::Replicated { path },
         },
     }

@@ -177,6 +177,7 @@ fn edit(shard: &Arc<Shard>, id: &str, body: &str, deleted: bool, change: Change)
             body: body.into(),
             files: vec![],
             home: shard.number,
+            access: None,
             change,
         },
     }

@@ -1,0 +1,148 @@
+//! Feeds of users of a database with access: the rows of their principals, in one order. Their number
+//! determines how long that takes, not what others write.
+
+use std::sync::Arc;
+
+use document::Rev;
+use storage::{GrantedSeqs, Record, Row, Shard};
+
+use super::row::{Wrote, push_rev};
+use super::{Changes, Filter, Framing, Pace, Style};
+use crate::Error;
+use crate::reader::{Change, Reader, removal_json};
+
+/// Rows that are examined in one piece.
+const ROWS_A_PIECE_MAX: u32 = 10_000;
+
+/// The rows behind a feed are counted up to this number.
+const PENDING_MAX: u64 = 10_000;
+
+impl Changes {
+    /// Appends rows that the user sees; returns false at the end. The feed stays at the last one, so
+    /// that its seq does not depend on later rows of others.
+    pub(super) fn next_visible(
+        &mut self,
+        reader: &Reader,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        let mut examined = 0;
+        let mut pace = self.begin_piece();
+        while self.shard < self.views.len() {
+            let shard = self.db.all_shards()[self.shard].clone();
+            let snapshot = self.views[self.shard].snapshot.clone();
+            let at = self.at.at[self.shard];
+            let mut rows = GrantedSeqs::after(&snapshot, &shard, reader.user(), at);
+            while let Some((seq, id)) = rows.entry() {
+                if self.limit_reached() {
+                    return Ok(false);
+                }
+                if out.len() >= enough || examined >= ROWS_A_PIECE_MAX || pace.is_over(true) {
+                    return Ok(true);
+                }
+                let id =
+                    std::str::from_utf8(id).map_err(|_| storage::Error::Corrupt("document id"))?;
+                let row = (seq, id);
+                let wrote = self.write_seen(reader, &shard, row, framing, out, &mut pace)?;
+                if wrote == Wrote::Part {
+                    return Ok(true);
+                }
+                examined += 1;
+                self.at.at[self.shard] = seq;
+                pace.pause();
+                rows.next();
+            }
+            rows.status()?;
+            self.shard += 1;
+        }
+        Ok(false)
+    }
+
+    /// Appends the row of a document as the user sees it.
+    fn write_seen(
+        &mut self,
+        reader: &Reader,
+        shard: &Arc<Shard>,
+        (seq, id): (u64, &str),
+        framing: Framing,
+        out: &mut Vec<u8>,
+        pace: &mut Pace,
+    ) -> Result<Wrote, Error> {
+        let view = &self.views[self.shard_of_seq()];
+        match reader.change(view, shard, (seq, id))? {
+            None => Ok(Wrote::Nothing),
+            Some(Change::Removed(revs)) => Ok(self.write_removed((seq, id), &revs, framing, out)),
+            Some(Change::Document(record, removed)) => {
+                let value = row_of(seq, id, &record);
+                let row = Row::decode(seq, &value)?;
+                let picked = self.pick_revs(shard, seq, &row, pace)?;
+                if picked == Wrote::Row {
+                    if self.query.style == Style::AllDocs {
+                        for rev in &removed {
+                            push_rev(rev.as_ref(), &mut self.revs);
+                        }
+                    }
+                    self.emit_row(shard, seq, &row, framing, out)?;
+                }
+                Ok(picked)
+            }
+        }
+    }
+
+    /// Appends the row of a document that the user sees no more. It passes filters by contents, as
+    /// the user's copy has passed them.
+    fn write_removed(
+        &mut self,
+        (seq, id): (u64, &str),
+        revs: &[Rev],
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Wrote {
+        let is_shown = match &self.query.filter {
+            Filter::DocIds(ids) => ids.contains(id.as_bytes()),
+            Filter::Design => id.starts_with("_design/"),
+            Filter::None | Filter::Custom(_) | Filter::Batch(_) => true,
+        };
+        let Some(first) = revs.first().filter(|_| is_shown) else {
+            return Wrote::Nothing;
+        };
+        self.revs.clear();
+        for rev in revs {
+            push_rev(rev.as_ref(), &mut self.revs);
+        }
+        let mut json = self.begin_row(seq, id);
+        json.extend_from_slice(b",\"deleted\":true,\"removed\":true");
+        if self.query.include_docs {
+            json.extend_from_slice(b",\"doc\":");
+            removal_json(id, first, &mut json);
+        }
+        json.push(b'}');
+        self.end_row(seq, json, framing, out);
+        Wrote::Row
+    }
+
+    /// Counts the rows behind the feed, up to a bound. A document counts once for each row of the
+    /// user's principals.
+    pub(super) fn count_visible(&self, reader: &Reader) -> Result<u64, Error> {
+        let mut count = 0;
+        for (i, view) in self.views.iter().enumerate() {
+            let shard = &self.db.all_shards()[i];
+            let at = self.at.at[i];
+            let mut rows = GrantedSeqs::after(&view.snapshot, shard, reader.user(), at);
+            while rows.entry().is_some() && count < PENDING_MAX {
+                count += 1;
+                rows.next();
+            }
+            rows.status()?;
+        }
+        Ok(count)
+    }
+}
+
+/// Returns the row that lists the leaves of a record at `seq`.
+fn row_of(seq: u64, id: &str, record: &Record) -> Vec<u8> {
+    let mut value = vec![];
+    Row::encode_leaves(seq, id, &record.tree.leaves(), &mut value);
+    value
+}

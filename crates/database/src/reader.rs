@@ -1,0 +1,200 @@
+//! The documents of a database with access that one user sees.
+//!
+//! A user sees the leaves that the user may read, of documents whose winner is among them. That is
+//! a matter of pruning the tree of revisions: everything that is derived from a pruned tree, such as
+//! conflicts, the latest revisions or missing ones, does not depend on hidden leaves.
+
+use std::sync::Arc;
+
+use document::{DocAccess, DocId, Principals, Rev, RevPath, Shown, with_members};
+use storage::{Record, RecordHead, Shard, View};
+
+use crate::Error;
+use crate::access_key::{DatabaseAccess, DefaultAccess};
+
+/// A user of a database with access who does not see everything.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    user: Arc<Principals>,
+    name: Option<Arc<str>>,
+    access: Arc<DatabaseAccess>,
+}
+
+/// The part of a document that a feed shows.
+pub(crate) enum Change {
+    /// The document with its visible leaves, and further revisions to name: removal revisions of
+    /// leaves that were taken away.
+    Document(Record, Vec<Rev>),
+    /// Removal revisions of all leaves that were visible.
+    Removed(Vec<Rev>),
+}
+
+impl Reader {
+    /// A user who has this name, or none, and these roles.
+    pub fn new(access: &Arc<DatabaseAccess>, name: Option<&str>, roles: &[String]) -> Reader {
+        let roles = roles.iter().map(String::as_str);
+        Reader {
+            user: Arc::new(Principals::of(name, roles)),
+            name: name.map(Arc::from),
+            access: access.clone(),
+        }
+    }
+
+    /// The user's principals.
+    pub fn user(&self) -> &Arc<Principals> {
+        &self.user
+    }
+
+    /// Returns the principal that gets a new document of the user without `_access`, in a database
+    /// that has this default.
+    pub fn owner(&self) -> Option<&str> {
+        let name = self.name.as_deref()?;
+        // Other names match nothing.
+        let is_principal = !name.contains(':') && name != "*";
+        (self.access.default == DefaultAccess::Owner && is_principal).then_some(name)
+    }
+
+    /// Returns the record of a document with its visible leaves; `None` if the document does not
+    /// exist for the user.
+    pub fn record(&self, view: &View, shard: &Shard, id: &str) -> Result<Option<Record>, Error> {
+        match view.record(shard, id)? {
+            Some(record) => Ok(self.prune(record, &view.access(shard, id)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn prune(&self, mut record: Record, access: &DocAccess) -> Option<Record> {
+        let leaves = record.tree.leaves();
+        let winner = leaves.first()?;
+        if !access.may_read(winner.rev, &self.user) {
+            return None;
+        }
+        let hidden = leaves
+            .iter()
+            .filter(|leaf| !access.may_read(leaf.rev, &self.user));
+        let hidden: Vec<Rev> = hidden.map(|leaf| leaf.rev.to_rev()).collect();
+        record.tree.remove_leaves(&hidden);
+        Some(record)
+    }
+
+    /// Returns the stored form of a document's record for a listing: with its visible leaves.
+    /// `None` if the document does not exist for the user.
+    pub fn listed(&self, view: &View, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        let record = self.record(view, shard, id)?;
+        Ok(record.map(|record| {
+            let mut value = vec![];
+            record.encode(&mut value);
+            value
+        }))
+    }
+
+    /// Returns what a feed shows of the document whose row is at `seq`; `None` if a later row shows
+    /// it, or nothing of it was ever visible.
+    ///
+    /// # Errors
+    /// Errors of the read.
+    pub fn change(
+        &self,
+        view: &View,
+        shard: &Shard,
+        (seq, id): (u64, &str),
+    ) -> Result<Option<Change>, Error> {
+        let access = view.access(shard, id)?;
+        let seqs = access.grants_of(&self.user).map(|grant| grant.seq);
+        if seqs.max() != Some(seq) {
+            return Ok(None);
+        }
+        let Some(record) = view.record(shard, id)? else {
+            return Ok(None);
+        };
+        let removals = |leaves: Vec<Rev>| {
+            let removals = leaves.iter().map(|leaf| self.access.key.removal(id, leaf));
+            removals.collect::<Vec<Rev>>()
+        };
+        Ok(match access.shown_to(&record.tree, &self.user) {
+            Shown::Nothing => None,
+            Shown::Removed(leaves) => Some(Change::Removed(removals(leaves))),
+            Shown::Document { removed } => {
+                let record = self.prune(record, &access);
+                record.map(|record| Change::Document(record, removals(removed)))
+            }
+        })
+    }
+
+    /// Returns whether a revision is a removal revision of some leaf of a document.
+    pub fn is_removal(&self, id: &str, rev: &Rev) -> bool {
+        self.access.key.is_removal(id, rev)
+    }
+
+    /// Returns the path of a removal revision of a document with this record: it follows its leaf,
+    /// as far as that is known.
+    pub fn removal_path(&self, record: &Record, id: &str, rev: &Rev) -> RevPath {
+        let mut parents = record.tree.nodes().filter(|node| {
+            let is_parent = node.rev.generation + 1 == rev.generation;
+            is_parent && self.access.key.removal(id, &node.rev.to_rev()) == *rev
+        });
+        let parent = parents.next().map(|node| node.rev.to_rev());
+        let path = parent.and_then(|parent| record.tree.path(&parent));
+        let ancestors = path.map_or(vec![], |path| path.ids);
+        RevPath {
+            start: rev.generation,
+            ids: std::iter::once(rev.hash.clone()).chain(ancestors).collect(),
+        }
+    }
+
+    /// Appends the signature of the update seq that `out` has from `start` on.
+    pub fn sign(&self, start: usize, out: &mut Vec<u8>) {
+        let signature = self.signature(&out[start..]);
+        out.push(SIGNED);
+        out.extend_from_slice(signature.as_bytes());
+    }
+
+    /// Returns the update seq in the text of a signed one. `None` if it was not given to a user with
+    /// these principals: then its feed begins at the start, as it has changes that it never had.
+    pub fn signed<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let text = text.trim_matches('"');
+        let (seq, signature) = text.rsplit_once(char::from(SIGNED))?;
+        (self.signature(seq.as_bytes()) == signature).then_some(seq)
+    }
+
+    fn signature(&self, seq: &[u8]) -> String {
+        let principals = self.user.iter().map(|principal| principal.as_str());
+        self.access.key.signature(seq, principals)
+    }
+
+    /// Returns the id under which a local document of the user is stored: each user has local
+    /// documents of their own.
+    ///
+    /// # Errors
+    /// The id is too long.
+    pub fn own_local(&self, id: &DocId) -> Result<DocId, Error> {
+        let rest = id.as_str().strip_prefix("_local/").unwrap_or_default();
+        let stored = match &self.name {
+            // The length separates the name from what follows, whatever they are.
+            Some(name) => format!("_local/@{}:{name}/{rest}", name.len()),
+            None => format!("_local/@/{rest}"),
+        };
+        DocId::new(&stored).map_err(|e| Error::BadRequest(e.to_string()))
+    }
+
+    /// Returns the removal revision that a replicated edit brings back, if it is one. It is accepted,
+    /// and never written.
+    pub fn brought_back(&self, id: &DocId, path: Option<&RevPath>) -> Option<Rev> {
+        let rev = path?.newest()?;
+        self.access.key.is_removal(id.as_str(), &rev).then_some(rev)
+    }
+}
+
+/// Between an update seq and its signature. It is in no seq.
+const SIGNED: u8 = b'~';
+
+/// Returns whether a stored record is of a document that is not deleted.
+pub(crate) fn is_live(value: &[u8]) -> Result<bool, Error> {
+    Ok(!RecordHead::decode(value)?.deleted)
+}
+
+/// Appends the document of a removal revision, for a feed with documents.
+pub(crate) fn removal_json(id: &str, rev: &Rev, out: &mut Vec<u8>) {
+    with_members(id, rev, true, b"{}", out);
+    out.push(b'}');
+}
