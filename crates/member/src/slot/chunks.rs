@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::queue::failed;
 
-const PART: u8 = b'p';
+/// The first byte of their keys: no row of the control slot's state begins with it.
+pub(crate) const PART: u8 = b'p';
 /// Chunks whose last one does not arrive within this many records of the log are dropped.
 const RECORDS_MAX: u64 = 100_000;
 /// Time limit to wait until the earlier chunks are on disk.

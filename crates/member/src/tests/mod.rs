@@ -9,8 +9,11 @@
 mod adoption;
 mod calls;
 mod contents;
+mod moves;
 mod nodes;
 mod own_log;
+mod placement;
+mod slot_decisions;
 mod staging;
 mod upgrades;
 mod versions;
