@@ -9,6 +9,7 @@
 # make web      types and unit tests of the web interface
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
+# make bench-all    the table and the chart of the manual's page on performance (BENCH_ARGS="--couchdb http://… --write")
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
 # make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
@@ -16,7 +17,7 @@
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-units, soak-cluster,
-#               soak-stores, soak-search, soak-http, soak-programs
+#               soak-power, soak-stores, soak-search, soak-http, soak-programs
 # make build    the programs alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 #               (ARCH=arm64 or ARCH=amd64 for another architecture than this machine's)
@@ -42,8 +43,9 @@ FILTER ?=
 ARCH ?=
 
 # The suites of each part of `make soak`; the suite `documentation` checks that each is in one.
-SOAK_PARTS = cluster stores search http programs
+SOAK_PARTS = cluster power stores search http programs
 SOAK_cluster = cluster cluster_adoption cluster_api cluster_attachments cluster_cut_nodes cluster_environment cluster_faults cluster_joins cluster_monitoring cluster_placement cluster_proxies cluster_upgrades kafka_log replication replication_faults replication_memory replication_sources pouchdb_sync
+SOAK_power = own_log power_cuts
 SOAK_stores = answer_memory attachment_memory attachments auto_purge backups crash_recovery damaged_store document_memory expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
   function_overload deep_documents hostile_functions query_languages node_query_server number_precision worker_confinement
@@ -54,7 +56,7 @@ SOAK_programs = alerts bench_figures bench_workloads bindings check_functions cl
   manual_examples metrics migration packages pouchdb_app profiles prose_lint quickstarts top traces web_interface
 ARGS ?=
 
-.PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve install cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-all bench-peers bench-clients bench-ten-million bench-bindings bench-ids pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -189,6 +191,9 @@ sanitize: setup-test
 
 bench: build
 	@$(env) $(settee) bench $(BENCH_ARGS)
+
+bench-all: build
+	@$(env) python3 scripts/bench all --binary $(settee) $(BENCH_ARGS)
 
 bench-peers: build
 	@$(env) python3 scripts/bench peers --install --binary $(settee) $(BENCH_ARGS)

@@ -3,7 +3,7 @@
 
 usage: python3 scripts/bench KIND --binary PATH [--json FILE] [OPTION...]
 
-KIND is peers, clients, ten-million, bindings or ids; `make bench-KIND` runs it. `python3 scripts/bench KIND --help` lists its options. What `peers`
+KIND is all, peers, clients, ten-million, bindings or ids; `make bench-KIND` runs it. `python3 scripts/bench KIND --help` lists its options. What `peers`
 does not know is passed on to `settee bench`.
 """
 
@@ -18,13 +18,14 @@ sys.dont_write_bytecode = True
 
 import clients  # noqa: E402
 import ids  # noqa: E402
+import manual  # noqa: E402
 import peers  # noqa: E402
 import ten_million  # noqa: E402
 from instances import Failed  # noqa: E402
 
 import bindings  # noqa: E402
 
-KINDS = {"peers": peers, "clients": clients, "ten-million": ten_million, "bindings": bindings, "ids": ids}
+KINDS = {"all": manual, "peers": peers, "clients": clients, "ten-million": ten_million, "bindings": bindings, "ids": ids}
 
 
 def main():

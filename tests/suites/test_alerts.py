@@ -44,6 +44,8 @@ def test_rules_are_well_formed(ctx):
 # Series by minutes: what raises an alert, and what does not. Here, where minutes are not waited for; the suites of the faults stage some.
 HEALTHY_MINUTES, FAULTY_MINUTES = 10, 40
 CONDITIONS = {
+    # Per minute: it counts.
+    "SetteeConnectionsDropped": ("settee_connections_dropped_total", 0, 1),
     "SetteeExpiryOverdue": ("settee_expiry_overdue_seconds", 599, 601),
     "SetteeBackupFailing": ("settee_backups_last_failure_unix_seconds", 0, 1.7e9),
     "SetteeClusterUnfit": ("settee_cluster_fit", 1, 0),
@@ -168,6 +170,14 @@ def test_faults_fire(ctx):
         stop.set()
         for fault in held:
             fault.join()
+        # A client connects while nothing is accepted.
+        stop = threading.Event()
+        still = threading.Thread(target=keep_on, args=(server, stop, let_a_client_wait))
+        still.start()
+        for name in ("SetteeConnectionsWait", "SetteeEventLoopLate"):
+            fires(ctx, prometheus, name)
+        stop.set()
+        still.join()
         prometheus.end()
 
 
@@ -207,6 +217,18 @@ def stand_still(server, _):
     time.sleep(0.1)
     server.process.send_signal(signal.SIGCONT)
     time.sleep(0.05)
+
+
+def let_a_client_wait(server, _):
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        connection = ask(server, "/_up")
+        time.sleep(0.3)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    while connection.recv(1 << 16):
+        pass
+    connection.close()
 
 
 def read_slowly(server, _):

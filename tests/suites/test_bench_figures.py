@@ -7,11 +7,13 @@ import pathlib
 import signal
 import statistics
 import subprocess
+import tempfile
 import time
 
 import pytest
 
 from harness.held_server import Held
+from harness.prometheus import metrics
 from harness.server import track, wait_until
 
 pytestmark = pytest.mark.may_be_retried
@@ -127,11 +129,11 @@ def test_a_sweep_makes_new_databases(ctx):
             ctx.report.check(f"{sweep} measures both", all(point["count"] > 0 for point in points), points)
 
 
-def servers_with(argument):
-    """Whether a process has this argument."""
+def servers_with(argument, but=None):
+    """Whether a process has this argument, other than the one that is not to count."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if argument.encode() in path.read_bytes().split(b"\0"):
+            if path.parent.name != str(but) and argument.encode() in path.read_bytes().split(b"\0"):
                 return True
         except OSError:
             continue
@@ -170,6 +172,64 @@ def test_a_sweep_of_a_setting_that_needs_a_restart(ctx):
     report.check("both are measured", all(point["count"] > 0 for point in run["sweep"]["lines"][0]["points"]), run["sweep"])
     report.check("and the report says how", any("takes effect when a server starts" in note for note in run["notes"]), run["notes"])
     report.check("none of them is left", not servers_with("chttpd/backlog=16") and not servers_with("chttpd/backlog=64"))
+
+
+def test_settings_of_the_server_that_is_started(ctx):
+    report = ctx.report
+    planted = "chttpd/backlog=77"
+    options = ("get_random", "--scale", 0.01, "--seconds", 5, "--json", "--set", planted)
+    process = subprocess.Popen([ctx.binary, "bench", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    track(process)
+    report.check("the server has the setting", wait_until(lambda: servers_with(planted, but=process.pid) or process.poll() is not None, 60, 0.05))
+    out, error = process.communicate(timeout=120)
+    report.check("the run ends well", process.returncode == 0, error)
+    report.check("the report says so", any(planted in note for note in json.loads(out)["notes"]))
+    with ctx.server("set") as server:
+        refused = subprocess.run(command(ctx, [server], "get", "--set", planted), capture_output=True, text=True, timeout=60)
+        report.check("another's server has its own", refused.returncode == 2 and "omit --url" in refused.stderr, refused.stderr)
+
+
+def test_each_repeat_has_a_server_of_its_own(ctx):
+    report = ctx.report
+    options = ("get_random", "--scale", 0.01, "--seconds", 1, "--repeats", 3, "--restart", "--json")
+    process = subprocess.Popen([ctx.binary, "bench", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    track(process)
+    seen = set()
+
+    def has_ended():
+        seen.update(folder.name for folder in pathlib.Path(tempfile.gettempdir()).glob(f"settee-bench-{process.pid}/settee-faults-*"))
+        return process.poll() is not None
+
+    # The bench is a program of its own, whose process the command becomes.
+    report.check("the run ends", wait_until(has_ended, 300, 0.02))
+    out, error = process.communicate(timeout=60)
+    report.check("it ends well", process.returncode == 0, error)
+    report.equal("three servers had data of their own", len(seen), 3)
+    run = json.loads(out)
+    report.check("the report says so", any("a server that bench started for it" in note for note in run["notes"]), run["notes"])
+    with ctx.server("restart") as server:
+        refused = subprocess.run(command(ctx, [server], "get", "--restart"), capture_output=True, text=True, timeout=60)
+        report.check("another's server is not restarted", refused.returncode == 1 and "omit --url" in refused.stderr, refused.stderr)
+
+
+def test_new_connections_are_new(ctx):
+    """The server counts as many connections as the bench counts requests, and without the option far fewer."""
+    options = ("get", "--connections", 4, "--requests", 100)
+    for more, is_new in ((("--new-connections",), True), ((), False)):
+        with ctx.server(f"new-{is_new}") as server:
+            run = measured(ctx, [server], *options, *more)
+            requests = sum(line["sides"][0]["count"] for line in run["lines"])
+            accepted = metrics(server.api())("settee_connections_accepted_total")
+            ctx.report.check(f"connections are new: {is_new}", (accepted >= requests) == is_new, (accepted, requests))
+    with ctx.server("flooded") as server:
+        run = measured(ctx, [server], "flooded", "--seconds", 2)
+        lines = {line["name"]: line["sides"][0] for line in run["lines"]}
+        ctx.report.equal("a flood has its parts", set(lines), {"config_before_flood", "flooded_get", "config_flooded"})
+        ctx.report.check(
+            "a client of a flood waits longer", lines["config_flooded"]["latency_ms_p50"] > lines["config_before_flood"]["latency_ms_p50"], lines
+        )
+        refused = subprocess.run(command(ctx, [server], "faults", "--new-connections"), capture_output=True, text=True, timeout=60)
+        ctx.report.check("faults refuse the option", refused.returncode != 0 and "--new-connections" in refused.stderr, refused.stderr)
 
 
 def test_a_server_that_dies(ctx):

@@ -78,14 +78,14 @@ on_kafka = with_log(KAFKA)
 
 
 class Days:
-    """A cluster of three nodes, two of them with a small disk, and what was acknowledged by it."""
+    """A cluster of three nodes, all with a small disk, and what was acknowledged by it."""
 
     def __init__(self, ctx, log):
         self.ctx, self.report = ctx, ctx.report
         self.cluster = FaultyCluster(ctx, f"cluster-{log}", log=log, slots=SLOTS)
         self.other_brokers = kafka.Brokers(len(self.cluster.brokers.brokers), ctx.folder("other") / "kafka")
         self.clock = Clock(ctx.folder(f"clock-{log}"))
-        self.disks = {number: SmallDisk(ctx.folder(f"disk-{log}-{number}")) for number in (2, 3)}
+        self.disks = {number: SmallDisk(ctx.folder(f"disk-{log}-{number}")) for number in (1, 2, 3)}
         self.acknowledged, self.counter = {}, 0
         # Nodes that are none of the cluster; one whose brokers never come.
         self.strangers, self.late = [], None
@@ -413,18 +413,19 @@ def test_full_disk_at_one(suite, days):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("full", [(2, 3), (1, 2, 3)], ids=["two", "three"])
 @on_both
-def test_full_disks_at_two(suite, days):
+def test_full_disks_at_most_nodes(suite, days, full):
     if skipped_disk(suite, days):
         return
-    for disk in days.disks.values():
-        fill(disk)
+    for number in full:
+        fill(days.disks[number])
     before = list(days.acknowledged)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         writing = pool.submit(days.write, (1, 2, 3), 4)
-        for number in (2, 3):
+        for number in full:
             said = wait_until(lambda n=number: any("the disk is full" in reason for reason in days.reasons(n).values()), SAID_TIMEOUT_S)
-            suite.report.check(f"the disks of two nodes are full: node {number} says so", said, days.reasons(number))
+            suite.report.check(f"the disks of {len(full)} nodes are full: node {number} says so", said, days.reasons(number))
         days.all_is_there("what was acknowledged is read with r=1 meanwhile", query="?r=1", paths=before)
         written = writing.result()
     statuses = sorted({status_of(answer) for _, answer, _ in written}, key=str)

@@ -16,6 +16,7 @@ import pytest
 from harness.api import Api, ask
 from harness.certificates import openssl
 from harness.faulty_cluster import ADMIN, KAFKA, FaultyCluster
+from harness.prometheus import metrics
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
@@ -218,6 +219,10 @@ def test_connections(ctx):
             client.connect_ex((api.host, api.port))
         wait_until(lambda: "accept-backlog" in severities(told(ctx, server, api)), 10)
         finds(ctx, told(ctx, server, api), "accept-backlog=warning", "queues=warning", "connections=warning")
+        dropped = metrics(api)("settee_connections_dropped_total")
+        ctx.report.check("the metrics count dropped connections", dropped > 0, dropped)
+        top = api.expect(200, "GET", "/_settee/top")
+        ctx.report.check("and so does top", top["connections_dropped"] >= dropped, top["connections_dropped"])
         for client in [*waiting, *feeds]:
             client.close()
 

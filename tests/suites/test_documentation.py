@@ -1,5 +1,7 @@
 """What the documents say of the code: routes, dependencies, links. The examples are the suite `manual_examples`."""
 
+import datetime
+import importlib
 import pathlib
 import re
 import shutil
@@ -181,6 +183,28 @@ def test_generated_pages_are_current(ctx):
     for script in ("configuration.py", "figures.py"):
         done = subprocess.run([sys.executable, ctx.checkout / "docs" / script, "--check"], capture_output=True, text=True, check=False)
         ctx.report.check(f"what docs/{script} makes is current", done.returncode == 0, done.stderr)
+
+
+def test_the_table_of_a_run_is_that_of_the_manual(ctx):
+    """`make bench-all`: the rows that the chart draws are made of a run, the others of the run too, and the rest of the page stays."""
+    sys.path.insert(0, str(ctx.checkout / "scripts" / "bench"))
+    manual = importlib.import_module("manual")
+    rates = {part: (60_000.0 * units, 2_500.0 * units) for _, _, part, _, units in manual.ROWS}
+    sides = lambda both: [{"rate": {"value": rate}} for rate in both]
+    run = {"servers": [{}, {}], "lines": [{"name": part, "sides": sides(both)} for part, both in rates.items()]}
+    lines = manual.table(run)
+    ctx.report.equal("each row is there", len(lines), len(manual.ROWS) + 2)
+    ctx.report.check("with three digits and a ratio", all("| 60,000 " in line and "| 2,500 | 24 |" in line for line in lines[2:]), lines)
+    page = manual.PAGE.read_text(encoding="utf-8")
+    written = manual.written(page, lines, datetime.date(2026, 12, 1))
+    before, after = page.split("\n## "), written.split("\n## ")
+    ctx.report.equal("one section changes", sum(old != new for old, new in zip(before, after, strict=True)), 1)
+    ctx.report.check("it has the day, and the table", "interleaved (1 December 2026)" in written and "\n".join(lines) in written, written[:2000])
+    old = {line.split(" | ")[0] for line in page.split("## Comparison with CouchDB")[1].split("\n\n## ")[0].splitlines() if line.startswith("| ")}
+    new = {line.split(" | ")[0] for line in lines}
+    ctx.report.equal("the rows are the manual's, but for wrk", old - new, {"| GET with wrk"})
+    run["lines"][0]["sides"][1] = None
+    ctx.report.equal("one that CouchDB has not is left out", len(manual.table(run)), len(lines) - 1)
 
 
 def test_dependencies_are_described(ctx):

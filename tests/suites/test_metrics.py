@@ -1,9 +1,11 @@
 """Numbers of a server against a load that is known; the slow log; phases of requests. Prometheus itself reads them."""
 
+import http.client
 import json
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import threading
@@ -309,6 +311,81 @@ def test_threads_have_states(ctx):
         ctx.report.check("threads' CPU time is told", 0 < cpu <= passed * 4, cpu)
 
 
+STANDS_STILL_S = 0.6
+
+
+def test_waits_before_requests(ctx):
+    """A server stands still while a request comes on an open connection and another on a new one: what they waited is in no time of a request."""
+    report = ctx.report
+    with ctx.server("arrival") as server:
+        host, port = server.api().host, server.api().port
+        request = b"GET /_up HTTP/1.1\r\nHost: x\r\n\r\n"
+        with socket.create_connection((host, port), timeout=60) as kept:
+            kept.sendall(request)
+            report.equal("a first request is answered", answered(kept).status, 200)
+            before = metrics(server.api())
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                kept.sendall(request)
+                # The kernel makes the connection; nobody accepts it.
+                new = socket.create_connection((host, port), timeout=60)
+                new.sendall(request)
+                time.sleep(STANDS_STILL_S)
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+            timings = [timing(answered(connection)) for connection in (kept, new)]
+            new.close()
+        after = metrics(server.api())
+        for name in ("accept_wait", "socket_wait", "event_loop_lag"):
+            late = [told(f"settee_{name}_seconds_count") - told(f"settee_{name}_seconds_bucket", le="0.25") for told in (before, after)]
+            report.check(f"{name} has it", late[1] > late[0], late)
+        # Of two that are read within 10 ms by one thread, one is measured.
+        waits = [parts.get("socket", 0) for parts in timings]
+        report.check("Server-Timing has it", max(waits) > 250, timings)
+        report.check("and not in its total", all(parts["total"] < max(waits) for parts in timings), timings)
+        top = server.api().expect(200, "GET", "/_settee/top")["waits"]
+        longest = {name: max((us for us, _ in times), default=0) for name, times in top.items()}
+        report.check("top has all of them", set(longest) == {"accept", "socket", "event_loop"} and min(longest.values()) > 250_000, longest)
+
+
+def answered(connection):
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer
+
+
+def timing(answer):
+    """The phases of `Server-Timing`, in milliseconds."""
+    return {name: float(ms) for name, ms in (part.strip().split(";dur=") for part in answer.headers["Server-Timing"].split(","))}
+
+
+def run_queue_s(server):
+    """How long the threads that serve have waited for a processor, by the kernel."""
+    waited = 0
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == "serve":
+            waited += int((task / "schedstat").read_text().split()[1])
+    return waited / 1e9
+
+
+def test_run_queues(ctx):
+    """What threads waited for a processor lies between what the kernel says before and after."""
+    with ctx.server("run-queue") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        for n in range(50):
+            api.expect(201, "PUT", f"/db/{n}", {})
+        told = lambda: metrics(api)("settee_thread_run_queue_seconds_total", threads="serve")
+        told()
+        before, now, after = run_queue_s(server), told(), run_queue_s(server)
+        ctx.report.check("the metric is the kernel's", before - 1e-6 <= now <= after + 1e-6, (before, now, after))
+        top = api.expect(200, "GET", "/_settee/top")["threads"]
+        serving = {each["id"] for each in top["each"] if each["name"] == "serve"}
+        tasks = {int(task.name) for task in Path(f"/proc/{server.process.pid}/task").iterdir()}
+        ctx.report.check("top has the threads one by one", serving and serving <= tasks, serving)
+
+
 QUERY_SERVER = """
 import json, sys
 room = bytearray(int(sys.argv[1]) << 20)
@@ -441,13 +518,14 @@ def test_phases(ctx):
             ("POST", "/db/_find", {"selector": {"n": {"$gt": 0}}}),
             ("GET", "/db/_all_docs", None),
         ):
-            timing = api.request(method, path, body).headers["Server-Timing"]
-            parts = dict(part.strip().split(";dur=") for part in timing.split(","))
-            total = float(parts.pop("total"))
-            spent = sum(float(ms) for ms in parts.values())
-            ctx.report.check(f"{method} {path}", abs(spent - total) <= 0.05 * total + 0.002, timing)
+            parts = timing(api.request(method, path, body))
+            # What was before it is not in the total.
+            parts.pop("socket", None)
+            total = parts.pop("total")
+            spent = sum(parts.values())
+            ctx.report.check(f"{method} {path}", abs(spent - total) <= 0.05 * total + 0.002, parts)
             wanted = {"PUT": "commit", "POST": "parse", "GET": "auth"}[method]
-            ctx.report.check(f"{method} {path} has {wanted}", wanted in parts, timing)
+            ctx.report.check(f"{method} {path} has {wanted}", wanted in parts, parts)
 
 
 def test_rights(ctx):

@@ -270,6 +270,55 @@ def test_what_changed_is_named(ctx):
         report.check("a file that is no profile is refused", refused.returncode == 2 and "line 1" in refused.stderr, refused)
 
 
+def test_one_route_and_one_request(ctx):
+    """Two kinds of requests at the same time: the profile of one has nothing of the other, and one path is enough for a profile."""
+    report = ctx.report
+    with ctx.server("routes") as server, tempfile.TemporaryDirectory() as folder:
+        api = server.api()
+        documents(api, "db", 1000)
+        stop = threading.Event()
+
+        def load(path):
+            mine = server.api()
+            while not stop.is_set():
+                mine.expect(200, "GET", path)
+            mine.close()
+
+        clients = [threading.Thread(target=load, args=(path,)) for path in ("/db/000001", "/db/_all_docs?include_docs=true")]
+        for client in clients:
+            client.start()
+        seen, _ = watched(api, lambda frames: "route document_read" in frames, 40)
+        counts = {route: sum(n for frames, n in seen if f"route {route}" in frames) for route in ("document_read", "all_docs")}
+        report.check("samples have the route", all(counts.values()), counts)
+        both = [frames for frames, _ in seen if sum(frame.startswith("route ") for frame in frames) > 1]
+        report.equal("and no other", both, [])
+        runs = [frames for frames, _ in seen if frames.count("[runtime]") and frames[-1] != "[runtime]"]
+        report.check("frames of the runtime are one frame", runs, [frames for frames, _ in seen][:3])
+        query = "/_settee/profile?format=folded&seconds=2&hz=499"
+        told = api.get(query).headers["X-Settee-Profile-Routes"]
+        report.check("routes have their numbers of samples", all(re.search(rf"\b{route}=[1-9]", told) for route in counts), told)
+        of_route = stacks(api.get(f"{query}&route=all_docs").raw.decode())
+        report.check("a profile of a route begins with it", of_route and all(frames[0] == "route all_docs" for frames, _ in of_route), of_route[:3])
+        everything = stacks(api.get(f"{query}&frames=all").raw.decode())
+        report.check("all frames are shown", not any("[runtime]" in frames for frames, _ in everything), everything[:3])
+        waits = stacks(api.get(f"{query}&of=waits&route=document_read").raw.decode())
+        report.check("so are waits", waits and all(frames[:2] == ["requests", "document_read"] for frames, _ in waits), waits)
+        stop.set()
+        for client in clients:
+            client.join()
+        path = f"{folder}/one.folded"
+        out = settee(ctx, server, "--seconds", 3, "--hz", 499, "--route", "all_docs", "--request", "/db/_all_docs?include_docs=true", "-o", path)
+        with open(path) as file:
+            one = stacks(file.read())
+        report.check("a request alone is a profile", one and all(frames[0] == "route all_docs" for frames, _ in one), one[:3])
+        report.check("the number of requests is told, and the route's share", re.search(r"\d requests", out) and "by route: all_docs" in out, out)
+        missing = settee(ctx, server, "--seconds", 1, "--request", "/db/nothing", "-o", path, status=1)
+        report.check("a request that fails ends it", "GET /db/nothing" in missing, missing)
+        settee(ctx, server, "--route", "No;route", "-o", path, status=2)
+        nothing = settee(ctx, server, "--seconds", 1, "--route", "bulk_get", "-o", f"{folder}/nothing.svg", status=1)
+        report.check("a route without requests is told", "no samples of the route bulk_get" in nothing, nothing)
+
+
 def test_who_may(ctx):
     report = ctx.report
     with ctx.server("who") as server:
@@ -279,7 +328,19 @@ def test_who_may(ctx):
         for who, status in (("", 401), ("watcher:x", 403)):
             answer = server.api(credentials=who).get("/_settee/profile?seconds=1")
             report.check("only admins", answer.status in (status, 401) and answer.is_error_shape, answer)
-        for query in ("seconds=0", "seconds=301", "seconds=x", "seconds=-1", "hz=0", "hz=1001", "hz=1.5", "format=png", "of=memory"):
+        for query in (
+            "seconds=0",
+            "seconds=301",
+            "seconds=x",
+            "seconds=-1",
+            "hz=0",
+            "hz=1001",
+            "hz=1.5",
+            "format=png",
+            "of=memory",
+            "route=x",
+            "frames=some",
+        ):
             answer = api.get(f"/_settee/profile?{query}")
             report.check(f"{query} is refused", answer.status == 400 and answer.json["error"] == "bad_request", answer)
         report.equal("so is another method", api.request("DELETE", "/_settee/profile").status, 405)

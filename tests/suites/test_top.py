@@ -92,6 +92,11 @@ def test_frames_tell_what_is_done(ctx):
         report.check("requests are under way", busiest["connections"] >= 3, busiest["connections"])
         busy = busiest["cpu"] + busiest["worker_cpu"]
         report.check("processors are busy", 0.05 < busy <= os.cpu_count() + 0.5, busy)
+        report.equal("waits before requests are told", set(busiest["waits"]), {"accept", "socket", "event_loop"})
+        late = busiest["waits"]["event_loop"]
+        report.check("a timer is measured ten times a second", late["samples"] > 0 and late["p50_ms"] <= late["p99_ms"] <= late["max_ms"], late)
+        serve = next(t for t in busiest["threads"] if t["name"] == "serve")
+        report.check("threads are told one by one", len(serve["each"]) > 1 and all(0 <= t["cpu"] <= 1.5 for t in serve["each"]), serve)
         read = next(r for r in busiest["routes"] if r["route"] == "document_read")
         report.check("percentiles are in order", 0 < read["p50_ms"] <= read["p99_ms"] <= read["max_ms"], read)
         text = subprocess.run(top(ctx, server, "--once"), capture_output=True, text=True, check=True, timeout=60).stdout

@@ -172,17 +172,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects to the target.
     pub(crate) async fn open(target: &Target) -> Result<Self, BenchError> {
-        let connect = async {
-            let stream = TcpStream::connect(target.address).await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        };
-        let stream = connect.await.map_err(|source| BenchError::Connect {
-            address: target.address.to_string(),
-            source,
-        })?;
         Ok(Self {
-            stream,
+            stream: stream_to(target).await?,
             buffer: vec![0; BUFFER_BYTES],
             start: 0,
             end: 0,
@@ -190,6 +181,15 @@ impl Connection {
             usable: true,
             bytes: 0,
         })
+    }
+
+    /// Replaces the connection by a new one to the target.
+    pub(crate) async fn renew(&mut self, target: &Target) -> Result<(), BenchError> {
+        self.usable = false;
+        self.stream = stream_to(target).await?;
+        (self.start, self.end) = (0, 0);
+        self.usable = true;
+        Ok(())
     }
 
     /// Bytes sent and received since this was last asked.
@@ -364,6 +364,29 @@ impl Connection {
     }
 }
 
+/// Opens a socket to the target.
+async fn stream_to(target: &Target) -> Result<TcpStream, BenchError> {
+    let connect = async {
+        let stream = TcpStream::connect(target.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    connect.await.map_err(|source| BenchError::Connect {
+        address: target.address.to_string(),
+        source,
+    })
+}
+
+/// The header with which a client has the server close the connection after the reply.
+pub(crate) const CLOSE: &str = "Connection: close\r\n";
+
+/// Adds [`CLOSE`] to a whole request.
+pub(crate) fn add_close(request: &mut Vec<u8>) {
+    if let Some(end) = memchr::memchr(b'\n', request) {
+        drop(request.splice(end + 1..end + 1, CLOSE.bytes()));
+    }
+}
+
 /// Keeps the first bytes of a body.
 struct Beginning(Vec<u8>);
 
@@ -423,6 +446,14 @@ fn malformed(what: &str) -> ClientError {
 mod tests {
     use super::*;
     use tokio::net::TcpListener;
+
+    #[test]
+    fn a_request_that_closes_has_the_header_behind_its_first_line() {
+        let mut request = b"PUT /db HTTP/1.1\r\nHost: x\r\n\r\n\n{}".to_vec();
+        add_close(&mut request);
+        let expected = b"PUT /db HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n\n{}";
+        assert_eq!(request, expected);
+    }
 
     /// A connection to a peer that sends `pieces` one by one, then closes.
     async fn connected_to(pieces: Vec<&'static [u8]>) -> Connection {

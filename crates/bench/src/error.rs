@@ -28,7 +28,7 @@ pub enum BenchError {
         known: String,
     },
     /// No connection to the server could be made.
-    #[error("cannot connect to {address}: {source}")]
+    #[error("cannot connect to {address}: {source}{}", remedy(.source))]
     Connect {
         /// Host and port.
         address: String,
@@ -109,4 +109,31 @@ pub enum ClientError {
     /// The reply is not HTTP/1.
     #[error("malformed HTTP reply: {0}")]
     Malformed(String),
+}
+
+/// How to fix an error of connecting, for those that the machine of the client causes.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            ". All local ports are in use, or were until a minute ago (TIME_WAIT): use fewer new connections, or widen \
+             net.ipv4.ip_local_port_range"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_without_local_ports_is_told_what_to_do() {
+        let error = |kind: io::ErrorKind| {
+            let address = "127.0.0.1:5984".to_owned();
+            let source = kind.into();
+            BenchError::Connect { address, source }.to_string()
+        };
+        assert!(error(io::ErrorKind::AddrNotAvailable).ends_with("net.ipv4.ip_local_port_range"));
+        assert!(!error(io::ErrorKind::ConnectionRefused).contains("TIME_WAIT"));
+    }
 }

@@ -68,4 +68,4 @@ pub use traffic::{
     ClassReport, Difference, RecordOptions, Recorded, RecordingError, ReplayOptions, ReplayReport,
     record, replay,
 };
-pub use workload::{Description, Mix, workloads};
+pub use workload::{Description, Mix, OwnData, UrlList, workloads};

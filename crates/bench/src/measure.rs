@@ -12,7 +12,7 @@ use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
 /// Workloads that measure effects of a load: a rate, or a number of requests, does not apply to
 /// them.
-const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
+const UNPACED: [&str; 4] = ["saturated", "flooded", "views_while_building", "fairness"];
 
 /// Length of a turn of a round with two interleaved servers. The rate of one turn differs from the
 /// next one's by some 10 % (100 ms, two cores), almost independently of the previous turn: the sum
@@ -178,14 +178,18 @@ impl Bench {
         let pace = Pace {
             rate: self.options.rate,
             requests: self.options.requests,
+            new_connections: self.options.new_connections,
         };
-        if UNPACED.contains(&name) && pace != Pace::default() {
-            self.note(format!(
-                "{name}: neither at a rate nor for a number of requests"
-            ));
-            return Pace::default();
+        if !UNPACED.contains(&name) || pace.is_by_time() {
+            return pace;
         }
-        pace
+        self.note(format!(
+            "{name}: neither at a rate nor for a number of requests"
+        ));
+        Pace {
+            new_connections: pace.new_connections,
+            ..Pace::default()
+        }
     }
 
     /// One more round of each system that is not counted, during which the server records a

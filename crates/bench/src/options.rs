@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::faults::Launch;
-use crate::workload::Mix;
+use crate::workload::{Mix, OwnData, UrlList};
 
 /// The workloads of a run, and their servers.
 #[derive(Debug, Clone)]
@@ -28,15 +28,27 @@ pub struct BenchOptions {
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
     pub repeats: u32,
+    /// Seconds of rest before each repeat but the first.
+    pub pause_s: f64,
+    /// Each repeat of each workload is measured on a new server, started by [`BenchOptions::restart`].
+    pub has_new_servers: bool,
+    /// Shards of the run's databases; the server's default when `None`.
+    pub q: Option<u64>,
+    /// Settings with which the first server was started, for the report.
+    pub settings: Vec<String>,
+    /// Languages of the first builds of views; all that the server has when empty.
+    pub languages: Vec<String>,
     /// Requests per second of timed parts, independent of the server's speed. By default each
     /// client sends the next request when it has the reply to the previous one.
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
+    /// Each request of a timed part has a connection of its own, which is opened for it.
+    pub new_connections: bool,
     /// `connections=1,16,64`, `q=2,8`, `document_bytes=300,16000`, `bulk_docs=100,1000` or `SECTION/KEY=a,b`: measure at each of
     /// the values. A setting needs an admin's rights, and is reset at the end.
     pub sweep: Option<String>,
-    /// How a sweep starts a server for each value of a setting that takes effect at the start. Without it, such a sweep is refused.
+    /// How a server is started for each value of a swept setting that takes effect at the start, or for each repeat. Without it, both are refused.
     pub restart: Option<Launch>,
     /// Save all measurements in this file.
     pub save: Option<PathBuf>,
@@ -65,6 +77,10 @@ pub struct BenchOptions {
     pub disk_dir: Option<PathBuf>,
     /// The operations of the workload `mix`; the preset `mixed` by default.
     pub mix: Option<Mix>,
+    /// The paths of the workload `urls`, which needs them.
+    pub urls: Option<UrlList>,
+    /// The data of the workload `own`, which needs it.
+    pub own: Option<OwnData>,
     /// A PostgreSQL, Redis or SQLite to compare with the server, in the workloads of the group
     /// `peers`: `postgres://…`, `redis://…` or `fts5://…`.
     pub peer: Option<String>,
@@ -84,8 +100,14 @@ impl Default for BenchOptions {
             width: None,
             connections: 64,
             repeats: 1,
+            pause_s: 0.0,
+            has_new_servers: false,
+            q: None,
+            settings: Vec::new(),
+            languages: Vec::new(),
             rate: None,
             requests: None,
+            new_connections: false,
             sweep: None,
             restart: None,
             save: None,
@@ -101,6 +123,8 @@ impl Default for BenchOptions {
             embedded_dir: None,
             disk_dir: None,
             mix: None,
+            urls: None,
+            own: None,
             peer: None,
             launch: None,
         }

@@ -19,9 +19,16 @@ pub(crate) struct Pace {
     pub(crate) rate: Option<f64>,
     /// Requests of each client, in place of a time.
     pub(crate) requests: Option<u64>,
+    /// Each request has a connection of its own.
+    pub(crate) new_connections: bool,
 }
 
 impl Pace {
+    /// Whether each client sends as soon as it can, for a time.
+    pub(crate) fn is_by_time(self) -> bool {
+        self.rate.is_none() && self.requests.is_none()
+    }
+
     /// A node's share of a loop that is spread over several nodes.
     pub(crate) fn shared_by(self, nodes: usize) -> Self {
         Self {
@@ -111,7 +118,7 @@ impl Pacing {
             start,
             deadline: length
                 .map(|length| start + length)
-                .filter(|_| pace == Pace::default()),
+                .filter(|_| pace.is_by_time()),
             requests: pace.requests.filter(|_| schedule.is_none()),
             schedule,
         })
@@ -362,8 +369,8 @@ mod tests {
     fn rounds_share_all_requests_between_them() {
         for (requests, rounds) in [(400, 5), (7, 5), (1, 1), (1_000_003, 3)] {
             let pace = Pace {
-                rate: None,
                 requests: Some(requests),
+                ..Pace::default()
             };
             let shares = (0..rounds).map(|round| pace.in_round(round, rounds).requests.unwrap());
             let shares: Vec<u64> = shares.collect();
@@ -376,8 +383,8 @@ mod tests {
     fn there_are_no_more_rounds_than_requests() {
         let rounds = |requests| {
             let pace = Pace {
-                rate: None,
                 requests,
+                ..Pace::default()
             };
             pace.rounds(5)
         };
@@ -395,15 +402,21 @@ mod tests {
     #[tokio::test]
     async fn each_client_has_the_turns_that_its_pace_gives_it() {
         let requests = |requests| Pace {
-            rate: None,
             requests,
+            ..Pace::default()
         };
         let for_ever = Some(Duration::from_secs(86_400));
         let counted = Pacing::start(requests(Some(7)), for_ever, 2).unwrap();
         assert_eq!([turns_of(&counted).await, turns_of(&counted).await], [7, 7]);
         assert_eq!(counted.end(), None);
-        let no_time = Pacing::start(requests(None), Some(Duration::ZERO), 1).unwrap();
-        assert_eq!(turns_of(&no_time).await, 1);
+        for new_connections in [false, true] {
+            let pace = Pace {
+                new_connections,
+                ..Pace::default()
+            };
+            let no_time = Pacing::start(pace, Some(Duration::ZERO), 1).unwrap();
+            assert_eq!(turns_of(&no_time).await, 1);
+        }
         // A loop that ends on its own has no pace.
         let exhaustive = Pacing::start(requests(Some(1)), None, 1).unwrap();
         let mut turns = exhaustive.turns();
@@ -417,6 +430,7 @@ mod tests {
         let pace = Pace {
             rate: Some(1_000.0),
             requests: Some(5),
+            ..Pace::default()
         };
         let pacing = Pacing::start(pace, Some(Duration::from_secs(1)), 2).unwrap();
         let turns = turns_of(&pacing).await;

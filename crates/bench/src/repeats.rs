@@ -1,9 +1,11 @@
 //! Workloads measured again and again, or at several values of one thing.
 
 use std::mem;
+use std::time::Duration;
 
 use crate::compare;
 use crate::error::BenchError;
+use crate::faults::Launch;
 use crate::gather::Gatherer;
 use crate::report::Failure;
 use crate::stand_in::{StandIn, with_setting};
@@ -48,7 +50,11 @@ impl Bench {
         for repeat in 0..self.options.repeats {
             self.repeat = repeat;
             let figures = self.report.figures.clone();
-            if let Err(error) = self.measure_named(name).await {
+            let measured = match self.before_repeat().await {
+                Ok(()) => self.measure_named(name).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = measured {
                 // Its measurements so far are discarded.
                 self.gathering.forget(repeat);
                 self.report.figures = figures;
@@ -60,6 +66,56 @@ impl Bench {
         let gathering = mem::take(&mut self.gathering);
         self.report.lines.extend(gathering.into_lines(name));
         self.clean_up_unshared().await;
+        self.end_stand_in();
+    }
+
+    /// Sets the number of shards, and notes it, settings, pauses and new servers in the report.
+    pub(crate) fn prepare_repeats(&mut self) {
+        self.vary(Variation::default());
+        if let Some(q) = self.options.q {
+            self.note(format!("the databases had q={q} shards"));
+        }
+        if !self.options.settings.is_empty() {
+            let settings = self.options.settings.join(" ");
+            self.note(format!("the server was started with {settings}"));
+        }
+        let pause_s = self.options.pause_s;
+        if pause_s > 0.0 {
+            self.note(format!(
+                "there was a pause of {pause_s} s before each repeat but the first"
+            ));
+        }
+        if self.options.has_new_servers {
+            self.restart = self.options.restart.clone();
+            self.note(
+                "each repeat of each workload was measured on a server that bench started for it"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Rests before a repeat, and starts its server, where the options want that.
+    async fn before_repeat(&mut self) -> Result<(), BenchError> {
+        if self.repeat > 0 {
+            tokio::time::sleep(Duration::from_secs_f64(self.options.pause_s)).await;
+        }
+        match self
+            .restart
+            .clone()
+            .filter(|_| self.options.has_new_servers)
+        {
+            Some(launch) => self.replace_server(&launch).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a server in the place of the first one, or of the one that was started before.
+    async fn replace_server(&mut self, launch: &Launch) -> Result<(), BenchError> {
+        self.end_stand_in();
+        let (systems, servers) = (&mut self.systems, &mut self.options.servers);
+        self.stand_in = Some(StandIn::start(launch, systems, servers, &self.clock).await?);
+        self.vary(Variation::default());
+        Ok(())
     }
 
     /// Finds out how a swept setting is changed: in the running servers, or by starting a server
@@ -106,6 +162,9 @@ impl Bench {
         let mut gatherings = vec![Gatherer::new(self.columns()); turns];
         'repeats: for repeat in 0..self.options.repeats {
             self.repeat = repeat;
+            if repeat > 0 {
+                tokio::time::sleep(Duration::from_secs_f64(self.options.pause_s)).await;
+            }
             for (at, gathering) in gatherings.iter_mut().enumerate() {
                 let value = &plan.values[at % plan.values.len()];
                 self.clock.begin(format!("{name}, {}={value}", plan.what()));
@@ -163,11 +222,8 @@ impl Bench {
             Subject::Setting { section, key } => match self.restart.clone() {
                 None => self.change(section, key, value).await?,
                 Some(launch) => {
-                    self.end_stand_in();
                     let launch = with_setting(launch, &plan.what(), value);
-                    let (systems, servers) = (&mut self.systems, &mut self.options.servers);
-                    let started = StandIn::start(&launch, systems, servers, &self.clock).await?;
-                    self.stand_in = Some(started);
+                    self.replace_server(&launch).await?;
                 }
             },
             Subject::Q | Subject::DocumentBytes | Subject::BulkDocs => {}
@@ -192,12 +248,17 @@ impl Bench {
         Ok(())
     }
 
+    /// Varies what is created from now on; the number of shards is that of the options if a sweep has none.
     fn vary(&self, variation: Variation) {
+        let variation = Variation {
+            q: variation.q.or(self.options.q),
+            ..variation
+        };
         let systems = self.systems.iter().chain(&self.second);
         systems.for_each(|system| system.vary(variation));
     }
 
-    /// Ends the server that a sweep has started, and puts the first one back in its place.
+    /// Ends the server that a sweep or a repeat has started, and puts the first one back in its place.
     pub(crate) fn end_stand_in(&mut self) {
         if let Some(stand_in) = self.stand_in.take() {
             stand_in.end(&mut self.systems, &mut self.options.servers);

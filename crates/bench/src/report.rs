@@ -27,6 +27,8 @@ pub struct Report {
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sent, instead of a time.
     pub requests: Option<u64>,
+    /// Whether each request of timed parts had a connection of its own.
+    pub new_connections: bool,
     /// When the run began: seconds since 1970.
     pub began_s: u64,
     /// The version of this program.

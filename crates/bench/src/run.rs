@@ -33,6 +33,8 @@ use crate::workload::{self, Bench};
 /// A loop cannot be faster than its client.
 const RATE_MAX: f64 = 1_000_000.0;
 const REPEATS_MAX: u32 = 1_000;
+const PAUSE_S_MAX: f64 = 3_600.0;
+const Q_MAX: u64 = 1_024;
 /// The machine is observed for a fifth of a timed part's seconds before anything is measured,
 /// within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
@@ -54,6 +56,7 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> Result<Report, BenchError> {
     check(&options)?;
+    workload::check_languages(&options.languages)?;
     let files = Files::open(&options)?;
     let (json, width) = (options.json, options.width);
     let mut report = on_own_thread(options, embedded).await?;
@@ -186,6 +189,7 @@ async fn prepared(
             repeats: options.repeats,
             rate: options.rate,
             requests: options.requests,
+            new_connections: options.new_connections,
             began_s: began.map_or(0, |began| began.as_secs()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::here(),
@@ -210,6 +214,7 @@ async fn prepared(
         embedded,
     };
     bench.prepare_sweep().await?;
+    bench.prepare_repeats();
     Ok(bench)
 }
 
@@ -320,6 +325,9 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
         {
             refuse("a peer is measured neither in a sweep nor against a saved run")
         }
+        options if options.peer.is_some() && options.new_connections => {
+            refuse("a peer's clients keep their connections: --new-connections does not apply")
+        }
         options if options.connections == 0 => refuse("at least one connection is needed"),
         options if !(1..=REPEATS_MAX).contains(&options.repeats) => {
             refuse("there can be 1 to 1,000 repeats")
@@ -341,6 +349,29 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
         options if options.sweep.is_some() && options.compare.is_some() => {
             refuse("a sweep is not compared with a saved run")
         }
+        options if options.sweep.is_some() && options.has_new_servers => {
+            refuse("a sweep starts servers where it has to: --restart does not apply")
+        }
+        _ => check_more(options),
+    }
+}
+
+/// The checks of [`check`] about the run as a whole, and its report.
+fn check_more(options: &BenchOptions) -> Result<(), BenchError> {
+    let refuse = |reason: &str| Err(BenchError::Options(reason.to_owned()));
+    match options {
+        options if !(0.0..=PAUSE_S_MAX).contains(&options.pause_s) => {
+            refuse("the pause must be 0 to 3,600 seconds")
+        }
+        options if options.q.is_some_and(|q| !(1..=Q_MAX).contains(&q)) => {
+            refuse("--q is a number of shards from 1 to 1,024")
+        }
+        options if options.has_new_servers && options.restart.is_none() => {
+            refuse("bench restarts no server that it did not start: omit --url, or --restart")
+        }
+        options if options.has_new_servers && options.keep => refuse(
+            "servers that are started for a repeat keep no databases: omit --keep, or --restart",
+        ),
         options if options.flames.len() > 2 => {
             refuse("there are flame graphs of A and of B, two at most")
         }

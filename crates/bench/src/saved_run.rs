@@ -51,6 +51,8 @@ struct Options {
     repeats: u32,
     rate: Option<f64>,
     requests: Option<u64>,
+    #[serde(default)]
+    new_connections: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,6 +95,7 @@ impl Options {
             repeats: report.repeats,
             rate: report.rate,
             requests: report.requests,
+            new_connections: report.new_connections,
         }
     }
 
@@ -120,6 +123,11 @@ impl Options {
             ),
             ("--rate", optional(self.rate), optional(other.rate)),
             ("--requests", count(self.requests), count(other.requests)),
+            (
+                "--new-connections",
+                self.new_connections.to_string(),
+                other.new_connections.to_string(),
+            ),
         ]
         .into_iter()
         .filter(|(_, now, then)| now != then)

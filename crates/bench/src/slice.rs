@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::client::{Connection, Discard, Occurrences};
+use crate::client::{Connection, Discard, Occurrences, add_close};
 use crate::error::{BenchError, ClientError};
 use crate::pace::{ClientTime, OpenLoop, Pace, Pacing, Turns};
 use crate::target::Target;
@@ -211,6 +211,7 @@ impl ClosedLoop {
     ) -> Result<Slice, BenchError> {
         let client_before = ClientTime::now();
         let pacing = Pacing::start(pace, self.length, connections.len())?;
+        let has_new_connections = pace.new_connections && self.length.is_some();
         let mut clients = tokio::task::JoinSet::new();
         for (at, connection) in connections.into_iter().enumerate() {
             let client = Client {
@@ -218,6 +219,7 @@ impl ClosedLoop {
                 target: Rc::clone(&self.target),
                 check: self.check,
                 follow_up: self.follow_up.clone(),
+                has_new_connections,
                 slice: Slice::new(),
             };
             clients.spawn_local(client.run(requests(at), pacing.turns()));
@@ -299,6 +301,8 @@ struct Client {
     target: Rc<Target>,
     check: Check,
     follow_up: Option<Rc<Vec<u8>>>,
+    /// Each operation begins with a new connection.
+    has_new_connections: bool,
     slice: Slice,
 }
 
@@ -311,6 +315,10 @@ impl Client {
             let Some(units) = requests(&mut request) else {
                 break;
             };
+            // Two requests of one operation share a connection, which the client closes.
+            if self.has_new_connections && self.follow_up.is_none() {
+                add_close(&mut request);
+            }
             let start = turn.start();
             let sending = self.operate(&request, units, start, &mut failures_in_a_row);
             if !sending.await {
@@ -332,12 +340,15 @@ impl Client {
         failures_in_a_row: &mut u32,
     ) -> bool {
         let errors_before = self.slice.errors.count;
-        match self.exchange(request, units).await {
-            Ok(Some(done)) => self.slice.record(done, start.elapsed()),
-            Ok(None) => {}
-            Err(error) => self.slice.errors.add(1, || error.to_string()),
+        if !self.has_new_connections || self.reconnect().await {
+            match self.exchange(request, units).await {
+                Ok(Some(done)) => self.slice.record(done, start.elapsed()),
+                Ok(None) => {}
+                Err(error) => self.slice.errors.add(1, || error.to_string()),
+            }
         }
-        let ready = self.connection.is_usable() || self.reconnect().await;
+        let ready =
+            self.has_new_connections || self.connection.is_usable() || self.reconnect().await;
         let failed = self.slice.errors.count > errors_before;
         *failures_in_a_row = if failed { *failures_in_a_row + 1 } else { 0 };
         ready && *failures_in_a_row < FAILURES_IN_A_ROW_MAX
@@ -392,12 +403,8 @@ impl Client {
     }
 
     async fn reconnect(&mut self) -> bool {
-        match Connection::open(&self.target).await {
-            Ok(connection) => {
-                self.slice.bytes += self.connection.take_bytes();
-                self.connection = connection;
-                true
-            }
+        match self.connection.renew(&self.target).await {
+            Ok(()) => true,
             Err(error) => {
                 self.slice.errors.add(1, || error.to_string());
                 false

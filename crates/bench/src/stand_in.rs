@@ -1,4 +1,4 @@
-//! A server that a sweep starts for one value of a setting that takes effect at the start.
+//! A server that is started for one value of a swept setting that takes effect at the start, or for one repeat.
 
 use std::mem;
 use std::rc::Rc;

@@ -56,6 +56,8 @@ const BY_DOCUMENT_BYTES: &[&str] = &[
 ];
 /// It runs without a server.
 const WITHOUT_SERVER: &str = "lightning";
+/// It reads the user's databases.
+const WITHOUT_DATABASES: &str = "urls";
 
 /// The parameter of a sweep, and its values.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,6 +123,7 @@ impl Subject {
     fn changes(&self, workload: &str) -> bool {
         match self.workloads() {
             Some(workloads) => workloads.contains(&workload),
+            None if workload == WITHOUT_DATABASES => *self != Self::Q,
             None => workload != WITHOUT_SERVER,
         }
     }
@@ -205,6 +208,7 @@ impl Plan {
             Some(name) if are_named => {
                 let those = match self.subject.workloads() {
                     Some(workloads) => format!("it changes {}", workloads.join(", ")),
+                    None if name == WITHOUT_DATABASES => "it creates no databases".to_owned(),
                     None => "it runs without a server".to_owned(),
                 };
                 return Err(refuse(format!("this does not change {name}; {those}")));
@@ -336,6 +340,19 @@ mod tests {
             assert!(error.contains("does not change"), "{error}");
             assert_eq!(plan.select(changed.clone(), true).unwrap(), changed);
         }
+        assert_eq!(
+            plan("log/level=info,debug")
+                .select(vec!["urls"], true)
+                .unwrap(),
+            ["urls"]
+        );
+        for text in ["q=1,2", "connections=1,2"] {
+            let error = plan(text).select(vec!["urls"], true).unwrap_err();
+            assert!(
+                error.to_string().contains("does not change urls"),
+                "{error}"
+            );
+        }
         let large = plan("document_bytes=200,100000");
         assert_eq!(large.select(vec!["get"], true).unwrap(), ["get"]);
         let error = large.select(vec!["bulk_300"], true).unwrap_err();
@@ -346,7 +363,7 @@ mod tests {
     fn every_listed_workload_exists() {
         let known: Vec<&str> = crate::workloads().iter().map(|each| each.name).collect();
         let listed = [BY_CONNECTIONS, BY_BULK_DOCS, BY_DOCUMENT_BYTES].concat();
-        for name in listed.iter().chain([&WITHOUT_SERVER]) {
+        for name in listed.iter().chain([&WITHOUT_SERVER, &WITHOUT_DATABASES]) {
             assert!(known.contains(name), "{name}");
         }
     }

@@ -22,10 +22,14 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write, width: Option<usize>) 
     let load = load.map(|load| format!("; this machine's load average was {load:.2} before"));
     writeln!(
         out,
-        "scale {}, {}, {} connections for reads{}; latencies in ms, memory in MiB{}\n",
+        "scale {}, {}, {} connections for reads{}{}; latencies in ms, memory in MiB{}\n",
         report.scale,
         lengths(report),
         report.connections,
+        match report.new_connections {
+            true => ", a new one for each request",
+            false => "",
+        },
         report.rate.map_or_else(String::new, |rate| format!(
             ", {rate} requests/s (open loop: latency from when a request was due)"
         )),

@@ -8,17 +8,20 @@ mod definition;
 mod disk;
 mod fairness;
 mod find;
+mod flooded;
 mod ids;
 mod lightning;
 mod many_dbs;
 mod named;
 mod operations;
+mod own;
 mod read;
 mod replication;
 mod saturated;
 mod single;
 mod skip;
 mod stream;
+mod urls;
 mod views;
 
 use std::rc::Rc;
@@ -26,6 +29,8 @@ use std::time::Duration;
 
 pub use catalogue::{Description, workloads};
 pub use operations::Mix;
+pub use own::OwnData;
+pub use urls::UrlList;
 
 pub(crate) use catalogue::{RATIOS, select};
 pub(crate) use definition::{Outcome, ROUNDS, Workload};
@@ -34,6 +39,7 @@ pub(crate) use named::check_faults;
 pub(crate) use operations::Caller;
 pub(crate) use read::repeat;
 pub(crate) use saturated::alone;
+pub(crate) use views::check_languages;
 
 use crate::competitor::Competitor;
 use crate::documents::Shape;
@@ -78,7 +84,7 @@ pub(crate) struct Bench {
     pub(crate) sweep: Option<Plan>,
     /// Settings to restore.
     pub(crate) changed: Vec<PriorSetting>,
-    /// How a server is started for each value of the sweep; `None` where running ones are changed.
+    /// How a server is started for each value of the sweep, or for each repeat; `None` where running ones are measured.
     pub(crate) restart: Option<Launch>,
     /// The server that was started for the current value.
     pub(crate) stand_in: Option<StandIn>,
@@ -162,6 +168,12 @@ impl Bench {
                 };
                 self.measure(name, saturated).await
             }
+            "flooded" => {
+                // A connection that is closed and its successor are open at the same time.
+                let wanted = self.scaled(2_400) as usize;
+                let clients = wanted.min(self.connections_max / 2).max(1);
+                self.measure(name, flooded::Flooded { clients }).await
+            }
             "many_dbs" => {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
@@ -233,10 +245,18 @@ impl Bench {
         let connections = self.options.connections;
         let documents = self.scaled(self.options.view_small_docs);
         match name {
-            "views_first_build" => self.measure(name, views::FirstBuilds { documents }).await,
+            "views_first_build" => {
+                let languages = self.options.languages.clone();
+                let builds = views::FirstBuilds {
+                    documents,
+                    languages,
+                };
+                self.measure(name, builds).await
+            }
             "views_declarations" => {
+                let languages = self.options.languages.clone();
                 let declarations = self.scaled(self.options.view_docs);
-                self.measure(name, views::Declarations::new(declarations))
+                self.measure(name, views::Declarations::new(declarations, languages))
                     .await
             }
             "views_several" => self.measure(name, views::Several { documents }).await,

@@ -17,8 +17,8 @@ pub struct BenchOptions {
     #[arg(long, visible_alias = "cluster", value_name = "URL[,URL]")]
     pub url: Vec<String>,
     /// Workloads to run; `--list` names them, and `views`, `cluster`, `ycsb`, `faults` and `peers` are groups. Without any,
-    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `mix`; where a cluster is measured, only those
-    /// of `cluster`, as only they ask all its nodes
+    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `flooded`, `mix`, `own` and `urls`; where a
+    /// cluster is measured, only those of `cluster`, as only they ask all its nodes
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
     /// List the workloads
@@ -37,12 +37,21 @@ pub struct BenchOptions {
     /// with a list of the figures that differ; 10 is a good number
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub repeats: u32,
+    /// Wait this number of seconds before each repeat but the first
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub pause: f64,
+    /// Measure each repeat on a new server with new data; not with --url
+    #[arg(long)]
+    pub restart: bool,
     /// Send this number of requests a second, whatever the server does (an open loop): latency counts from when a request was due
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
     /// End a timed part when each connection has sent this number of requests, instead of by --seconds
     #[arg(long, value_name = "NUMBER")]
     pub requests: Option<u64>,
+    /// Open a new connection for each request of a timed part, as clients without keep-alive do; latency includes connecting
+    #[arg(long)]
+    pub new_connections: bool,
     /// Measure at several values: connections=1,16,64, q=2,8 (shards), document_bytes=300,16000, bulk_docs=100,1000, or a
     /// setting of the server, SECTION/KEY=a,b, which is reset afterwards. SECTION/KEY=["a,b","c"] has values with commas. Each
     /// value has new databases (except connections). For a setting that needs a restart, omit --url: a server is started for
@@ -77,6 +86,15 @@ pub struct BenchOptions {
     /// Erlang are built in. May be given more than once
     #[arg(long, value_name = "LANGUAGE=COMMAND")]
     pub query_server: Vec<String>,
+    /// Shards of the databases of the run; the server's default without it
+    #[arg(long, value_name = "NUMBER")]
+    pub q: Option<u64>,
+    /// A setting, SECTION/KEY=VALUE, of the server that is started without --url. May be given more than once
+    #[arg(long, value_name = "SECTION/KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Views: only these languages, like javascript,python
+    #[arg(long, value_name = "LANGUAGE,…", value_delimiter = ',')]
+    pub languages: Vec<String>,
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,
@@ -95,6 +113,16 @@ pub struct NamedWorkloads {
     /// or a file of these
     #[arg(long, value_name = "MIX")]
     pub mix: Option<String>,
+    /// The workload `urls`: a file with lines like `3 /db/doc`, a weight and a path, and `300x /db/doc`, a number of clients
+    /// that request this path alone
+    #[arg(long, value_name = "FILE")]
+    pub urls: Option<PathBuf>,
+    /// The workload `own`: your documents, a JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub documents: Option<PathBuf>,
+    /// With --documents: a design document whose views are built and read
+    #[arg(long, value_name = "FILE", requires = "documents")]
+    pub design: Option<PathBuf>,
     /// A PostgreSQL, Redis or SQLite to compare the server with, in the workloads of the group `peers`:
     /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE, redis://HOST:PORT or fts5://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
     /// environment stands for its name and password

@@ -289,12 +289,13 @@ fn failure(path: &Path, e: &std::io::Error) -> Error {
     Error::Membership(format!("{}: {e}", path.display()))
 }
 
-/// Removes earlier logs: the control slot continues in this one.
+/// Removes earlier logs, also those that were set aside: the control slot continues in this one.
 fn remove_others(logs: &Path, number: u64) {
     let entries = std::fs::read_dir(logs).into_iter().flatten().flatten();
     let is_other = |name: &std::ffi::OsStr| {
-        let other = name.to_str().and_then(|name| name.parse::<u64>().ok());
-        other.is_some_and(|other| other < number)
+        let name = name.to_str().unwrap_or_default();
+        let name = name.strip_suffix(raft_log::DAMAGED).unwrap_or(name);
+        name.parse::<u64>().is_ok_and(|other| other < number)
     };
     for entry in entries.filter(|entry| is_other(&entry.file_name())) {
         if let Err(e) = std::fs::remove_dir_all(entry.path()) {
@@ -328,14 +329,12 @@ mod tests {
     #[test]
     fn earlier_logs_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["1", "2", "3", "other"] {
+        let names = ["1", "2", "3", "other", "1.damaged", "2.damaged"];
+        for name in names {
             create(&dir.path().join(name)).unwrap();
         }
         remove_others(dir.path(), 2);
         let left = |name: &str| dir.path().join(name).exists();
-        assert_eq!(
-            ["1", "2", "3", "other"].map(left),
-            [false, true, true, true]
-        );
+        assert_eq!(names.map(left), [false, true, true, true, false, true]);
     }
 }

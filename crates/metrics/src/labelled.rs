@@ -60,7 +60,13 @@ pub fn write_cpu_times(text: &mut Text) {
         text.by(
             ("settee_thread_cpu_seconds_total", "counter", help),
             "threads",
-            cpu.threads,
+            (cpu.threads.iter()).map(|of| (&of.name, of.cpu_seconds)),
+        );
+        let help = "time that the process's threads were ready to run and waited for a processor";
+        text.by(
+            ("settee_thread_run_queue_seconds_total", "counter", help),
+            "threads",
+            (cpu.threads.iter()).map(|of| (&of.name, of.run_queue_seconds)),
         );
         let help = "CPU time of processes that run users' functions";
         text.number(

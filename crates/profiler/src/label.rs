@@ -75,6 +75,21 @@ pub fn labelled<T>(label: &Label, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Waits for a future whose polls samples have under a label, as the work of [`labelled`]. Returns its output.
+///
+/// A macro, because a future that is handed to a function is moved there and back.
+#[macro_export]
+macro_rules! under_label {
+    ($label:expr, $future:expr) => {{
+        let label: &$crate::Label = $label;
+        let mut future = ::std::pin::pin!($future);
+        ::std::future::poll_fn(|cx| {
+            $crate::labelled(label, || ::std::future::Future::poll(future.as_mut(), cx))
+        })
+        .await
+    }};
+}
+
 /// Does work in which an interpreter runs on this thread.
 #[inline]
 pub fn scripted<T>(interpreter: &Interpreter, work: impl FnOnce() -> T) -> T {
@@ -111,6 +126,27 @@ pub fn current() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn polls_of_a_future_are_under_its_label_and_those_of_others_are_not() {
+        use std::pin::pin;
+        use std::task::{Context, Poll, Waker};
+        let label = Label::new("route find");
+        let mut is_first = true;
+        let twice = std::future::poll_fn(|_| match std::mem::take(&mut is_first) {
+            true => Poll::Pending,
+            false => Poll::Ready(current()),
+        });
+        let mut labelled = pin!(async { crate::under_label!(&label, twice) });
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(labelled.as_mut().poll(&mut context).is_pending());
+        assert_eq!(current(), "");
+        let named = labelled.as_mut().poll(&mut context);
+        assert_eq!(
+            (named, current()),
+            (Poll::Ready("route find".to_owned()), String::new())
+        );
+    }
 
     #[test]
     fn the_inner_label_counts_and_the_outer_one_goes_on_after_it() {

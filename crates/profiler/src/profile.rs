@@ -4,6 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::Error;
 
+/// The name of code without a name.
+pub(crate) const UNKNOWN: &str = "[unknown]";
+/// The outermost frame of a stack whose callers were not found.
+pub(crate) const CUT: &str = "[cut]";
+
 /// The unit of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -97,6 +102,37 @@ impl Profile {
         self.left_out += threads;
     }
 
+    /// Keeps the stacks that have a frame, from that frame on.
+    pub fn below(self, frame: &str) -> Profile {
+        let mut kept = Profile::new(self.unit);
+        (kept.lost, kept.left_out) = (self.lost, self.left_out);
+        for (stack, count) in self.stacks {
+            let Some(at) = stack.split(';').position(|name| name == frame) else {
+                continue;
+            };
+            if stack.split(';').any(|name| [UNKNOWN, CUT].contains(&name)) {
+                kept.unknown += count;
+            }
+            let rest = stack.splitn(at + 1, ';').last().unwrap_or_default();
+            *kept.stacks.entry(rest.to_owned()).or_default() += count;
+        }
+        kept
+    }
+
+    /// Returns the counts of the first frames of stacks that begin with a prefix, without it, in descending order.
+    pub fn by_prefix(&self, prefix: &str) -> Vec<(&str, u64)> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (stack, count) in &self.stacks {
+            let mut names = stack.split(';').filter_map(|f| f.strip_prefix(prefix));
+            if let Some(name) = names.next() {
+                *counts.entry(name).or_default() += count;
+            }
+        }
+        let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+
     /// Returns the total count.
     pub fn total(&self) -> u64 {
         self.stacks.values().sum()
@@ -183,6 +219,19 @@ mod tests {
         for bad in ["main", "main x", "main;a -1", "a 1\nb"] {
             assert!(Profile::parse(bad, UNIT).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn stacks_below_a_frame_begin_with_it() {
+        let text = "serve;poll;route find;a;route find 3\nserve;[cut];route find;a 2\n\
+                    serve;route find;a;route find 4\nserve;route finds;a 5\n";
+        let profile = Profile::parse(text, UNIT).expect("a profile");
+        let below = profile.clone().below("route find");
+        let wanted = "route find;a 2\nroute find;a;route find 7\n";
+        assert_eq!((below.folded().as_str(), below.unknown()), (wanted, 2));
+        let routes = [("find", 9), ("finds", 5)];
+        assert_eq!(profile.by_prefix("route "), routes);
+        assert_eq!(profile.below("route").total(), 0);
     }
 
     #[test]

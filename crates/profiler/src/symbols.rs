@@ -10,12 +10,24 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::modules::{Module, Modules, Place};
-use crate::profile::Profile;
+use crate::profile::{CUT, Profile, UNKNOWN};
 use crate::sampler;
 use crate::samples::{Samples, Stack};
 
-/// The name of code without a name.
-pub(crate) const UNKNOWN: &str = "[unknown]";
+/// The frame in place of those of the runtime.
+const RUNTIME: &str = "[runtime]";
+/// The crates of the runtime: what they call is of interest, and the way there is not.
+const RUNTIME_CRATES: [&str; 9] = [
+    "alloc",
+    "core",
+    "futures_core",
+    "futures_util",
+    "hyper",
+    "hyper_util",
+    "std",
+    "tokio",
+    "tokio_rustls",
+];
 /// The interpreter of JavaScript.
 const INTERPRETER: &str = "JS_CallInternal";
 /// Functions of a C library that are chosen when it is loaded have no names in its table, and are
@@ -36,10 +48,38 @@ const TRAMPOLINES: [&str; 11] = [
     "std::sys::thread",
 ];
 
+/// The name of a function.
+#[derive(Clone)]
+struct Name {
+    /// As a person reads it.
+    text: String,
+    /// It is of one of [`RUNTIME_CRATES`].
+    is_of_runtime: bool,
+}
+
+impl Name {
+    /// The name of a symbol.
+    fn of(symbol: &str) -> Name {
+        let whole = demangled(symbol);
+        Name {
+            text: shortened(&whole),
+            is_of_runtime: is_of_runtime(&whole),
+        }
+    }
+}
+
+/// A frame of a stack.
+struct Frame {
+    /// It is inside of the function that the label names.
+    is_inside: bool,
+    is_of_runtime: bool,
+    name: String,
+}
+
 /// The symbols of one module.
 #[derive(Default)]
 struct ModuleSymbols {
-    names: BTreeMap<u64, String>,
+    names: BTreeMap<u64, Name>,
     /// Addresses right after an instruction that calls the kernel.
     kernel: BTreeSet<u64>,
 }
@@ -50,6 +90,7 @@ pub struct Symbols {
     known: HashMap<Module, ModuleSymbols>,
     /// Functions of the C library that its table does not name.
     chosen: Vec<(Module, u64, &'static str)>,
+    folds_runtime: bool,
 }
 
 impl Symbols {
@@ -65,10 +106,18 @@ impl Symbols {
         });
         let mut symbols = Symbols {
             chosen: chosen.collect(),
-            known: HashMap::new(),
+            ..Symbols::default()
         };
         symbols.find(samples, &modules.known);
         symbols
+    }
+
+    /// Puts one frame in place of several of the asynchronous runtime and the standard library that lead to others.
+    pub fn fold_runtime(self) -> Symbols {
+        Symbols {
+            folds_runtime: true,
+            ..self
+        }
     }
 
     /// Adds samples to a profile, below `root`.
@@ -88,59 +137,95 @@ impl Symbols {
 
     /// Adds names for a stack, outer ones first; returns whether all of it is known.
     fn name(&self, samples: &Samples, stack: &Stack, to: &mut Vec<String>) -> bool {
-        let name = |place: &Place| self.name_of(&samples.modules, place);
-        let mut inner: Vec<(bool, String)> = vec![];
         let Some(first) = stack.frames.first() else {
             to.push(UNKNOWN.to_owned());
             return false;
         };
-        let label_at = stack.label.as_ref().map(|(at, _)| *at as usize);
+        let is_whole = self.is_whole(samples, stack);
+        let inner = self.frames(samples, stack, first, is_whole);
+        let is_known = is_whole && inner.iter().all(|frame| frame.name != UNKNOWN);
+        let mut is_outside = true;
+        let label = || {
+            stack.label.as_ref().map(|(_, name)| Frame {
+                is_inside: false,
+                is_of_runtime: false,
+                name: name.clone(),
+            })
+        };
+        let mut frames = vec![];
+        for frame in inner.into_iter().rev() {
+            if is_outside && frame.is_inside {
+                is_outside = false;
+                frames.extend(label());
+            }
+            frames.push(frame);
+        }
+        if is_outside {
+            frames.extend(label());
+        }
+        if !is_whole {
+            to.push(CUT.to_owned());
+        }
+        let names = match self.folds_runtime {
+            true => folded(frames),
+            false => frames.into_iter().map(|frame| frame.name).collect(),
+        };
+        with_functions(names, &stack.functions, to);
+        is_known
+    }
+
+    /// The frames of a stack, inner ones first.
+    fn frames(
+        &self,
+        samples: &Samples,
+        stack: &Stack,
+        first: &Place,
+        is_whole: bool,
+    ) -> Vec<Frame> {
+        let frame = |place: &Place, is_inside: bool| {
+            let Name {
+                text,
+                is_of_runtime,
+            } = self.name_of(&samples.modules, place);
+            Frame {
+                is_inside,
+                is_of_runtime,
+                name: text,
+            }
+        };
+        let mut inner = vec![];
         if let Some(known) = self.known.get(&samples.modules[first.0 as usize])
             && known.kernel.contains(&first.1)
         {
-            inner.push((true, kernel(&name(first))));
+            inner.push(Frame {
+                is_inside: true,
+                is_of_runtime: false,
+                name: kernel(&frame(first, true).name),
+            });
         }
-        let is_whole = self.is_whole(samples, stack);
+        let label_at = stack.label.as_ref().map(|(at, _)| *at as usize);
         // The function that starts the thread adds nothing to its name.
         let begins = usize::from(is_whole && stack.frames.len() > 1);
         let frames = &stack.frames[..stack.frames.len() - begins];
         for (n, place) in frames.iter().enumerate() {
             let is_inside = label_at.is_some_and(|at| n < at);
-            inner.push((is_inside, name(place)));
+            inner.push(frame(place, is_inside));
             // A function without a frame pointer is followed by its caller's caller.
             if n == 0
                 && let Some(caller) = stack.near.first()
                 && stack.frames.get(1) != Some(caller)
             {
-                inner.push((is_inside, name(caller)));
+                inner.push(frame(caller, is_inside));
             }
         }
-        let is_known = is_whole && inner.iter().all(|(_, name)| name != UNKNOWN);
-        let mut is_outside = true;
-        let label = stack.label.as_ref().map(|(_, name)| name);
-        let mut frames = vec![];
-        for (is_inside, name) in inner.into_iter().rev() {
-            if is_outside && is_inside {
-                is_outside = false;
-                frames.extend(label.cloned());
-            }
-            frames.push(name);
-        }
-        if is_outside {
-            frames.extend(label.cloned());
-        }
-        if !is_whole {
-            to.push("[cut]".to_owned());
-        }
-        with_functions(frames, &stack.functions, to);
-        is_known
+        inner
     }
 
     /// Returns whether the stack was walked to the start of its thread.
     fn is_whole(&self, samples: &Samples, stack: &Stack) -> bool {
         // Threads start in the C library, and the program too.
         let is_begin = |place: &Place| match &samples.modules[place.0 as usize] {
-            Module::Program => self.name_of(&samples.modules, place) == "_start",
+            Module::Program => self.name_of(&samples.modules, place).text == "_start",
             Module::Library(path) => {
                 // Those of C++ start in its library, which has no frame pointers either.
                 let name = file_name(path);
@@ -151,23 +236,27 @@ impl Symbols {
         stack.frames.last().is_some_and(is_begin)
     }
 
-    fn name_of(&self, modules: &[Module], place: &Place) -> String {
+    fn name_of(&self, modules: &[Module], place: &Place) -> Name {
         let module = &modules[place.0 as usize];
         let known = self.known.get(module).and_then(|k| k.names.get(&place.1));
         if let Some(name) = known {
             return name.clone();
         }
+        let other = |text: String| Name {
+            text,
+            is_of_runtime: false,
+        };
         let is_in = |from: u64| place.1 >= from && place.1 - from < CHOSEN_BYTES_MAX;
         let chosen = self.chosen.iter();
         let chosen = chosen.filter(|(of, from, _)| of == module && is_in(*from));
         if let Some((.., name)) = chosen.max_by_key(|(_, from, _)| *from) {
-            return (*name).to_owned();
+            return other((*name).to_owned());
         }
-        match module {
+        other(match module {
             Module::Program => UNKNOWN.to_owned(),
             Module::Library(path) => format!("[{}]", file_name(path)),
             Module::Other(name) => name.clone(),
-        }
+        })
     }
 
     /// Finds the names of all places of samples. Of files, those are read that this process runs
@@ -230,7 +319,7 @@ fn read_names<'a>(
         if named.peek().is_some()
             && let Ok(name) = symbol.name()
         {
-            let name = readable(name);
+            let name = Name::of(name);
             for (_, &place) in named {
                 known.names.entry(place).or_insert_with(|| name.clone());
             }
@@ -285,21 +374,46 @@ fn with_functions(frames: Vec<String>, functions: &[String], to: &mut Vec<String
             );
         }
         let is_within = matches!((first, last), (Some(a), Some(b)) if (a..b).contains(&n));
-        let is_trampoline = TRAMPOLINES.iter().any(|t| name.contains(t));
         let is_again = to.last() == Some(&name) && name.ends_with("{closure}");
-        if !(is_again || is_trampoline || is_within && !functions.is_empty()) {
+        if !(is_again || is_trampoline(&name) || is_within && !functions.is_empty()) {
             to.push(name);
         }
     }
+}
+
+fn is_trampoline(name: &str) -> bool {
+    TRAMPOLINES.iter().any(|t| name.contains(t))
+}
+
+/// Puts one frame in place of several of the runtime that lead to others. At the end of a stack they are kept: there the runtime itself works.
+fn folded(frames: Vec<Frame>) -> Vec<String> {
+    let mut names = vec![];
+    let mut run = vec![];
+    for frame in frames.into_iter().filter(|f| !is_trampoline(&f.name)) {
+        if frame.is_of_runtime {
+            run.push(frame.name);
+            continue;
+        }
+        match run.len() {
+            0 | 1 => names.append(&mut run),
+            _ => {
+                run.clear();
+                names.push(RUNTIME.to_owned());
+            }
+        }
+        names.push(frame.name);
+    }
+    names.append(&mut run);
+    names
 }
 
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns a symbol as a person reads it: without hash, parameters and arguments of generics.
-fn readable(symbol: &str) -> String {
-    let name = match rustc_demangle::try_demangle(symbol) {
+/// Returns the name of a symbol, in C++ without parameters.
+fn demangled(symbol: &str) -> String {
+    match rustc_demangle::try_demangle(symbol) {
         Ok(name) => format!("{name:#}"),
         Err(_) => {
             let options = cpp_demangle::DemangleOptions::new()
@@ -309,9 +423,22 @@ fn readable(symbol: &str) -> String {
             let name = name.and_then(|name| name.demangle_with_options(&options).ok());
             name.unwrap_or_else(|| symbol.to_owned())
         }
-    };
-    let name = without_arguments(&name).replace("{{closure}}", "{closure}");
+    }
+}
+
+/// Returns a name as a person reads it: without arguments of generics.
+fn shortened(name: &str) -> String {
+    let name = without_arguments(name).replace("{{closure}}", "{closure}");
     name.replace(';', " ")
+}
+
+/// Returns whether a function, or the type that has it, is of one of [`RUNTIME_CRATES`].
+fn is_of_runtime(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&', '*', '(']);
+    let path = path.strip_prefix("mut ").unwrap_or(path);
+    let path = path.strip_prefix("dyn ").unwrap_or(path);
+    let first = path.split_once("::").map(|(first, _)| first);
+    first.is_some_and(|first| RUNTIME_CRATES.contains(&first))
 }
 
 /// Removes angle brackets and their contents, except `<Type as Trait>` at the start, whose types
@@ -371,7 +498,7 @@ mod tests {
             ),
             ("JS_CallInternal", "JS_CallInternal"),
         ] {
-            assert_eq!(readable(symbol), wanted);
+            assert_eq!(Name::of(symbol).text, wanted);
         }
         for (name, wanted) in [
             ("a::b::<c::D<e>, f>::g", "a::b::g"),
@@ -389,6 +516,54 @@ mod tests {
         ] {
             assert_eq!(without_arguments(name), wanted);
         }
+    }
+
+    #[test]
+    fn frames_of_the_runtime_that_lead_to_others_become_one() {
+        for (name, wanted) in [
+            ("tokio::runtime::task::raw::poll", true),
+            (
+                "<hyper::proto::h1::Dispatcher<D> as core::future::Future>::poll",
+                true,
+            ),
+            (
+                "<&mut dyn core::fmt::Write as core::fmt::Write>::write_str",
+                true,
+            ),
+            ("storage::commit::write", false),
+            (
+                "<http_api::connection::places::Served<F> as core::future::Future>::poll",
+                false,
+            ),
+            ("rocksdb::DBImpl::Get", false),
+            ("tokio", false),
+        ] {
+            assert_eq!(is_of_runtime(name), wanted, "{name}");
+        }
+        let frame = |name: &str| Frame {
+            is_inside: false,
+            is_of_runtime: is_of_runtime(name),
+            name: name.to_owned(),
+        };
+        let frames = [
+            "std::sys::thread::start",
+            "tokio::run",
+            "tokio::poll",
+            "http_api::answer",
+            "core::iter::map",
+            "storage::get",
+            "core::slice::sort",
+            "core::slice::quicksort",
+        ];
+        let wanted = [
+            "[runtime]",
+            "http_api::answer",
+            "core::iter::map",
+            "storage::get",
+            "core::slice::sort",
+            "core::slice::quicksort",
+        ];
+        assert_eq!(folded(frames.map(frame).into()), wanted);
     }
 
     #[test]

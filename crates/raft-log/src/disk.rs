@@ -58,7 +58,7 @@ impl StoredGroup {
 /// A disk.
 pub trait LogDisk: Send + Sync + 'static {
     /// Returns the id of Raft that belongs to this disk; a new disk gets a new one, which is durable
-    /// when this returns.
+    /// when this returns. A disk that forgot synced writes is a new one.
     ///
     /// # Errors
     /// [`DiskError`].
@@ -93,9 +93,10 @@ pub trait LogDisk: Send + Sync + 'static {
     /// Returns the bytes that the log occupies.
     fn bytes(&self) -> u64;
 
-    /// Reclaims the space of trimmed entries. Called every few seconds.
+    /// Notes how far it was synced, and reclaims the space of trimmed entries. Called every few
+    /// seconds.
     ///
     /// # Errors
     /// [`DiskError`].
-    fn reclaim(&self) -> Result<(), DiskError>;
+    fn maintain(&self) -> Result<(), DiskError>;
 }

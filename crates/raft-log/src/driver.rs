@@ -1,4 +1,4 @@
-//! The threads of a log: one drives all groups, one writes, one reclaims space.
+//! The threads of a log: one drives all groups, one writes, one maintains the disk.
 //!
 //! The first never waits for a write, so that leaders continue to send heartbeats. The second writes
 //! everything that piled up during a sync with the next one.
@@ -106,8 +106,8 @@ pub(crate) struct Driver<D: LogDisk> {
     pub commands: Receiver<Command>,
     /// To the writing thread.
     pub jobs: Sender<Flush>,
-    /// To the thread that reclaims space.
-    pub reclaims: Sender<()>,
+    /// To the thread that maintains the disk.
+    pub maintenance: Sender<()>,
     pub is_reachable: Arc<AtomicBool>,
     pub figures: Arc<Mutex<LogFigures>>,
     pub appends: BTreeMap<u64, oneshot::Sender<AppendOutcome>>,
@@ -217,7 +217,7 @@ impl<D: LogDisk> Driver<D> {
                 self.core.trim_half();
             }
             // The thread ends with this one.
-            let _ = self.reclaims.send(());
+            let _ = self.maintenance.send(());
         }
     }
 
@@ -294,11 +294,11 @@ pub(crate) fn write<D: LogDisk>(
     }
 }
 
-/// Reclaims space until the driving thread ends. It is slow when old entries are
-/// needed: they are written again.
-pub(crate) fn reclaim<D: LogDisk>(disk: &D, orders: &Receiver<()>) {
+/// Maintains the disk until the driving thread ends. That is slow when old entries are needed: they
+/// are written again.
+pub(crate) fn maintain<D: LogDisk>(disk: &D, orders: &Receiver<()>) {
     while orders.recv().is_ok() {
-        if let Err(e) = disk.reclaim() {
+        if let Err(e) = disk.maintain() {
             tracing::warn!("the log's disk space was not reclaimed: {e}");
         }
     }

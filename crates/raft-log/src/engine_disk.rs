@@ -1,8 +1,14 @@
 //! The log on disk: one raft-engine for all groups of a node.
+//!
+//! **Invariant: a disk that forgot synced writes has another id.** A damaged log is set aside, and
+//! an empty one takes its place ([`crate::synced_files`]).
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cluster::SlotNumber;
 use raft::eraftpb::Entry;
@@ -10,6 +16,7 @@ use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize};
 
 use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
+use crate::synced_files::{SyncedFiles, SyncedList};
 
 /// The group that holds the disk's id. Slots have smaller numbers.
 const DISK: u64 = 1 << 32;
@@ -26,6 +33,9 @@ const READ_ENTRIES_MAX: u64 = 4096;
 /// Attempts to read entries.
 const READ_ATTEMPTS: usize = 4;
 
+/// The ending of the name of a directory whose log was damaged.
+pub const DAMAGED: &str = ".damaged";
+
 /// How entries are stored.
 struct Entries;
 
@@ -39,7 +49,9 @@ impl MessageExt for Entries {
 
 /// A log on disk.
 pub struct EngineDisk {
-    engine: Engine,
+    /// Its end syncs files, so it is dropped before the list of synced bytes.
+    engine: Engine<SyncedFiles>,
+    synced: SyncedList,
     id: RaftId,
 }
 
@@ -47,9 +59,12 @@ impl EngineDisk {
     /// Opens or creates the log in a directory. It uses at most about `bytes_max` bytes if entries are
     /// trimmed in time.
     ///
+    /// An end that was cut off is the result of a crash during an unsynced write. A log that lost
+    /// something else is renamed to `….damaged`, and an empty one with another id is created: this
+    /// node may have voted, or confirmed entries, and does not know it any more.
+    ///
     /// # Errors
-    /// [`DiskError`]. An end that was cut off is not an error: it is what a crash leaves of a write
-    /// that was not synced.
+    /// [`DiskError`].
     pub fn open(path: &Path, bytes_max: u64) -> Result<EngineDisk, DiskError> {
         EngineDisk::open_with_files(path, bytes_max, FILE_BYTES)
     }
@@ -68,13 +83,38 @@ impl EngineDisk {
             purge_threshold: ReadableSize(purge),
             ..Config::default()
         };
-        let engine = Engine::open(config).map_err(failure)?;
+        match EngineDisk::open_intact(path, config.clone()) {
+            Err(DiskError::Damaged(why)) => {
+                let aside = set_aside(path).map_err(failed)?;
+                tracing::error!(aside = %aside.display(), "the log on this disk is damaged; an empty one replaces it, which gets everything from the other nodes: {why}");
+                EngineDisk::open_intact(path, config)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens or creates a log that has everything that was synced.
+    fn open_intact(path: &Path, config: Config) -> Result<EngineDisk, DiskError> {
+        let before = SyncedList::read(path).map_err(failed)?;
+        let files = Arc::new(SyncedFiles::new());
+        let opened = Engine::open_with_file_system(config, files.clone());
+        if let Some(why) = files.find_cut(&before) {
+            return Err(DiskError::Damaged(why));
+        }
+        let engine = opened.map_err(failure)?;
+        if let Some(why) = files.find_missing(&before) {
+            return Err(DiskError::Damaged(why));
+        }
         let id = match engine.get(DISK, ID) {
             Some(id) => id_of(&id)?,
             None => create_id(&engine)?,
         };
-        sync_names(path).map_err(|e| DiskError::Failed(e.to_string()))?;
-        Ok(EngineDisk { engine, id })
+        sync_names(path).map_err(failed)?;
+        Ok(EngineDisk {
+            engine,
+            synced: SyncedList::new(path, files, before),
+            id,
+        })
     }
 
     fn read(
@@ -114,7 +154,24 @@ fn id_of(bytes: &[u8]) -> Result<RaftId, DiskError> {
     Ok(RaftId::from_le_bytes(id))
 }
 
-fn create_id(engine: &Engine) -> Result<RaftId, DiskError> {
+/// Renames the directory of a damaged log, and creates an empty one. Returns the other name. A log that
+/// was damaged earlier is removed.
+fn set_aside(directory: &Path) -> io::Result<PathBuf> {
+    let mut aside = OsString::from(directory);
+    aside.push(DAMAGED);
+    let aside = PathBuf::from(aside);
+    let removed = std::fs::remove_dir_all(&aside);
+    if let Err(e) = removed
+        && e.kind() != io::ErrorKind::NotFound
+    {
+        return Err(e);
+    }
+    std::fs::rename(directory, &aside)?;
+    DirBuilder::new().mode(0o700).create(directory)?;
+    Ok(aside)
+}
+
+fn create_id(engine: &Engine<SyncedFiles>) -> Result<RaftId, DiskError> {
     let id = fastrand::u64(1..);
     let mut batch = LogBatch::default();
     batch
@@ -134,6 +191,10 @@ fn add(write: &GroupWrite, batch: &mut LogBatch) -> Result<(), raft_engine::Erro
         batch.add_command(group, Command::Compact { index });
     }
     batch.put(group, STATE.to_vec(), write.state.encode())
+}
+
+fn failed(e: io::Error) -> DiskError {
+    DiskError::Failed(e.to_string())
 }
 
 fn failure(e: raft_engine::Error) -> DiskError {
@@ -183,7 +244,7 @@ impl LogDisk for EngineDisk {
             if read.is_ok() {
                 break;
             }
-            // raft-engine looks up where entries are, and then reads them. Meanwhile `reclaim` may move
+            // raft-engine looks up where entries are, and then reads them. Meanwhile `maintain` may move
             // them, and remove the file.
             read = self.read(slot, range, bytes_max);
         }
@@ -194,10 +255,12 @@ impl LogDisk for EngineDisk {
         self.engine.get_used_size() as u64
     }
 
-    fn reclaim(&self) -> Result<(), DiskError> {
+    fn maintain(&self) -> Result<(), DiskError> {
+        let kept = self.synced.keep();
         // Groups that keep old files from being removed are rewritten by the engine in time.
         self.engine.purge_expired_files().map_err(failure)?;
-        Ok(())
+        // A full disk needs the space, so this comes last.
+        kept.map_err(failed)
     }
 }
 
@@ -253,6 +316,212 @@ mod tests {
         assert!(disk.entries(3, 2, 3, 0).is_err());
     }
 
+    /// Returns the file with the latest records.
+    fn newest(log: &Path) -> PathBuf {
+        let paths = std::fs::read_dir(log).unwrap().map(|it| it.unwrap().path());
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|it| it == "raftlog");
+        paths.filter(is_log).max().unwrap()
+    }
+
+    /// Copies a log, as a crash of the process leaves it.
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+
+    fn remove(log: &Path) {
+        std::fs::remove_dir_all(log).unwrap();
+        let _aside = std::fs::remove_dir_all(log.with_extension("damaged"));
+    }
+
+    /// Opens a log with small files.
+    fn open_small(log: &Path) -> EngineDisk {
+        const FILE_BYTES: u64 = 4 << 10;
+        EngineDisk::open_with_files(log, 8 * FILE_BYTES, FILE_BYTES).unwrap()
+    }
+
+    fn is_empty_and_other(disk: &EngineDisk, id: RaftId, log: &Path) -> bool {
+        disk.raft_id().unwrap() != id
+            && disk.group(3).unwrap().is_none()
+            && log.with_extension("damaged").is_dir()
+    }
+
+    /// Writes a log with one record in each write, all synced. Returns its id.
+    fn write_log(log: &Path, indexes: std::ops::Range<u64>) -> RaftId {
+        let disk = EngineDisk::open(log, 1 << 30).unwrap();
+        for index in indexes {
+            let write = write(vec![entry(index, 1, b"a record of some length")]);
+            disk.write(&[&write], true).unwrap();
+        }
+        disk.raft_id().unwrap()
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_another_disk_or_is_noticed_by_reads() {
+        const STEP: usize = 7;
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
+        let id = write_log(&whole, 2..12);
+        let bytes = std::fs::read(newest(&whole)).unwrap();
+        let mut replaced = 0;
+        for at in (0..bytes.len()).step_by(STEP) {
+            copy(&whole, &log);
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            std::fs::write(newest(&log), damaged).unwrap();
+            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
+            if disk.raft_id().unwrap() != id {
+                assert!(is_empty_and_other(&disk, id, &log), "{at}");
+                replaced += 1;
+            } else {
+                assert_eq!(disk.group(3).unwrap().unwrap().last, 11, "{at}");
+                for index in 2..12 {
+                    if let Ok(found) = disk.entries(3, index, index + 1, 0) {
+                        assert_eq!(found, [entry(index, 1, b"a record of some length")]);
+                    }
+                }
+            }
+            drop(disk);
+            remove(&log);
+        }
+        // Other bits are in records before the last one.
+        assert!(replaced > bytes.len() / STEP / 3, "{replaced}");
+    }
+
+    #[test]
+    fn a_log_without_its_synced_end_is_another_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
+        let id = write_log(&whole, 2..6);
+        let length = newest(&whole).metadata().unwrap().len();
+        for end in (0..length).step_by(9).chain([length - 1]) {
+            copy(&whole, &log);
+            let file = File::options().write(true).open(newest(&log)).unwrap();
+            file.set_len(end).unwrap();
+            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
+            assert!(is_empty_and_other(&disk, id, &log), "{end}");
+            let other = disk.raft_id().unwrap();
+            drop(disk);
+            let disk = EngineDisk::open(&log, 1 << 30).unwrap();
+            assert_eq!(disk.raft_id().unwrap(), other, "{end}");
+            drop(disk);
+            remove(&log);
+        }
+        copy(&whole, &log);
+        std::fs::remove_file(newest(&log)).unwrap();
+        let disk = EngineDisk::open(&log, 1 << 30).unwrap();
+        assert!(is_empty_and_other(&disk, id, &log));
+    }
+
+    #[test]
+    fn damage_in_any_file_makes_another_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
+        let disk = open_small(&whole);
+        let id = disk.raft_id().unwrap();
+        for index in 2..42 {
+            let mut entry = entry(index, 1, b"");
+            entry.set_data(Bytes::from(vec![index as u8; 500]));
+            disk.write(&[&write(vec![entry])], true).unwrap();
+        }
+        drop(disk);
+        let synced = SyncedList::read(&whole).unwrap();
+        let names = synced.keys().filter(|name| name.ends_with(".raftlog"));
+        let names: Vec<&String> = names.collect();
+        assert!(names.len() > 3, "{names:?}");
+        for name in names {
+            let bytes = std::fs::read(whole.join(name)).unwrap();
+            let mut flipped = bytes.clone();
+            flipped[0] ^= 1;
+            for damaged in [&bytes[..bytes.len() / 2], &flipped] {
+                copy(&whole, &log);
+                std::fs::write(log.join(name), damaged).unwrap();
+                let disk = open_small(&log);
+                assert!(is_empty_and_other(&disk, id, &log), "{name}");
+                drop(disk);
+                remove(&log);
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_without_an_end_that_was_not_synced_is_the_same_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, log) = (dir.path().join("whole"), dir.path().join("log"));
+        let disk = open_small(&whole);
+        let id = disk.raft_id().unwrap();
+        for index in 2..12 {
+            let write = write(vec![entry(index, 1, b"a record of some length")]);
+            disk.write(&[&write], index < 6).unwrap();
+            if index == 6 {
+                disk.maintain().unwrap();
+            }
+        }
+        let name = newest(&whole);
+        let name = name.file_name().unwrap().to_str().unwrap();
+        let synced = SyncedList::read(&whole).unwrap()[name];
+        for end in (synced - 1..synced + 500).step_by(11) {
+            copy(&whole, &log);
+            let file = File::options().write(true).open(newest(&log)).unwrap();
+            file.set_len(end).unwrap();
+            let crashed = open_small(&log);
+            if end < synced {
+                assert!(is_empty_and_other(&crashed, id, &log), "{end}");
+            } else {
+                assert_eq!(crashed.raft_id().unwrap(), id, "{end}");
+                assert!(crashed.group(3).unwrap().unwrap().last >= 5, "{end}");
+            }
+            drop(crashed);
+            remove(&log);
+        }
+    }
+
+    #[test]
+    fn a_crash_at_any_time_leaves_the_same_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, crashed) = (dir.path().join("log"), dir.path().join("crashed"));
+        let mut disk = open_small(&log);
+        let id = disk.raft_id().unwrap();
+        let mut random = fastrand::Rng::with_seed(50);
+        let mut next = 2;
+        for round in 0..400 {
+            let count = random.u64(1..5);
+            let entries = (next..next + count).map(|index| {
+                let mut entry = entry(index, 1, b"");
+                let data: Vec<u8> = (0..500).map(|_| random.u8(..)).collect();
+                entry.set_data(Bytes::from(data));
+                entry
+            });
+            let mut write = write(entries.collect());
+            next += count;
+            write.trim = random.bool().then(|| next - 10u64.min(next - 2));
+            disk.write(&[&write], random.bool()).unwrap();
+            if random.u8(..4) == 0 {
+                disk.maintain().unwrap();
+            }
+            if random.u8(..8) == 0 {
+                copy(&log, &crashed);
+                let again = open_small(&crashed);
+                assert_eq!(again.raft_id().unwrap(), id, "{round}");
+                assert_eq!(again.group(3).unwrap().unwrap().last, next - 1, "{round}");
+                drop(again);
+                remove(&crashed);
+            }
+            if random.u8(..16) == 0 {
+                drop(disk);
+                disk = open_small(&log);
+                assert_eq!(disk.raft_id().unwrap(), id, "{round}");
+            }
+        }
+        assert!(
+            newest(&log) > log.join("0000000000000010.raftlog"),
+            "files are renewed"
+        );
+    }
+
     #[test]
     fn entries_are_read_while_space_is_reclaimed() {
         const FILE_BYTES: u64 = 16 << 10;
@@ -284,7 +553,7 @@ mod tests {
                     write(1, 1, KEPT, None);
                     let first = 1 + round * FILLING;
                     write(2, first, FILLING, Some(first));
-                    disk.reclaim().unwrap();
+                    disk.maintain().unwrap();
                 }
             });
             while !writer.is_finished() {

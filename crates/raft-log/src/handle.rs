@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::LogDisk;
-use crate::driver::{Command, Driver, SizeLimit, Transport, reclaim, write};
+use crate::driver::{Command, Driver, SizeLimit, Transport, maintain, write};
 use crate::figures::LogFigures;
 use crate::groups::{Core, CoreError};
 use crate::message::{AppendOutcome, FetchRequest, Fetched, FoundRecord, Purpose};
@@ -81,7 +81,7 @@ impl RaftLog {
         core.set_log_nodes(log_nodes);
         let (commands, todo) = channel();
         let (jobs, writes) = channel();
-        let (reclaims, orders) = channel();
+        let (maintenance, orders) = channel();
         let is_reachable = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::new(AtomicBool::new(false));
         let figures = Arc::new(Mutex::new(core.figures()));
@@ -93,7 +93,7 @@ impl RaftLog {
             transport,
             commands: todo,
             jobs,
-            reclaims,
+            maintenance,
             is_reachable: is_reachable.clone(),
             figures: figures.clone(),
             appends: BTreeMap::new(),
@@ -102,10 +102,10 @@ impl RaftLog {
             ticks: 0,
         };
         let (done, stopped) = (commands.clone(), is_stopped.clone());
-        let reclaimed = disk.clone();
+        let maintained = disk.clone();
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let writer = named("raft-disk").spawn(move || write(&*disk, &writes, &done, &stopped))?;
-        let reclaimer = named("raft-reclaim").spawn(move || reclaim(&*reclaimed, &orders))?;
+        let maintainer = named("raft-reclaim").spawn(move || maintain(&*maintained, &orders))?;
         let driver = named("raft").spawn(move || driver.run())?;
         Ok(RaftLog {
             options,
@@ -114,7 +114,7 @@ impl RaftLog {
             is_reachable,
             figures,
             is_stopped,
-            threads: vec![driver, writer, reclaimer],
+            threads: vec![driver, writer, maintainer],
         })
     }
 
@@ -247,7 +247,7 @@ impl Log for RaftLog {
     }
 
     fn is_reachable(&self) -> BoxFuture<'static, bool> {
-        // A thread that panicked reports nothing any more. The third one reclaims space only.
+        // A thread that panicked reports nothing any more. The third one maintains the disk only.
         let mut threads = self.threads.iter().take(2);
         let runs = threads.all(|thread| !thread.is_finished());
         let is_reachable = runs && self.is_reachable.load(Ordering::Relaxed);

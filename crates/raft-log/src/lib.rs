@@ -9,7 +9,7 @@
 //! of entries leave the node in [`Core::end_flush`], which is called after the sync.
 //!
 //! **Invariant: an id of Raft belongs to a disk.** A node whose log disk was lost or replaced gets
-//! another id, because its old one may have voted.
+//! another id, because its old one may have voted. So does one whose log disk forgot synced writes.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ mod offsets;
 mod options;
 mod raft_codec;
 mod state;
+mod synced_files;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -35,7 +36,7 @@ mod wire;
 pub use codec::BUNDLE_BYTES_MAX;
 pub use disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 pub use driver::Transport;
-pub use engine_disk::EngineDisk;
+pub use engine_disk::{DAMAGED, EngineDisk};
 pub use figures::{LogFigures, SYNCED};
 pub use groups::{Core, CoreError, Effect, Flush};
 pub use handle::{Inlet, RaftLog, StartError};

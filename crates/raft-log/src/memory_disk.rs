@@ -1,6 +1,6 @@
 //! A disk in memory, for tests. A crash may lose writes that were not synced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use cluster::SlotNumber;
 use parking_lot::Mutex;
@@ -26,6 +26,25 @@ struct Disk {
     current: Logs,
     /// The writes since the last sync.
     unsynced: Vec<Vec<GroupWrite>>,
+    /// The latest synced writes that damage can take away, and the state before them.
+    tail: VecDeque<Vec<GroupWrite>>,
+    before_tail: Logs,
+    tail_max: usize,
+}
+
+impl Disk {
+    fn make_durable(&mut self, writes: Vec<GroupWrite>) {
+        store(&mut self.durable, &writes);
+        if self.tail_max == 0 {
+            return;
+        }
+        self.tail.push_back(writes);
+        if self.tail.len() > self.tail_max
+            && let Some(oldest) = self.tail.pop_front()
+        {
+            store(&mut self.before_tail, &oldest);
+        }
+    }
 }
 
 /// A disk in memory.
@@ -47,18 +66,37 @@ impl MemoryDisk {
     pub fn sync_first(&self, count: usize) {
         let mut disk = self.disk.lock();
         let disk = &mut *disk;
-        let count = count.min(disk.unsynced.len());
-        for writes in disk.unsynced.drain(..count) {
-            store(&mut disk.durable, &writes);
+        let rest = disk.unsynced.split_off(count.min(disk.unsynced.len()));
+        for writes in std::mem::replace(&mut disk.unsynced, rest) {
+            disk.make_durable(writes);
         }
+    }
+
+    /// Lets damage take away synced writes later: at most the latest `count`.
+    pub fn keep_tail(&self, count: usize) {
+        self.disk.lock().tail_max = count;
+    }
+
+    /// Loses the latest `count` synced writes, and everything that was not synced, as damage in the
+    /// newest file of a log does.
+    pub fn damage(&self, count: usize) {
+        let mut disk = self.disk.lock();
+        let disk = &mut *disk;
+        disk.unsynced.clear();
+        disk.tail.truncate(disk.tail.len().saturating_sub(count));
+        disk.durable = disk.before_tail.clone();
+        for writes in &disk.tail {
+            store(&mut disk.durable, writes);
+        }
+        disk.current = disk.durable.clone();
     }
 
     /// Loses the writes after the last sync, except the first `kept` ones.
     pub fn crash(&self, kept: usize) {
         let mut disk = self.disk.lock();
         let disk = &mut *disk;
-        for writes in disk.unsynced.drain(..).take(kept) {
-            store(&mut disk.durable, &writes);
+        for writes in std::mem::take(&mut disk.unsynced).into_iter().take(kept) {
+            disk.make_durable(writes);
         }
         disk.current = disk.durable.clone();
     }
@@ -150,7 +188,7 @@ impl LogDisk for MemoryDisk {
         entries.map(|entry| entry.get_data().len() as u64).sum()
     }
 
-    fn reclaim(&self) -> Result<(), DiskError> {
+    fn maintain(&self) -> Result<(), DiskError> {
         Ok(())
     }
 }

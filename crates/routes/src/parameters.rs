@@ -208,6 +208,8 @@ groups! {
         number("hz", "Samples per second."),
         word("of", &["cpu", "waits"], "Whether the time on processors is sampled, or the time of requests by the clock."),
         word("format", &["svg", "folded", "pprof"], "The format of the answer; `svg` by default."),
+        text("route", "Only requests of this route, named as in metrics."),
+        word("frames", &["own", "all"], "Whether each frame of the runtime is shown; `own` by default."),
     ]
 }
 

@@ -206,6 +206,15 @@ pub struct ProfileOptions {
     /// An earlier folded profile: draw the changes since, and print what grew most
     #[arg(long, value_name = "BEFORE")]
     pub diff: Option<PathBuf>,
+    /// Only requests of one route, named as in `settee top`: document_read, find, view
+    #[arg(long, value_name = "ROUTE")]
+    pub route: Option<String>,
+    /// Send a GET of this path again and again meanwhile, with the name and password: one request as a profile
+    #[arg(long, value_name = "PATH")]
+    pub request: Option<String>,
+    /// Show each frame of the asynchronous runtime and the standard library, instead of one for several
+    #[arg(long)]
+    pub all_frames: bool,
 }
 
 /// The format of a profile.

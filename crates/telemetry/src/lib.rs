@@ -26,7 +26,7 @@ pub use counter::{BOUNDS_US, Counter, Durations, Striped, Times, distribution};
 pub use logged::{LINES_LEFT_OUT, LOGGED};
 pub use part::part_of;
 pub use priority::{BACKGROUND_NICE, give_way, lower_priority, take_long_turns};
-pub use socket::dropped_connections;
+pub use socket::{dropped_connections, ms_since_data};
 pub use state::{STATES, State};
 pub use thread::{StateGuard, ThreadTimes, enter, entered_at, park, threads, unpark};
 pub use ticks::Tick;

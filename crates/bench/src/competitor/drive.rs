@@ -99,6 +99,7 @@ mod tests {
         let pace = |rate| Pace {
             rate,
             requests: Some(7),
+            ..Pace::default()
         };
         let slice = driven(for_ever, pace(None)).await;
         assert_eq!((slice.count, slice.errors.count), (20, 4));

@@ -265,6 +265,10 @@ pub(super) fn settings(report: &Report) -> String {
         ("measured", time),
         ("connections of reads", report.connections.to_string()),
         (
+            "a new connection for each request",
+            if report.new_connections { "yes" } else { "no" }.to_owned(),
+        ),
+        (
             "rate",
             optional(
                 report

@@ -61,6 +61,10 @@ const WORKLOADS: &[Description] = &[
         "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
     ),
     description(
+        "flooded",
+        "latency of _node/_local/_config, idle and while 2,400 clients read, each request on a new connection",
+    ),
+    description(
         "replication",
         "100,000 documents over HTTP from the server itself, or from a second one that bench starts; compared with _bulk_docs of 1,000",
     ),
@@ -134,6 +138,14 @@ const WORKLOADS: &[Description] = &[
         "YCSB F: 50 % reads, 50 % read-modify-writes, zipfian",
     ),
     description("mix", "operations by the weights of --mix"),
+    description(
+        "own",
+        "loads the documents of --documents; builds and reads the views of --design",
+    ),
+    description(
+        "urls",
+        "GETs of the paths of --urls, by weights or by clients of their own",
+    ),
     description(
         "faults_kill",
         "kill -9 of a server under load: time to recover, lost writes",
@@ -219,7 +231,7 @@ const PEERS: &str = "peers";
 const FAULTS: &str = "faults";
 
 /// Groups and workloads that run only when they are named.
-const BY_NAME: [&str; 4] = ["ycsb", FAULTS, PEERS, "mix"];
+const BY_NAME: [&str; 7] = ["ycsb", FAULTS, PEERS, "flooded", "mix", "own", "urls"];
 
 /// The group of workloads that are spread over all nodes of a cluster.
 const CLUSTER: &str = "cluster";
@@ -246,6 +258,7 @@ pub(crate) const RATIOS: &[(&str, &str)] = &[
     ("attachments_get", "attachments_put"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
+    ("config_before_flood", "config_flooded"),
     ("first_build javascript", "first_build_map_only"),
     ("first_build_unprojected", "first_build javascript"),
     ("first_build_unprojected", "first_build nodejs"),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
+use super::own::Own;
+use super::urls::Urls;
 use super::{Bench, Mix, Outcome, ROUNDS};
 use crate::competitor::{Competitor, Documents, HttpRows, Row};
 use crate::documents::Shape;
@@ -35,6 +37,7 @@ pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<
         ("--sweep", options.sweep.is_some()),
         ("--rate", options.rate.is_some()),
         ("--requests", options.requests.is_some()),
+        ("--new-connections", options.new_connections),
     ];
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
@@ -69,6 +72,21 @@ impl Bench {
                     connections,
                 };
                 self.measure(name, mix).await
+            }
+            "own" => {
+                let data = self.options.own.clone().ok_or_else(|| {
+                    BenchError::Options(
+                        "own needs --documents FILE, a JSON object a line".to_owned(),
+                    )
+                })?;
+                self.measure(name, Own { data, connections }).await
+            }
+            "urls" => {
+                let list = self.options.urls.clone().ok_or_else(|| {
+                    BenchError::Options("urls needs --urls FILE, a list of paths".to_owned())
+                })?;
+                let urls = Urls { list, connections };
+                self.measure(name, urls).await
             }
             _ if name.starts_with("faults_") => self.measure_fault(name).await,
             _ => Err(BenchError::Options(format!("{name} has no measurement"))),
@@ -235,12 +253,19 @@ mod tests {
             servers: vec![server()],
             ..BenchOptions::default()
         };
-        let mut wrong = vec![alone.clone(); 4];
+        let mut wrong = vec![alone.clone(); 5];
         wrong[0].servers.push(server());
         wrong[1].sweep = Some("log/level=info,debug".to_owned());
         wrong[2].rate = Some(10.0);
         wrong[3].requests = Some(10);
-        let refused = ["a second server", "--sweep", "--rate", "--requests"];
+        wrong[4].new_connections = true;
+        let refused = [
+            "a second server",
+            "--sweep",
+            "--rate",
+            "--requests",
+            "--new-connections",
+        ];
         for (options, what) in wrong.iter().zip(refused) {
             let error = check_faults(&["get", "faults_stop"], options).unwrap_err();
             let error = error.to_string();

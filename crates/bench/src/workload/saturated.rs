@@ -126,25 +126,34 @@ pub(super) async fn probe(
     requests: Vec<Vec<u8>>,
     length: Duration,
 ) -> Result<Slice, BenchError> {
+    let probing = async move || {
+        ClosedLoop::timed(&Rc::new(target), length, Check::Status)
+            .run(1, in_turns(requests))
+            .await
+    };
+    on_thread("bench-probe", probing).await
+}
+
+/// Measures on a thread of its own.
+pub(super) async fn on_thread<M>(name: &str, measuring: M) -> Result<Slice, BenchError>
+where
+    M: AsyncFnOnce() -> Result<Slice, BenchError> + Send + 'static,
+{
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new()
-        .name("bench-probe".to_owned())
+        .name(name.to_owned())
         .spawn(move || {
             let result = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .map_err(BenchError::from)
-                .and_then(|runtime| {
-                    let probing = ClosedLoop::timed(&Rc::new(target), length, Check::Status)
-                        .run(1, in_turns(requests));
-                    LocalSet::new().block_on(&runtime, probing)
-                });
+                .and_then(|runtime| LocalSet::new().block_on(&runtime, measuring()));
             // The run may have been interrupted.
             let _ = sender.send(result);
         })?;
     receiver.await.unwrap_or_else(|_| {
         Err(BenchError::Options(
-            "the probe's thread has failed".to_owned(),
+            "a thread of the load client has failed".to_owned(),
         ))
     })
 }

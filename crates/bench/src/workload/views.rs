@@ -12,7 +12,9 @@ mod steady;
 mod tasks;
 mod view_reads;
 
+pub(super) use build::wait_for;
 pub(crate) use declarations::Declarations;
+pub(crate) use languages::check_languages;
 pub(crate) use rows::Rows;
 pub(crate) use several::Several;
 pub(crate) use small::FirstBuilds;

@@ -24,7 +24,7 @@ async fn measured(options: BenchOptions) -> (Report, String) {
 
 /// Does the workload run only when it is named? The suite `bench_workloads` runs these against a real server.
 fn only_by_name(name: &str) -> bool {
-    ["ycsb_", "mix", "faults_", "peer_"]
+    ["ycsb_", "flooded", "mix", "own", "urls", "faults_", "peer_"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }

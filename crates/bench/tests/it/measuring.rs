@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bench::{BenchError, BenchOptions, Measurement, Mix, Report, run};
+use bench::{BenchError, BenchOptions, Measurement, Mix, OwnData, Report, UrlList, run};
 use fake::Fake;
 
 fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
@@ -207,6 +207,147 @@ async fn each_connection_sends_the_requests_that_were_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_request_has_a_connection_of_its_own_when_that_was_asked_for() {
+    for (workload, is_new) in [
+        ("get_random", true),
+        ("ycsb_c", true),
+        ("get_random", false),
+        ("ycsb_c", false),
+    ] {
+        let fake = Fake::start().await;
+        let mut options = options(&[&fake], workload);
+        (options.connections, options.requests) = (3, Some(40));
+        options.new_connections = is_new;
+        let (report, table) = measured(options).await;
+        let side = first(&report);
+        assert_eq!((side.count, side.errors), (120, 0), "{workload}");
+        let opened = fake.connections.load(Ordering::Relaxed);
+        assert_eq!(opened >= 120, is_new, "{workload}: {opened}");
+        let is_told = table.contains("a new one for each request");
+        assert_eq!(
+            (is_told, report.new_connections),
+            (is_new, is_new),
+            "{table}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_with_new_connections_ends_after_its_time() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "full_commit");
+    options.new_connections = true;
+    let (report, table) = measured(options).await;
+    // Both requests of an operation are on one connection.
+    assert_eq!(report.errors(), 0, "{table}");
+    let opened = fake.connections.load(Ordering::Relaxed) as u64;
+    assert!(opened >= first(&report).count, "{opened}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_of_a_list_are_requested_by_weights_and_in_streams() {
+    let fake = Fake::start().await;
+    let shop = ["a", "b", "c"].map(|id| (id.to_owned(), serde_json::json!({"_id": id})));
+    {
+        let mut contents = fake.contents.lock().unwrap();
+        contents.databases.insert("shop".to_owned(), shop.into());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list.txt");
+    let listed = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        UrlList::read(&file)
+    };
+    let mut options = options(&[&fake], "urls");
+    (options.connections, options.requests) = (4, Some(50));
+    options.urls = Some(listed("9 /shop/a\n1 /shop/b\n2x /shop/c\n").unwrap());
+    let (report, table) = measured(options.clone()).await;
+    let count = |name: &str| {
+        let line = report.lines.iter().find(|line| line.name == name);
+        line.map_or(0, |line| line.sides[0].as_ref().unwrap().count)
+    };
+    // Each of four clients and each of two sends 50.
+    assert_eq!(
+        (count("urls"), count("urls /shop/c")),
+        (300, 100),
+        "{table}"
+    );
+    assert_eq!(count("urls /shop/a") + count("urls /shop/b"), 200);
+    assert!(count("urls /shop/a") > count("urls /shop/b"), "{table}");
+    assert!(fake.contents.lock().unwrap().databases.contains_key("shop"));
+
+    options.urls = Some(listed("1 /shop/nothing\n").unwrap());
+    let report = run(options.clone(), None, &mut Vec::new()).await.unwrap();
+    assert!(
+        report.failures[0].reason.contains("/shop/nothing"),
+        "{:?}",
+        report.failures
+    );
+    options.urls = None;
+    let report = run(options, None, &mut Vec::new()).await.unwrap();
+    assert!(
+        report.failures[0].reason.contains("--urls FILE"),
+        "{:?}",
+        report.failures
+    );
+    let error = listed("1 /a\n2 a\n").unwrap_err().to_string();
+    assert!(error.contains("list.txt: line 2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_documents_are_loaded_and_their_views_built_and_read() {
+    let fake = Fake::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let [documents, design] = ["shop.jsonl", "design.json"].map(|name| dir.path().join(name));
+    let line = |n: u32| format!("{{\"_id\":\"own-{n}\",\"_rev\":\"1-a\",\"amount\":{n}}}\n");
+    std::fs::write(&documents, (0..1_200).map(line).collect::<String>()).unwrap();
+    let map = r#"{"language": "javascript", "views": {"by_amount": {"map": "function (doc) { emit(doc.amount, 1); }"}}}"#;
+    std::fs::write(&design, map).unwrap();
+    let mut options = options(&[&fake], "own");
+    options.own = Some(OwnData::read(&documents, Some(&design)).unwrap());
+    let (report, table) = measured(options).await;
+    assert_eq!(report.errors(), 0, "{table}");
+    let lines = report.lines.iter();
+    let counts: Vec<(&str, u64)> = lines
+        .map(|line| (&*line.name, line.sides[0].as_ref().unwrap().count))
+        .collect();
+    // In three rounds.
+    assert_eq!(counts[..2], [("own_load", 3_600), ("own_build", 3_600)]);
+    assert!(
+        counts[2].0 == "own_read by_amount" && counts[2].1 > 0,
+        "{counts:?}"
+    );
+    let contents = fake.contents.lock().unwrap();
+    let bulks: Vec<usize> = contents
+        .bulks
+        .iter()
+        .map(|(documents, _)| *documents)
+        .collect();
+    assert_eq!(bulks.iter().sum::<usize>(), 3_600);
+    assert!(contents.databases.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_is_of_new_connections() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "flooded");
+    options.scale = 0.01;
+    let (report, table) = measured(options).await;
+    assert_eq!(report.errors(), 0, "{table}");
+    let names: Vec<&str> = report.lines.iter().map(|line| &*line.name).collect();
+    let expected = ["config_before_flood", "flooded_get", "config_flooded"];
+    assert_eq!(names, expected);
+    let sides = report
+        .lines
+        .iter()
+        .flat_map(|line| line.sides.iter().flatten());
+    let requests: u64 = sides.map(|side| side.count).sum();
+    let opened = fake.connections.load(Ordering::Relaxed) as u64;
+    assert!(opened >= requests, "{opened} for {requests}");
+    assert!(table.contains("flooded: 24 clients on"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operations_and_the_rows_of_peers_are_sent_at_a_rate_too() {
     let fake = Fake::start().await;
     for workload in ["ycsb_c", "peer_get_random"] {
@@ -271,6 +412,80 @@ async fn a_rate_that_cannot_be_reached_is_told() {
         table.contains("did not reach 1000000 requests/s"),
         "{table}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeats_are_apart_as_wished_or_that_is_refused() {
+    let fake = Fake::start().await;
+    let mut paused = options(&[&fake], "get");
+    (paused.repeats, paused.pause_s) = (2, 0.05);
+    let began = std::time::Instant::now();
+    let (report, table) = measured(paused).await;
+    assert!(
+        table.contains("a pause of 0.05 s before each repeat"),
+        "{table}"
+    );
+    assert!(began.elapsed() >= Duration::from_millis(50));
+    assert_eq!(report.repeats, 2);
+    type Change = fn(&mut BenchOptions);
+    let wrong: [(Change, &str); 4] = [
+        (|options| options.pause_s = f64::NAN, "the pause must be"),
+        (|options| options.pause_s = -1.0, "the pause must be"),
+        (|options| options.has_new_servers = true, "omit --url"),
+        (
+            |options| options.languages = vec!["lua".to_owned()],
+            "there is no \"lua\"",
+        ),
+    ];
+    for (change, why) in wrong {
+        let mut options = options(&[&fake], "get");
+        change(&mut options);
+        let error = refused(options).await;
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_have_the_shards_that_were_asked_for() {
+    let fake = Fake::start().await;
+    let mut sharded = options(&[&fake], "get_random");
+    sharded.q = Some(7);
+    let (_, table) = measured(sharded).await;
+    assert!(table.contains("q=7 shards"), "{table}");
+    let created = fake.contents.lock().unwrap().created.clone();
+    assert!(
+        !created.is_empty() && created.iter().all(|(_, q)| *q == 7),
+        "{created:?}"
+    );
+    // A sweep of something else keeps them, and one of shards has its own.
+    for (sweep, wanted) in [("connections=1,3", vec![7]), ("q=3,4", vec![3, 4, 3])] {
+        let fake = Fake::start().await;
+        let mut options = options(&[&fake], "get_random");
+        (options.q, options.sweep) = (Some(7), Some(sweep.to_owned()));
+        measured(options).await;
+        let created = fake.contents.lock().unwrap().created.clone();
+        let mut shards: Vec<u64> = created.iter().map(|(_, q)| *q).collect();
+        shards.dedup();
+        assert_eq!(shards, wanted, "{sweep}");
+    }
+    let mut none = options(&[&fake], "get");
+    none.q = Some(0);
+    assert!(refused(none).await.contains("--q is a number"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_chosen_languages_are_measured() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "views_declarations");
+    options.languages = vec!["nodejs".to_owned()];
+    let (report, _) = measured(options).await;
+    let names: Vec<&str> = report.lines.iter().map(|line| &*line.name).collect();
+    let expected = [
+        "declarations_trivial nodejs",
+        "declarations_real nodejs",
+        "declarations_real rust",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,9 +10,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use hyper::header::HeaderValue;
 use metrics::{CompletedRequest, End, Stats};
+use profiler::Label;
 use routes::Class;
 use telemetry::Tick;
 
+use super::route_label::label_of;
 use super::slow::{self, Detail};
 use super::traced::Traced;
 use super::waits;
@@ -217,17 +219,21 @@ pub struct ObservedPieces {
     sent: u64,
     /// Bytes of the whole response, if known. No piece is read after them.
     length: Option<u64>,
+    /// The label of the request's route.
+    label: &'static Label,
     completion: Option<Box<Completion>>,
 }
 
 impl ObservedPieces {
     /// Pieces whose end is reported.
     pub fn of(pieces: Pieces, length: Option<u64>, completion: Completion) -> Pieces {
+        let label = label_of(completion.numbers.route);
         let completion = Some(Box::new(completion));
         let mut watched = ObservedPieces {
             pieces,
             sent: 0,
             length,
+            label,
             completion,
         };
         watched.look_for_end();
@@ -251,7 +257,8 @@ impl Stream for ObservedPieces {
     type Item = Result<Bytes, StreamError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.pieces.as_mut().poll_next(cx);
+        let label = self.label;
+        let next = profiler::labelled(label, || self.pieces.as_mut().poll_next(cx));
         match &next {
             Poll::Ready(Some(Ok(piece))) => {
                 self.sent += piece.len() as u64;

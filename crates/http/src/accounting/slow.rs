@@ -133,6 +133,9 @@ pub fn line(facts: &RequestFacts<'_>, end: End, bytes: u64, us: u64) -> Value {
         "phases",
         phases(&numbers.timing, numbers.head_us, us).into(),
     );
+    if numbers.timing.socket_ms > 0 {
+        put("socket_ms", numbers.timing.socket_ms.into());
+    }
     if numbers.is_of_database {
         let name = facts.database().map(|name| cut(name, NAME_BYTES_MAX));
         put("database", name.into());
@@ -169,14 +172,55 @@ pub fn bound_us(of: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
     use serde_json::json;
 
     use super::*;
+    use crate::accounting::completion::Numbers;
 
     #[test]
     fn a_name_is_cut_between_characters() {
         assert_eq!(cut("äbc", 1), "");
         assert_eq!(cut("äbc", 3), "äb");
+    }
+
+    #[test]
+    fn the_wait_before_a_request_is_in_its_line_if_it_is_known() {
+        let id = HeaderValue::from_static("abc");
+        let line_of = |socket_ms: u32| {
+            let numbers = Numbers {
+                route: Class::DocumentRead,
+                is_of_database: false,
+                status: 200,
+                slow_us: 1,
+                timing: Timing {
+                    socket_ms,
+                    ..Timing::default()
+                },
+                head_us: 1_000,
+                bytes_received: 0,
+                document_reads: 0,
+                bulk_docs: None,
+                traced: None,
+            };
+            let facts = RequestFacts {
+                id: &id,
+                peer: None,
+                user: None,
+                method: "GET",
+                path: "/db/a",
+                segments: &[],
+                numbers,
+                detail: None,
+            };
+            line(&facts, End::Whole, 5, 2_000)
+        };
+        let known = line_of(266);
+        assert_eq!(
+            (&known["socket_ms"], &known["ms"]),
+            (&json!(266), &json!(2.0))
+        );
+        assert!(line_of(0).get("socket_ms").is_none());
     }
 
     #[test]

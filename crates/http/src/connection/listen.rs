@@ -11,9 +11,11 @@ use metrics::Socket;
 use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, within};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 
 use crate::app::App;
 use crate::connection::AFTER_FAILED_ACCEPT;
+use crate::connection::arrival::{Arriving, note_accepted, watch_event_loop};
 use crate::connection::client::{Client, Spoken};
 use crate::connection::metrics_port::serve_metrics;
 use crate::connection::places::Place;
@@ -76,6 +78,24 @@ impl Listeners {
         all.filter_map(socket).collect()
     }
 
+    /// Sets options that each connection inherits from the socket at which it comes in: to set them
+    /// on the connection takes four system calls.
+    fn set_options(&self) {
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY);
+        let https = self.https.as_ref().map(|(https, _)| https);
+        for listener in [Some(&self.http), https].into_iter().flatten() {
+            let socket = SockRef::from(listener);
+            let set = socket
+                .set_tcp_nodelay(true)
+                .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+            if let Err(e) = set {
+                tracing::warn!(error = %e, "connections have no TCP_NODELAY or keepalive");
+            }
+        }
+    }
+
     /// The next connection, and its TLS configuration.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
@@ -91,13 +111,9 @@ impl Listeners {
 /// Serves until `stop` resolves, then finishes running requests.
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let mut listeners = listeners.into();
-    let metrics = listeners.metrics.take();
-    let metrics = metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())));
+    let companions = start_companions(listeners.metrics.take(), &app);
     let graceful = GracefulShutdown::new();
-    let keeper = {
-        let auth = app.node.auth.clone();
-        tokio::spawn(async move { auth.keep_users().await })
-    };
+    listeners.set_options();
     app.node.set_listening(listeners.addresses());
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
@@ -108,6 +124,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     loop {
         let accepting = async {
             let accepted = within!(State::Accept, listeners.accept()).0?;
+            note_accepted(&accepted.0);
             // Others wait in the kernel's queue meanwhile.
             let place = app.places.take(accepted.1.ip()).await;
             Ok::<_, std::io::Error>((accepted, place))
@@ -131,10 +148,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
     app.stats.listen_at(vec![]);
     drop(listeners);
-    keeper.abort();
-    if let Some(metrics) = metrics {
-        metrics.abort();
-    }
+    companions.iter().for_each(AbortHandle::abort);
     // Before the feeds: jobs of this server may read them, and should see their own end.
     app.node.replicator.stop().await;
     app.stop_feeds();
@@ -146,6 +160,18 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
 }
 
+/// Starts the tasks that run while connections are accepted.
+fn start_companions(metrics: Option<TcpListener>, app: &Arc<App>) -> Vec<AbortHandle> {
+    let auth = app.node.auth.clone();
+    let mut started = vec![
+        tokio::spawn(async move { auth.keep_users().await }).abort_handle(),
+        tokio::spawn(watch_event_loop()).abort_handle(),
+    ];
+    started
+        .extend(metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())).abort_handle()));
+    started
+}
+
 /// Serves a connection in a separate task.
 fn accept(
     stream: TcpStream,
@@ -154,18 +180,10 @@ fn accept(
     app: &Arc<App>,
     (watcher, place): (Watcher, Place),
 ) {
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY);
-    let set = stream
-        .set_nodelay(true)
-        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
-    if let Err(e) = set {
-        tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
-    }
     let (app, ticket) = (app.clone(), place.ticket());
     tokio::spawn(place.serve(async move {
         let _open = app.stats.connect();
+        let stream = Arriving::new(stream, ticket.seat.clone());
         let client = Client {
             peer,
             spoken: Spoken::Unknown,
@@ -186,4 +204,26 @@ fn accept(
             }
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_inherit_the_options_of_their_listener() {
+        let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listeners = Listeners::from(http);
+        let address = listeners.http.local_addr().unwrap();
+        for has_options in [false, true] {
+            if has_options {
+                listeners.set_options();
+            }
+            let _client = std::net::TcpStream::connect(address).unwrap();
+            let (stream, ..) = listeners.accept().await.unwrap();
+            let socket = SockRef::from(&stream);
+            let options = [socket.tcp_nodelay(), socket.keepalive()].map(Result::unwrap);
+            assert_eq!(options, [has_options; 2]);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub mod arrival;
 pub mod client;
 pub mod head_timeout;
 pub mod lenient;

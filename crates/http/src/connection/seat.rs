@@ -37,6 +37,8 @@ pub(crate) struct Seat {
     /// A login is under way that keeps the reserved place until it is answered.
     is_login: AtomicBool,
     leaving: AtomicU8,
+    /// How long its last sampled request lay in the socket, in milliseconds.
+    socket_wait_ms: AtomicU32,
     /// Its task.
     pub(super) task: AtomicWaker,
     /// Signals that it got a place, or has to close.
@@ -58,6 +60,7 @@ impl Seat {
             is_exempt: AtomicBool::new(false),
             is_login: AtomicBool::new(false),
             leaving: AtomicU8::new(STAYS),
+            socket_wait_ms: AtomicU32::new(0),
             task: AtomicWaker::new(),
             changed: Notify::new(),
         }
@@ -82,6 +85,21 @@ impl Seat {
     /// Notes the address of a client behind a proxy.
     pub fn note_address(&self, group: u64) {
         self.group.store(group, Relaxed);
+    }
+
+    /// Notes how long a request lay in the socket before it was read.
+    pub(super) fn note_socket_wait(&self, ms: u32) {
+        self.socket_wait_ms.store(ms, Relaxed);
+    }
+
+    /// Returns how long the request that was read last lay in the socket, in milliseconds, once; 0
+    /// if that is not known.
+    pub fn take_socket_wait(&self) -> u32 {
+        // Rarely set: a load costs less than a swap.
+        match self.socket_wait_ms.load(Relaxed) {
+            0 => 0,
+            _ => self.socket_wait_ms.swap(0, Relaxed),
+        }
     }
 
     /// Its user, or its address.

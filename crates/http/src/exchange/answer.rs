@@ -13,7 +13,7 @@ use crate::errors::ApiError;
 use crate::exchange::finish::finish;
 use crate::exchange::login::refuse;
 use crate::exchange::memory::{counted, long_body};
-use crate::exchange::route::route;
+use crate::exchange::route::{label, route};
 use crate::exchange::under_way::{UnderWay, clients_request_id, request_id};
 use crate::forwarded_clients::client_address;
 use crate::load::{has_short_body, note_short_request};
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     let req = &mut under_way.req;
     let result = match host_error.or(method_error) {
         Some(e) => Err(e),
-        None => route(app, req).await,
+        None => profiler::under_label!(label(req), route(app, req)),
     };
     let id = under_way.id.to_str().unwrap_or_default();
     let mut reply = result.unwrap_or_else(|e| refuse(req, e.report(id)));

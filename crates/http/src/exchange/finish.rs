@@ -28,6 +28,7 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     let timing = Timing {
         auth_us: req.auth_us,
         receive_us: req.body_us,
+        socket_ms: socket_wait_ms(req),
         ..reply.timing
     };
     let status = reply.status;
@@ -152,12 +153,21 @@ fn keep_only(kept: &[String], headers: &mut HeaderMap) {
     }
 }
 
+/// How long a request lay in the socket before it was read, in milliseconds; 0 if that is not known.
+fn socket_wait_ms(req: &Request) -> u32 {
+    let place = req.place.as_ref();
+    place.map_or(0, |place| place.seat.take_socket_wait())
+}
+
 /// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
-/// response.
+/// response. `socket` was before all of them, and is not in the total.
 fn server_timing(t: &Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
     let mut text = [0u8; 320];
     let mut rest = &mut text[..];
+    if t.socket_ms > 0 {
+        let _ = write!(rest, "socket;dur={}, ", t.socket_ms);
+    }
     let phases = t.phases();
     let before: u64 = phases.iter().map(|(_, us)| us).sum();
     let write = ("write", total_us.saturating_sub(before));

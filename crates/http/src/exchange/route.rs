@@ -1,8 +1,10 @@
 //! Checks a request before the router gets it: its host, its URI, who sent it, and its place.
 
 use node::{is_utf8_decoded, is_well_encoded};
+use profiler::Label;
 use telemetry::{State, within};
 
+use crate::accounting::route_label::label_of;
 use crate::app::App;
 use crate::browsers::cross_site;
 use crate::clustered;
@@ -12,6 +14,11 @@ use crate::exchange::place::take_place;
 use crate::reply::Reply;
 use crate::request::{Request, host};
 use crate::router;
+
+/// Returns the label of a request's route, which samples of its processor time have.
+pub(super) fn label(req: &Request) -> &'static Label {
+    label_of(req.row.class(&req.method, req.query.last(&["feed"])))
+}
 
 /// Returns the response of the request's handler, or of the first check that the request fails.
 pub(super) async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {

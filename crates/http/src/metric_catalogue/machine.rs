@@ -5,6 +5,7 @@ use metrics::prometheus::Text;
 use metrics::{MemoryPart, labelled, process};
 
 use crate::app::App;
+use crate::connection::arrival::ARRIVAL_WAITS;
 
 /// The table of memory: every part that has a budget.
 pub fn memory_parts(app: &App) -> [MemoryPart; 12] {
@@ -97,6 +98,10 @@ pub fn write(app: &App, text: &mut Text) {
     let queues = queues(app).map(|(name, n)| (name, n as f64));
     let head = ("settee_queue_length", "gauge", "waiting work, by queue");
     text.by(head, "queue", queues);
+    for wait in &ARRIVAL_WAITS {
+        text.head(wait.metric, "histogram", wait.help);
+        text.buckets(wait.metric, &[], &wait.times.snapshot());
+    }
     labelled::write_cpu_times(text);
     write_languages(text);
     let files = app.node.databases.file_bytes();

@@ -61,6 +61,13 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
 }
 
 fn failures(list: &mut List, app: &App) {
+    if let Some(dropped) = app.stats.connections_dropped() {
+        list.counters([(
+            "settee/connections_dropped",
+            "number of connections that the kernel dropped because too many waited to be accepted",
+            dropped,
+        )]);
+    }
     let engine = app.node.databases.stats();
     list.counters([
         (

@@ -55,6 +55,9 @@ pub struct Timing {
     pub wait_us: u64,
     pub commit_us: u64,
     pub read_us: u64,
+    /// How long the request lay in the socket before all of them, in milliseconds; 0 if that is not
+    /// known.
+    pub socket_ms: u32,
 }
 
 impl Timing {

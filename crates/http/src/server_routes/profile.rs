@@ -11,9 +11,11 @@ use hyper::header::{CACHE_CONTROL, HeaderName};
 use node::Query;
 use parking_lot::Mutex;
 use profiler::{Graph, HZ_MAX, Profile, Session, Symbols, TICK, Unit};
+use routes::{CLASSES, Class};
 use telemetry::State;
 use tokio::sync::oneshot;
 
+use crate::accounting::route_label::{FRAME_PREFIX, class_named, frame_of};
 use crate::accounting::waits::Waits;
 use crate::app::App;
 use crate::errors::ApiError;
@@ -27,6 +29,8 @@ const SECONDS: u64 = 10;
 const HZ: u32 = 99;
 /// The header with the quality of a profile.
 const TOLD: HeaderName = HeaderName::from_static("x-settee-profile");
+/// The header with the samples of each route, the largest number first.
+const ROUTES: HeaderName = HeaderName::from_static("x-settee-profile-routes");
 
 /// The subject of a profile.
 #[derive(Clone, Copy, PartialEq)]
@@ -51,6 +55,10 @@ struct Wish {
     format: Format,
     time: Duration,
     hz: u32,
+    /// Only requests of this route.
+    route: Option<Class>,
+    /// Frames of the runtime are shown one by one.
+    has_all_frames: bool,
 }
 
 impl Wish {
@@ -75,9 +83,22 @@ impl Wish {
                 return Err(ApiError::bad_request("`format` is svg, folded or pprof"));
             }
         };
+        let has_all_frames = match query.get("frames") {
+            None | Some("own") => false,
+            Some("all") => true,
+            Some(_) => return Err(ApiError::bad_request("`frames` is own or all")),
+        };
+        let route = query.get("route").map(|name| {
+            class_named(name).ok_or_else(|| {
+                let names: Vec<&str> = CLASSES.iter().map(|class| class.name()).collect();
+                ApiError::bad_request(format!("`route` is one of {}", names.join(", ")))
+            })
+        });
         Ok(Wish {
             of,
             format,
+            route: route.transpose()?,
+            has_all_frames,
             time: Duration::from_secs(number("seconds", SECONDS, SECONDS_MAX)?),
             hz: number("hz", HZ.into(), HZ_MAX.into())? as u32,
         })
@@ -130,7 +151,12 @@ fn make(app: &Arc<App>, wish: Wish, is_gone: &Receiver<()>) -> Result<Reply, Api
         profile.lost(),
         profile.threads_left_out(),
     );
-    Ok(reply.header(TOLD, &told).header(CACHE_CONTROL, "no-store"))
+    let routes = profile.by_prefix(FRAME_PREFIX).into_iter();
+    let routes: Vec<String> = routes
+        .map(|(route, samples)| format!("{route}={samples}"))
+        .collect();
+    let reply = reply.header(TOLD, &told).header(ROUTES, &routes.join(" "));
+    Ok(reply.header(CACHE_CONTROL, "no-store"))
 }
 
 fn graph(app: &App, wish: Wish, profile: &Profile) -> Graph {
@@ -142,8 +168,11 @@ fn graph(app: &App, wish: Wish, profile: &Profile) -> Graph {
         ),
         Of::Waits => ("Requests by the clock", "microseconds".to_owned()),
     };
+    let route = wish.route.map_or_else(String::new, |route| {
+        format!(", requests of the route {}", route.name())
+    });
     Graph {
-        title: format!("{title} of {}", app.node.name),
+        title: format!("{title} of {}{route}", app.node.name),
         subtitle: format!("{of}, {} s until {at}", wish.time.as_secs()),
     }
 }
@@ -196,7 +225,10 @@ fn of_cpu(wish: Wish, is_gone: &Receiver<()>) -> Result<Profile, ApiError> {
     let workers = workers.finish();
     let mut profile = Profile::new(Unit::Samples { hz: wish.hz });
     let all = workers.iter().chain([&samples]);
-    let symbols = Symbols::of(all.clone());
+    let mut symbols = Symbols::of(all.clone());
+    if !wish.has_all_frames {
+        symbols = symbols.fold_runtime();
+    }
     for samples in all {
         symbols.add(samples, &[], &mut profile);
     }
@@ -208,7 +240,10 @@ fn of_cpu(wish: Wish, is_gone: &Receiver<()>) -> Result<Profile, ApiError> {
         let frame = format!("{language} ({process})");
         profile.add(&["query servers", &frame], samples.round() as u64);
     }
-    Ok(profile)
+    Ok(match wish.route {
+        Some(route) => profile.below(&frame_of(route)),
+        None => profile,
+    })
 }
 
 /// Processor time of query servers, by process and language.
@@ -223,7 +258,13 @@ fn of_waits(wish: Wish, is_gone: &Receiver<()>) -> Result<Profile, ApiError> {
     wait(wish, is_gone, || {})?;
     let mut profile = Profile::new(Unit::Microseconds);
     for ((route, phase), us) in waits.spent() {
-        profile.add(&["requests", route, phase], us);
+        if wish.route.is_none_or(|only| only.name() == route) {
+            profile.add(&["requests", route, phase], us);
+        }
+    }
+    if wish.route.is_some() {
+        // Threads work for all routes.
+        return Ok(profile);
     }
     for ((thread, state), time) in states() {
         let spent = time.saturating_sub(

@@ -11,6 +11,7 @@ use telemetry::UsageByName;
 
 use crate::app::App;
 use crate::clustered;
+use crate::connection::arrival::ARRIVAL_WAITS;
 use crate::errors::ApiError;
 use crate::metric_catalogue::machine;
 use crate::reply::Reply;
@@ -57,6 +58,10 @@ fn told(app: &App, is_admin: bool) -> Value {
     told["views"] = busiest(app, &usage.views);
     told["functions"] = busiest(app, &functions::times::told());
     told["tasks"] = tasks(app, is_admin);
+    told["waits"] = object(ARRIVAL_WAITS.iter().map(|wait| {
+        let times = wait.times.snapshot();
+        (wait.name, times_of(&times).into())
+    }));
     told["queues"] = object(machine::queues(app).map(|(name, n)| (name, n.into())));
     told["memory"] = memory(app);
     told["disk"] = disk(app);
@@ -112,6 +117,7 @@ fn sums(app: &App, c: &Counts) -> Value {
         "in_flight": app.stats.in_flight(c),
         "connections": app.stats.connections(),
         "connections_accepted": app.stats.connections_accepted(),
+        "connections_dropped": app.stats.connections_dropped(),
         "feeds": app.open_feeds(),
         "sent_bytes": c.bytes_sent,
         "received_bytes": c.bytes_received,
@@ -126,21 +132,23 @@ fn sums(app: &App, c: &Counts) -> Value {
     })
 }
 
-/// Each class of requests, with how many took how long: pairs of microseconds and a number.
+/// How many took how long: pairs of microseconds and a number.
+fn times_of(h: &Histogram<u64>) -> Vec<Value> {
+    let steps = h.iter_recorded();
+    steps
+        .map(|step| json!([step.value_iterated_to(), step.count_at_value()]))
+        .collect()
+}
+
+/// Each class of requests, with how many took how long.
 fn routes(c: &Counts) -> Value {
-    let of = |h: &Histogram<u64>| -> Vec<Value> {
-        let steps = h.iter_recorded();
-        steps
-            .map(|step| json!([step.value_iterated_to(), step.count_at_value()]))
-            .collect()
-    };
     let all = c.routes().map(|(route, r)| {
         json!({
             "route": route.name(),
             "requests": r.whole_us.len(),
             "refused": r.refused,
             "failed": r.failed,
-            "times": of(&r.whole_us),
+            "times": times_of(&r.whole_us),
         })
     });
     all.collect()
@@ -153,11 +161,16 @@ fn threads() -> Value {
         json!({"name": of.name, "alive": of.alive, "states": object(spent)})
     });
     let cpu = process::cpu_times();
-    let of_threads = cpu.iter().flat_map(|cpu| &cpu.threads);
-    let cpu_of_threads = of_threads.map(|(name, seconds)| (name.clone(), (*seconds).into()));
+    let of_threads = || cpu.iter().flat_map(|cpu| &cpu.threads);
+    let cpu_of_threads = of_threads().map(|of| (of.name.clone(), of.cpu_seconds.into()));
+    let run_queue = of_threads().map(|of| (of.name.clone(), of.run_queue_seconds.into()));
+    let each = cpu.iter().flat_map(|cpu| &cpu.each);
+    let each = each.map(|of| json!({"id": of.id, "name": of.name, "cpu_seconds": of.cpu_seconds}));
     json!({
         "clocks": all.collect::<Vec<_>>(),
         "cpu_seconds": cpu_of_threads.collect::<Map<_, _>>(),
+        "run_queue_seconds": run_queue.collect::<Map<_, _>>(),
+        "each": each.collect::<Vec<_>>(),
         "worker_cpu_seconds": cpu.as_ref().map(|cpu| cpu.workers),
     })
 }

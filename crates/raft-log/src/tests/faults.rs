@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ledger::Checked;
-use super::world::{Event, FAULTS_END_MS, Node, SLOTS, World};
+use super::world::{DAMAGED_WRITES_MAX, Event, FAULTS_END_MS, Node, SLOTS, World};
 use crate::memory_disk::MemoryDisk;
 use crate::options::LogNode;
 
@@ -110,6 +110,12 @@ impl World {
             return;
         };
         self.crash_for_a_while(at, 1_000);
+        if self.plan.keeps_damaged {
+            let count = self.rng.usize(1..=DAMAGED_WRITES_MAX);
+            self.nodes[at].disk.damage(count);
+            self.note(|| format!("node {at} forgets {count} synced writes"));
+            return;
+        }
         let node = &mut self.nodes[at];
         node.disks += 1;
         if !self.plan.reuses_ids {

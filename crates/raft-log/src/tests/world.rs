@@ -24,6 +24,8 @@ const IDLE_PERIOD_MS: u64 = 4_000;
 const IDLE_WORK_MS: u64 = 500;
 /// Of how many answers with records one is read again, by any node.
 const READ_BACKS: u32 = 8;
+/// The latest writes that damage takes away at most.
+pub const DAMAGED_WRITES_MAX: usize = 100;
 const TICK_MS: u64 = 100;
 /// When the first faults come: until then the groups get their members.
 const FAULTS_START_MS: u64 = 2_000;
@@ -42,6 +44,8 @@ pub struct Plan {
     pub mutant: Mutant,
     /// A node whose disk was lost keeps its id.
     pub reuses_ids: bool,
+    /// Disks are damaged instead of lost, and keep their ids.
+    pub keeps_damaged: bool,
     pub has_faults: bool,
     pub verbose: bool,
 }
@@ -111,6 +115,8 @@ pub struct World {
     pub loss: u32,
     /// Messages of Raft that were sent.
     pub raft_messages: u64,
+    /// Writes to disks.
+    pub writes: u64,
     pub trace: Vec<String>,
 }
 
@@ -148,6 +154,11 @@ impl Node {
 impl World {
     pub fn new(plan: Plan) -> World {
         let nodes: Vec<Node> = (1..=LOG_NODES + 1).map(Node::new).collect();
+        if plan.keeps_damaged {
+            for node in &nodes {
+                node.disk.keep_tail(DAMAGED_WRITES_MAX);
+            }
+        }
         World {
             rng: Rng::with_seed(plan.seed),
             plan,
@@ -161,6 +172,7 @@ impl World {
             cuts: BTreeMap::new(),
             loss: 0,
             raft_messages: 0,
+            writes: 0,
             trace: vec![],
         }
     }
@@ -421,6 +433,7 @@ impl World {
         if !flush.writes().is_empty() {
             let writes: Vec<&GroupWrite> = flush.writes().iter().collect();
             node.disk.write(&writes, false).unwrap();
+            self.writes += 1;
         }
         let crash = match (flush.must_sync(), flush.has_vote()) {
             (false, _) => 0,

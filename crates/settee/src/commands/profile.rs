@@ -15,6 +15,8 @@ use crate::cli::{ProfileFormat, ProfileOptions};
 
 /// Longest time from the profile's end to the server's response.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How the reason of a server begins that recorded nothing.
+const NO_SAMPLES: &str = "there are no samples";
 /// Functions that are named as those that grew most.
 const GROWTH_MAX: usize = 10;
 
@@ -28,6 +30,13 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
         None => None,
     };
     let is_url = options.server.contains("://");
+    if let Some(path) = &options.request
+        && !(is_url && path.starts_with('/'))
+    {
+        return Err(Failure::usage(
+            "--request needs a server, and a path that begins with /",
+        ));
+    }
     if before.is_none() {
         // Only a comparison takes a file in its place.
         server_url(&options.server)?;
@@ -116,17 +125,62 @@ fn ask_both(
         true => ProfileFormat::Folded,
         false => format_of(options, &options.output),
     };
-    runtime.block_on(async {
+    let recording = async {
         let cpu = ask(options, "cpu", format);
         match &options.off_cpu {
-            None => Ok((cpu.await?, None)),
+            None => Ok::<_, Failure>((cpu.await?, None)),
             Some(path) => {
                 let waits = ask(options, "waits", format_of(options, path));
                 let (cpu, waits) = tokio::join!(cpu, waits);
                 Ok((cpu?, Some(waits?)))
             }
         }
+    };
+    runtime.block_on(async {
+        match &options.request {
+            None => recording.await,
+            Some(path) => while_requesting(options, path, recording).await,
+        }
     })
+}
+
+/// Sends requests one after the other until the recording is over, and reports their number.
+async fn while_requesting<T>(
+    options: &ProfileOptions,
+    path: &str,
+    recording: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let server = Server::new(&options.server, reqwest::Client::builder())?;
+    let mut count = 0_u64;
+    let requesting = async {
+        loop {
+            if let Err(failure) = request(&server, path).await {
+                return failure;
+            }
+            count += 1;
+        }
+    };
+    let recorded = tokio::select! {
+        recorded = recording => recorded,
+        failure = requesting => Err(failure),
+    };
+    if recorded.is_ok() {
+        say!("{}", counted(count, "requests"));
+    }
+    recorded
+}
+
+/// Sends a GET that must succeed, and reads the response to its end.
+async fn request(server: &Server, path: &str) -> Result<(), Failure> {
+    let response = server.send(server.request(Method::GET, path)).await?;
+    let status = response.status();
+    let body = response.bytes().await.map_err(|e| server.silence(&e))?;
+    if status.is_success() {
+        return Ok(());
+    }
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let refusal = server.refusal(status.as_u16(), &body, "a user who may read it");
+    Err(Failure::new(format!("GET {path}: {}", refusal.message)))
 }
 
 async fn ask(
@@ -138,19 +192,37 @@ async fn ask(
     let client = reqwest::Client::builder().timeout(patience);
     let server = Server::new(&options.server, client)?;
     let (seconds, hz, format) = (options.seconds, options.hz, format.name());
-    let path = format!("/_settee/profile?of={of}&format={format}&seconds={seconds}&hz={hz}");
+    let mut path = format!("/_settee/profile?of={of}&format={format}&seconds={seconds}&hz={hz}");
+    if let Some(route) = &options.route {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        if !route.chars().all(is_name) {
+            return Err(Failure::usage(format!(
+                "--route {route}: there is no such route"
+            )));
+        }
+        path += &format!("&route={route}");
+    }
+    if options.all_frames {
+        path.push_str("&frames=all");
+    }
     let response = server.send(server.request(Method::GET, &path)).await?;
     let status = response.status().as_u16();
     let quality_of = response.headers().get("x-settee-profile").cloned();
+    let routes = response.headers().get("x-settee-profile-routes").cloned();
     let body = response.bytes().await.map_err(|e| server.silence(&e))?;
     if let (200, Some(told)) = (status, quality_of) {
         if of == "cpu" {
-            say!("{}", quality(told.to_str().unwrap_or_default()));
+            let told = told.to_str().unwrap_or_default();
+            say!("{}", quality(told));
+            if let Some(Ok(routes)) = routes.as_ref().map(|routes| routes.to_str()) {
+                say!("{}", by_route(told, routes));
+            }
         }
         return Ok(body.to_vec());
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     Err(match (status, body["reason"].as_str()) {
+        (404, Some(reason)) if reason.starts_with(NO_SAMPLES) => no_samples(options, reason),
         // CouchDB takes the path for a database's.
         (404, Some(_)) => server.not_settee(),
         (400, Some(reason)) if reason.starts_with("Name: ") => server.not_settee(),
@@ -159,13 +231,44 @@ async fn ask(
     })
 }
 
+/// The failure of a profile without samples.
+fn no_samples(options: &ProfileOptions, reason: &str) -> Failure {
+    let Some(route) = &options.route else {
+        return Failure::new(reason);
+    };
+    Failure::new(format!(
+        "{NO_SAMPLES} of the route {route}: its requests used too little processor time. \
+         `--request PATH` repeats one of them meanwhile, and `--seconds` records for longer"
+    ))
+}
+
+/// The pairs of a header like `total=200 lost=0`.
+fn pairs(told: &str) -> impl Iterator<Item = (&str, u64)> {
+    let pairs = told.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.filter_map(|(name, n)| Some((name, n.parse().ok()?)))
+}
+
+/// The number with a name in a header; 0 without one.
+fn number_in(told: &str, name: &str) -> u64 {
+    let found = pairs(told).find(|(known, _)| *known == name);
+    found.map_or(0, |(_, n)| n)
+}
+
+/// The shares of routes in all samples.
+fn by_route(told: &str, routes: &str) -> String {
+    let total = number_in(told, "total").max(1) as f64;
+    let share = |samples: u64| samples as f64 * 100.0 / total;
+    let shares = pairs(routes).map(|(route, samples)| format!("{route} {:.1} %", share(samples)));
+    let shares: Vec<String> = shares.collect();
+    match shares.is_empty() {
+        true => "by route: no samples".to_owned(),
+        false => format!("by route: {}", shares.join(", ")),
+    }
+}
+
 /// The server's description of a profile's quality, in words.
 fn quality(told: &str) -> String {
-    let number = |name: &str| {
-        let mut pairs = told.split(' ').filter_map(|pair| pair.split_once('='));
-        let found = pairs.find(|(n, _)| *n == name);
-        found.and_then(|(_, n)| n.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let number = |name: &str| number_in(told, name);
     let (total, unknown) = (number("total"), number("unknown"));
     let share = unknown as f64 * 100.0 / total.max(1) as f64;
     let samples = counted(total, "samples");
@@ -185,6 +288,13 @@ fn quality(told: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_have_their_shares_of_all_samples() {
+        let told = by_route("total=200 unknown=3", "document_read=120 find=7 x=y");
+        assert_eq!(told, "by route: document_read 60.0 %, find 3.5 %");
+        assert_eq!(by_route("total=200", ""), "by route: no samples");
+    }
 
     #[test]
     fn the_quality_of_a_profile_is_said_in_words() {

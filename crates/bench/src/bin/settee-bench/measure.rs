@@ -6,7 +6,7 @@ use command_line::{BenchOptions, Failure, nodes_of, with_credentials};
 
 use crate::embedded::Writer;
 use crate::runtime;
-use crate::server::{OwnServer, settings};
+use crate::server::{self, OwnServer, settings};
 use crate::settee;
 
 /// Measures, prints the report, and fails when a workload failed or a request was answered with an error.
@@ -22,13 +22,20 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
     let nodes = |urls: &String| nodes_of(urls).iter().map(|u| with_credentials(u)).collect();
     let mut servers: Vec<Vec<String>> = options.url.iter().map(nodes).collect();
     let mut own = vec![];
+    if !servers.is_empty() && !options.set.is_empty() {
+        return Err(Failure::usage(
+            "--set has settings of the server that bench starts: omit --url",
+        ));
+    }
+    let settings = settings(&options.query_server, &options.set);
     if servers.is_empty() {
-        let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
+        let server = OwnServer::start(&scratch.0.join("server"), &settings)?;
         servers.push(vec![server.url.clone()]);
         own.push(server);
     }
     let second_url = if !own.is_empty() && wants_second(&options) {
-        let server = OwnServer::start(&scratch.0.join("second"), &[])?;
+        let settings = server::settings(&[], &options.set);
+        let server = OwnServer::start(&scratch.0.join("second"), &settings)?;
         let url = server.url.clone();
         own.push(server);
         Some(url)
@@ -42,10 +49,7 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
     });
     // A sweep may start others in place of a server that was started for the run, and of no other.
     let restart = match &program {
-        Some(program) if !own.is_empty() => {
-            let settings = settings(&options.query_server);
-            Some(launched(program.clone(), &scratch.0, settings)?)
-        }
+        Some(program) if !own.is_empty() => Some(launched(program.clone(), &scratch.0, settings)?),
         _ => None,
     };
     let mut run = bench_options(options, servers, second_url, program, &scratch.0)?;
@@ -73,10 +77,18 @@ fn bench_options(
 ) -> Result<bench::BenchOptions, Failure> {
     let named = options.named;
     let mix = named.mix.as_deref().map(bench::Mix::named).transpose();
+    let design = named.design.as_deref();
+    let own = named.documents.as_deref();
+    let own = own
+        .map(|path| bench::OwnData::read(path, design))
+        .transpose();
+    let urls = named.urls.as_deref().map(bench::UrlList::read).transpose();
     let launch = named.faults_binary.or(program);
     let quiet = ["--set", "log/level=warning"].map(str::to_owned).to_vec();
     Ok(bench::BenchOptions {
         mix: mix.map_err(Failure::usage)?,
+        urls: urls.map_err(Failure::usage)?,
+        own: own.map_err(Failure::usage)?,
         peer: named.peer,
         launch: launch
             .map(|program| launched(program, scratch, quiet))
@@ -90,8 +102,14 @@ fn bench_options(
         width: command_line::terminal_width(),
         connections: options.connections,
         repeats: options.repeats,
+        pause_s: options.pause,
+        has_new_servers: options.restart,
+        languages: options.languages,
+        q: options.q,
+        settings: options.set,
         rate: options.rate,
         requests: options.requests,
+        new_connections: options.new_connections,
         sweep: options.sweep,
         save: options.save,
         compare: options.compare,

@@ -11,14 +11,14 @@ use crate::settee;
 /// Query servers that Settee bundles: languages to be measured on a server that is started for the run.
 const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
 
-/// The arguments with the settings of a server that is measured.
-pub fn settings(query_servers: &[String]) -> Vec<String> {
+/// The arguments with the settings of a server that is measured: the bench's own, and others that take precedence.
+pub fn settings(query_servers: &[String], others: &[String]) -> Vec<String> {
     let servers = query_servers.iter().map(String::as_str);
     let servers = BUILT_IN.into_iter().chain(servers);
     let servers = servers.map(|server| format!("query_servers/{server}"));
     // A build of an index is slow, and is measured.
     let log = ["log/level=warning", "log/slow_time=0"].map(str::to_owned);
-    let all = log.into_iter().chain(servers);
+    let all = log.into_iter().chain(servers).chain(others.iter().cloned());
     all.flat_map(|setting| ["--set".to_owned(), setting])
         .collect()
 }
@@ -31,8 +31,8 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
-    /// Starts a server with its data in `dir`, and waits until it listens.
-    pub fn start(dir: &Path, query_servers: &[String]) -> Result<OwnServer, Failure> {
+    /// Starts a server with its data in `dir` and arguments of [`settings`], and waits until it listens.
+    pub fn start(dir: &Path, settings: &[String]) -> Result<OwnServer, Failure> {
         let password = settee::random_password()?;
         let child = Command::new(settee::find()?)
             .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
@@ -40,7 +40,7 @@ impl OwnServer {
             .env_remove(command_line::PROGRAM)
             // All users of the machine can read a command line.
             .env("SETTEE__admins__bench", &password)
-            .args(settings(query_servers))
+            .args(settings)
             .stdout(Stdio::piped())
             .spawn()
             .map_err(Failure::new)?;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::client::Connection;
+use crate::client::{CLOSE, Connection};
 use crate::error::BenchError;
 use crate::slice::connect;
 use crate::target::Target;
@@ -17,10 +17,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Connected.
+    /// Connected, unless each of its requests will have a new connection.
     pub(crate) async fn connect(target: &Rc<Target>) -> Result<Self, BenchError> {
         let mut caller = Self::new(target);
-        caller.connection = connect(target, 1).await?.pop();
+        if !target.pace().new_connections {
+            caller.connection = connect(target, 1).await?.pop();
+        }
         Ok(caller)
     }
 
@@ -54,7 +56,10 @@ impl Caller {
         };
         self.request.clear();
         let request = &mut self.request;
-        self.target.write_request(request, method, path, "", body);
+        let has_new_connections = self.target.pace().new_connections;
+        let headers = if has_new_connections { CLOSE } else { "" };
+        self.target
+            .write_request(request, method, path, headers, body);
         self.reply.clear();
         let exchanged = connection.exchange(request, &mut self.reply).await;
         let status = exchanged.map_err(|source| BenchError::Exchange {
@@ -66,7 +71,7 @@ impl Caller {
             self.reply
                 .extend_from_slice(connection.refusal().as_bytes());
         }
-        if connection.is_usable() {
+        if connection.is_usable() && !has_new_connections {
             self.connection = Some(connection);
         }
         Ok(status)

@@ -80,7 +80,7 @@ pub(super) async fn remove_design(
 ///
 /// A server that gives up waiting (CouchDB's `timeout`) continues to build, so the request is
 /// repeated.
-pub(super) async fn wait_for(system: &System, view_path: &str) -> Result<u64, BenchError> {
+pub(crate) async fn wait_for(system: &System, view_path: &str) -> Result<u64, BenchError> {
     let path = format!("{view_path}?limit=1&reduce=false");
     let start = Instant::now();
     loop {

@@ -16,13 +16,16 @@ use crate::workload::{Outcome, Workload};
 /// Declarations of about 16 KB, one row each.
 pub(crate) struct Declarations {
     documents: u64,
+    /// All that the server has when empty.
+    languages: Vec<String>,
     sample: OnceCell<Sample>,
 }
 
 impl Declarations {
-    pub(crate) fn new(documents: u64) -> Self {
+    pub(crate) fn new(documents: u64, languages: Vec<String>) -> Self {
         Self {
             documents,
+            languages,
             sample: OnceCell::new(),
         }
     }
@@ -87,7 +90,7 @@ impl Workload for Declarations {
     async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         Ok(State {
             populated: system.populated(Shape::Declaration, self.documents).await?,
-            present: languages::present(system).await?,
+            present: languages::present(system, &self.languages).await?,
             ledger: Ledger::default(),
         })
     }

@@ -75,6 +75,24 @@ pub(super) fn javascript() -> &'static Language {
     &LANGUAGES[0]
 }
 
+/// Refuses the name of a language without maps.
+///
+/// # Errors
+/// [`BenchError::Options`] names it, and all languages.
+pub(crate) fn check_languages(names: &[String]) -> Result<(), BenchError> {
+    let known = || LANGUAGES.iter().map(|language| language.name);
+    match names
+        .iter()
+        .find(|name| !known().any(|known| known == *name))
+    {
+        None => Ok(()),
+        Some(name) => Err(BenchError::Options(format!(
+            "--languages: there is no {name:?}; the languages are {}",
+            known().collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
 /// The languages of one server.
 pub(super) struct Present {
     pub(super) languages: Vec<&'static Language>,
@@ -82,8 +100,8 @@ pub(super) struct Present {
     pub(super) notes: Vec<String>,
 }
 
-/// Tries each language on one document.
-pub(super) async fn present(system: &System) -> Result<Present, BenchError> {
+/// Tries each language on one document; only the wanted ones, if there are any.
+pub(super) async fn present(system: &System, wanted: &[String]) -> Result<Present, BenchError> {
     let database = system.create("languages").await?;
     let document = json!({"type": "order", "customer": "a", "amount": 1}).to_string();
     system
@@ -93,7 +111,9 @@ pub(super) async fn present(system: &System) -> Result<Present, BenchError> {
         languages: Vec::new(),
         notes: Vec::new(),
     };
-    for language in &LANGUAGES {
+    let is_wanted =
+        |language: &&Language| wanted.is_empty() || wanted.iter().any(|name| name == language.name);
+    for language in LANGUAGES.iter().filter(is_wanted) {
         let refusal = refusal(system, &database, language).await?;
         match refusal {
             None => present.languages.push(language),
@@ -128,4 +148,26 @@ async fn refusal(
     }
     let (status, reply) = system.call("GET", &format!("{path}/_view/v"), None).await?;
     Ok((status != 200).then(|| String::from_utf8_lossy(&reply).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_without_maps_is_refused_and_named() {
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert!(check_languages(&names(&["javascript", "pypy"])).is_ok());
+        let error = check_languages(&names(&["python", "lua"])).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("\"lua\"") && error.contains("nodejs"),
+            "{error}"
+        );
+    }
 }

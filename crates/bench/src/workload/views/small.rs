@@ -21,6 +21,8 @@ const UNPROJECTED: View = View {
 /// 300-byte documents, one row each.
 pub(crate) struct FirstBuilds {
     pub(crate) documents: u64,
+    /// All that the server has when empty.
+    pub(crate) languages: Vec<String>,
 }
 
 pub(crate) struct State {
@@ -74,7 +76,7 @@ impl Workload for FirstBuilds {
     async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         Ok(State {
             populated: system.populated(Shape::Bytes300, self.documents).await?,
-            present: languages::present(system).await?,
+            present: languages::present(system, &self.languages).await?,
             ledger: Ledger::default(),
         })
     }

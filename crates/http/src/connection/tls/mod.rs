@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -84,7 +84,10 @@ impl Tls {
     }
 
     /// Secures a connection; `None` when the client cannot, or takes too long.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    pub(crate) async fn accept<S>(&self, stream: S) -> Option<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let (handshake, time_max) = {
             let rules = self.rules.read();
             (rules.acceptor.accept(stream), rules.handshake_time_max)

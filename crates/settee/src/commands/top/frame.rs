@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::snapshot::{Clock, Snapshot, UseSums};
+use super::snapshot::{Snapshot, UseSums};
+use super::threads::{LanguageRates, ThreadRates, languages, states, threads};
+use super::times::{Wait, grown, longest, quantile};
 
 /// Changes between two snapshots of a server, per second, and its state at the second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -19,6 +21,8 @@ pub struct Frame {
     pub requests_per_s: f64,
     pub aborted_per_s: f64,
     pub connections_per_s: f64,
+    /// Connections that the kernel dropped, since too many waited to be accepted.
+    pub dropped_per_s: f64,
     pub sent_bytes_per_s: f64,
     pub received_bytes_per_s: f64,
     pub document_writes_per_s: f64,
@@ -45,6 +49,10 @@ pub struct Frame {
     pub threads: Vec<ThreadRates>,
     pub languages: Vec<LanguageRates>,
     pub queues: BTreeMap<String, Queue>,
+    /// Waits before requests are read.
+    pub waits: BTreeMap<String, Wait>,
+    /// Threads that could have run, and waited for a processor, in the mean.
+    pub run_queue: f64,
     pub tasks: Vec<Task>,
     pub resident_bytes: u64,
     pub memory_limit_bytes: u64,
@@ -96,7 +104,7 @@ impl RouteRates {
     pub fn set_times(&mut self, times: Vec<(u64, u64)>) {
         self.p50_ms = quantile(&times, 0.5);
         self.p99_ms = quantile(&times, 0.99);
-        self.max_ms = times.last().map_or(0.0, |(us, _)| *us as f64 / 1000.0);
+        self.max_ms = longest(&times);
         self.times = times;
     }
 }
@@ -122,29 +130,6 @@ pub struct ViewRates {
     /// Seconds that its map function ran, for each second that passed.
     pub functions: f64,
     pub bytes_per_s: f64,
-}
-
-/// The threads of a name.
-#[derive(Clone, Debug, Serialize)]
-pub struct ThreadRates {
-    pub name: String,
-    /// Number of threads with a clock; 0 for kinds without.
-    pub alive: u64,
-    /// Processors that they were busy on.
-    pub cpu: f64,
-    /// Their time by kind of work; 100 together.
-    pub states_percent: BTreeMap<String, f64>,
-}
-
-/// The processes that run the functions of a language.
-#[derive(Clone, Debug, Serialize)]
-pub struct LanguageRates {
-    pub language: String,
-    pub processes: u64,
-    /// Memory that they share with no other process.
-    pub private_bytes: u64,
-    /// Processors that they were busy on.
-    pub cpu: f64,
 }
 
 /// Work that waits.
@@ -187,6 +172,10 @@ impl Frame {
             requests_per_s: rate(a.requests, b.requests),
             aborted_per_s: rate(a.aborted, b.aborted),
             connections_per_s: rate(a.connections_accepted, b.connections_accepted),
+            dropped_per_s: match (a.connections_dropped, b.connections_dropped) {
+                (Some(from), Some(to)) => rate(from, to),
+                _ => 0.0,
+            },
             sent_bytes_per_s: rate(a.sent_bytes, b.sent_bytes),
             received_bytes_per_s: rate(a.received_bytes, b.received_bytes),
             document_writes_per_s: rate(a.document_writes, b.document_writes),
@@ -210,24 +199,29 @@ impl Frame {
             routes: routes(a, b, interval),
             databases: uses(&a.databases, &b.databases, a.at, interval),
             views: views(a, b, interval),
-            threads,
             languages: languages(a, b, interval),
             queues: queues(b, before),
+            waits: waits(a, b),
+            run_queue: threads.iter().map(|of| of.run_queue).sum(),
             tasks: tasks(a, b, interval),
             resident_bytes: b.memory.resident,
             memory_limit_bytes: b.memory.limit,
-            memory: b
-                .memory
-                .parts
-                .iter()
-                .map(|(name, part)| (name.clone(), (part.used, part.budget)))
-                .collect(),
+            memory: memory(b),
             disk_free_bytes: b.disk.free,
             disk_size_bytes: b.disk.size,
             files: b.disk.files.clone(),
+            threads,
             nodes: vec![],
         }
     }
+}
+
+/// Used bytes and the budget of each part.
+fn memory(b: &Snapshot) -> BTreeMap<String, (u64, u64)> {
+    let parts = b.memory.parts.iter();
+    parts
+        .map(|(name, part)| (name.clone(), (part.used, part.budget)))
+        .collect()
 }
 
 fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
@@ -253,30 +247,6 @@ fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
         .collect();
     all.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
     all
-}
-
-/// The growth of a distribution: pairs of a value and its count, by value.
-fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let before: HashMap<u64, u64> = before.iter().copied().collect();
-    let new = now.iter().map(|(us, n)| {
-        let was = before.get(us).copied().unwrap_or(0);
-        (*us, n.saturating_sub(was))
-    });
-    new.filter(|(_, n)| *n > 0).collect()
-}
-
-/// The value in milliseconds that a share of all values do not exceed; 0 without values.
-fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
-    let all: u64 = times.iter().map(|(_, n)| n).sum();
-    let wanted = (all as f64 * share).ceil() as u64;
-    let mut seen = 0;
-    for (us, n) in times {
-        seen += n;
-        if seen >= wanted {
-            return *us as f64 / 1000.0;
-        }
-    }
-    0.0
 }
 
 /// `told_at` is the time of `a`, in seconds since the server's start.
@@ -333,69 +303,12 @@ fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
     all
 }
 
-/// The share of each state in the clocks' total, in percent.
-fn states(a: &[Clock], b: &[Clock], wanted: impl Fn(&Clock) -> bool) -> BTreeMap<String, f64> {
-    let mut spent: BTreeMap<String, f64> = BTreeMap::new();
-    for now in b.iter().filter(|clock| wanted(clock)) {
-        let was = a.iter().find(|was| was.name == now.name);
-        for (state, seconds) in &now.states {
-            let before = was.and_then(|was| was.states.get(state)).unwrap_or(&0.0);
-            *spent.entry(state.clone()).or_default() += (seconds - before).max(0.0);
-        }
-    }
-    let all: f64 = spent.values().sum();
-    spent.retain(|_, seconds| *seconds > 0.0);
-    spent
-        .values_mut()
-        .for_each(|seconds| *seconds *= 100.0 / all);
-    spent
-}
-
-fn threads(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ThreadRates> {
-    let mut all: BTreeMap<String, ThreadRates> = BTreeMap::new();
-    let empty = |name: &str| ThreadRates {
-        name: name.to_owned(),
-        alive: 0,
-        cpu: 0.0,
-        states_percent: BTreeMap::new(),
-    };
-    for (name, seconds) in &b.threads.cpu_seconds {
-        let before = a.threads.cpu_seconds.get(name).unwrap_or(&0.0);
-        let of = all.entry(name.clone()).or_insert_with(|| empty(name));
-        of.cpu = (seconds - before).max(0.0) / interval;
-    }
-    for clock in &b.threads.clocks {
-        let of = all
-            .entry(clock.name.clone())
-            .or_insert_with(|| empty(&clock.name));
-        of.alive = clock.alive;
-        of.states_percent = states(&a.threads.clocks, &b.threads.clocks, |c| {
-            c.name == clock.name
-        });
-    }
-    let mut all: Vec<ThreadRates> = all.into_values().collect();
-    all.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
-    all
-}
-
-/// The languages, the busiest first.
-fn languages(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<LanguageRates> {
-    let mut all: Vec<LanguageRates> = b
-        .languages
-        .iter()
-        .map(|now| {
-            let was = a.languages.iter().find(|was| was.language == now.language);
-            let before = was.map_or(0.0, |was| was.cpu_seconds);
-            LanguageRates {
-                language: now.language.clone(),
-                processes: now.process_ids.len() as u64,
-                private_bytes: now.private_bytes,
-                cpu: (now.cpu_seconds - before).max(0.0) / interval,
-            }
-        })
-        .collect();
-    all.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
-    all
+fn waits(a: &Snapshot, b: &Snapshot) -> BTreeMap<String, Wait> {
+    let all = b.waits.iter().map(|(name, now)| {
+        let was = a.waits.get(name).map_or(&[][..], Vec::as_slice);
+        (name.clone(), Wait::of(grown(was, now)))
+    });
+    all.collect()
 }
 
 fn queues(b: &Snapshot, before: Option<&Frame>) -> BTreeMap<String, Queue> {
@@ -449,7 +362,6 @@ fn tasks(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::top::snapshot::LanguageSums;
 
     #[test]
     fn rates_are_of_the_time_between() {
@@ -490,54 +402,21 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_came_to_it() {
-        let before = [(100, 5), (900_000, 7)];
-        let now = [(100, 103), (200, 1), (5_000, 1), (900_000, 7)];
-        let times = grown(&before, &now);
-        assert_eq!(times, [(100, 98), (200, 1), (5_000, 1)]);
-        assert_eq!(quantile(&times, 0.5), 0.1);
-        assert_eq!(quantile(&times, 0.99), 0.2);
-        assert_eq!(quantile(&[], 0.99), 0.0);
-    }
-
-    #[test]
-    fn states_sum_up_to_a_hundred() {
-        let clock = |idle: f64, read: f64| Clock {
-            name: "serve".into(),
-            alive: 1,
-            states: [("idle".to_owned(), idle), ("read".to_owned(), read)].into(),
+    fn waits_before_requests_are_of_what_came_to_them() {
+        let of = |at, times: &[(u64, u64)], dropped| Snapshot {
+            at,
+            waits: [("socket".to_owned(), times.to_vec())].into(),
+            connections_dropped: dropped,
+            ..Snapshot::default()
         };
-        let shares = states(&[clock(5.0, 1.0)], &[clock(8.0, 2.0)], |_| true);
-        assert_eq!(shares["idle"], 75.0);
-        assert_eq!(shares.values().sum::<f64>(), 100.0);
-        assert!(states(&[], &[], |_| true).is_empty());
-    }
-
-    #[test]
-    fn languages_have_their_own_processes_and_time() {
-        let of = |at, languages: &[(&str, u32, f64)]| {
-            let sums = languages
-                .iter()
-                .map(|(language, processes, cpu_seconds)| LanguageSums {
-                    language: (*language).to_owned(),
-                    process_ids: (0..*processes).collect(),
-                    private_bytes: 7,
-                    cpu_seconds: *cpu_seconds,
-                });
-            Snapshot {
-                at,
-                languages: sums.collect(),
-                ..Snapshot::default()
-            }
-        };
-        let a = of(10.0, &[("nodejs", 2, 50.0)]);
-        let b = of(12.0, &[("nodejs", 1, 50.0), ("python", 3, 3.0)]);
-        let rates = Frame::between(&a, &b, None).languages;
-        let rates: Vec<_> = rates
-            .iter()
-            .map(|of| (&*of.language, of.processes, of.cpu))
-            .collect();
-        assert_eq!(rates, [("python", 3, 1.5), ("nodejs", 1, 0.0)]);
+        let a = of(10.0, &[(1_000, 5)], Some(4));
+        let b = of(12.0, &[(1_000, 6), (266_000, 9)], Some(10));
+        let frame = Frame::between(&a, &b, None);
+        let wait = &frame.waits["socket"];
+        assert_eq!((wait.samples, wait.p50_ms, wait.max_ms), (10, 266.0, 266.0));
+        assert_eq!(frame.dropped_per_s, 3.0);
+        let unknown = of(12.0, &[], None);
+        assert_eq!(Frame::between(&a, &unknown, None).dropped_per_s, 0.0);
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod frame;
 mod screen;
 mod snapshot;
 mod table;
+mod threads;
+mod times;
 mod together;
 
 use std::io::IsTerminal as _;

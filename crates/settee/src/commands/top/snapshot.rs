@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub in_flight: u64,
     pub connections: u64,
     pub connections_accepted: u64,
+    /// `None` if the kernel does not report it.
+    pub connections_dropped: Option<u64>,
     pub feeds: u64,
     pub sent_bytes: u64,
     pub received_bytes: u64,
@@ -50,6 +52,8 @@ pub struct Snapshot {
     pub functions: Vec<UseSums>,
     pub tasks: Vec<Value>,
     pub queues: BTreeMap<String, u64>,
+    /// Waits before requests are read: microseconds, and the number of events that took this time.
+    pub waits: BTreeMap<String, Vec<(u64, u64)>>,
     pub memory: Memory,
     pub disk: Disk,
     /// `None` for a server that is not in a cluster.
@@ -92,10 +96,23 @@ pub struct RouteSums {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Threads {
     pub clocks: Vec<Clock>,
     pub cpu_seconds: BTreeMap<String, f64>,
+    /// Time in which threads waited for a processor, by their names.
+    pub run_queue_seconds: BTreeMap<String, f64>,
+    /// The threads that run.
+    pub each: Vec<ThreadSums>,
     pub worker_cpu_seconds: Option<f64>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ThreadSums {
+    pub id: i32,
+    pub name: String,
+    pub cpu_seconds: f64,
 }
 
 /// The processes that run the functions of a language.

@@ -1,7 +1,13 @@
 //! A frame as tables of text.
 
-use super::frame::{Frame, LanguageRates, NodeRates, Task};
+use super::frame::{Frame, NodeRates, Task};
+use super::threads::{LanguageRates, ThreadRates};
 use command_line::counted;
+
+/// A thread that is busy for this share of the time is full: it has no time for more.
+const FULL: f64 = 0.9;
+/// Most threads of a name that are listed one by one.
+const EACH_MAX: usize = 16;
 
 /// The subject of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +54,13 @@ impl Tab {
             ],
             Tab::Databases => &["database", "req/s", "writes/s", "busy", "B/s"],
             Tab::Views => &["view", "req/s", "busy", "function", "B/s"],
-            Tab::Threads => &["threads", "alive", "cpu %", "most of their time"],
+            Tab::Threads => &[
+                "threads",
+                "alive",
+                "cpu %",
+                "queued %",
+                "most of their time",
+            ],
             Tab::Tasks => &["task", "%", "done", "total", "left", "pending"],
             Tab::Memory => &["part", "used", "budget", "%"],
             Tab::Nodes => &[
@@ -194,7 +206,7 @@ fn views(frame: &Frame) -> Vec<Row> {
 }
 
 fn threads(frame: &Frame) -> Vec<Row> {
-    let rows = frame.threads.iter().map(|t| {
+    let rows = frame.threads.iter().flat_map(|t| {
         let mut states: Vec<_> = t.states_percent.iter().collect();
         states.sort_by(|a, b| b.1.total_cmp(a.1));
         let most = states
@@ -210,18 +222,43 @@ fn threads(frame: &Frame) -> Vec<Row> {
         let numbers = [
             (t.alive as f64, alive),
             (t.cpu, few(100.0 * t.cpu)),
+            (t.run_queue, few(100.0 * t.run_queue)),
             (100.0 - idle, most.join(" ")),
         ];
-        Row::new(&t.name, numbers)
+        [Row::new(&t.name, numbers)].into_iter().chain(each(t))
     });
     let workers = (frame.worker_cpu, few(100.0 * frame.worker_cpu));
     let workers = Row::new(
         "(processes of functions)",
-        [(0.0, String::new()), workers, (0.0, String::new())],
+        [none(), workers, none(), none()],
     );
     rows.chain([workers])
         .chain(frame.languages.iter().map(language))
         .collect()
+}
+
+/// No number.
+fn none() -> (f64, String) {
+    (0.0, String::new())
+}
+
+/// The threads of a name one by one, if one of several is full: the sum hides it.
+fn each(of: &ThreadRates) -> Vec<Row> {
+    let is_full = of.each.first().is_some_and(|busiest| busiest.cpu >= FULL);
+    if !is_full || of.each.len() == 1 {
+        return vec![];
+    }
+    let rows = of.each.iter().take(EACH_MAX).map(|thread| {
+        let state = if thread.cpu >= FULL { "full" } else { "" };
+        let numbers = [
+            none(),
+            (thread.cpu, few(100.0 * thread.cpu)),
+            none(),
+            (0.0, state.to_owned()),
+        ];
+        Row::new(&format!("{} {}", of.name, thread.id), numbers)
+    });
+    rows.collect()
 }
 
 /// The processes of a language, among the threads; their memory is in place of states.
@@ -231,6 +268,7 @@ fn language(of: &LanguageRates) -> Row {
         [
             (of.processes as f64, grouped(of.processes)),
             (of.cpu, few(100.0 * of.cpu)),
+            none(),
             (0.0, bytes(of.private_bytes as f64)),
         ],
     )
@@ -295,7 +333,6 @@ fn memory(frame: &Frame) -> Vec<Row> {
     if let (Some(free), Some(all)) = (frame.disk_free_bytes, frame.disk_size_bytes) {
         rows.push(row("disk", all.saturating_sub(free), all));
     }
-    let none = || (0.0, String::new());
     rows.extend(
         frame.files.iter().map(|(name, n)| {
             Row::new(&format!("files: {name}"), [size(*n as f64), none(), none()])
@@ -304,8 +341,25 @@ fn memory(frame: &Frame) -> Vec<Row> {
     rows
 }
 
+/// The line about what happens before requests are read.
+fn before_requests(f: &Frame) -> String {
+    let waits = f.waits.iter();
+    let waits: Vec<String> = waits
+        .map(|(name, wait)| {
+            let name = name.replace('_', " ");
+            format!("{name} {}/{}", few(wait.p99_ms), few(wait.max_ms))
+        })
+        .collect();
+    format!(
+        "before requests, ms p99/max: {}  {} dropped/s  {} queued",
+        waits.join("  "),
+        few(f.dropped_per_s),
+        counted(few(f.run_queue), "threads")
+    )
+}
+
 /// The lines above the tables.
-pub fn head(frame: &Frame) -> [String; 5] {
+pub fn head(frame: &Frame) -> [String; 6] {
     let f = frame;
     let queues = f.queues.iter();
     let queues: Vec<String> = queues
@@ -352,6 +406,7 @@ pub fn head(frame: &Frame) -> [String; 5] {
             f.replications_pending,
             f.replications_crashing
         ),
+        before_requests(f),
         format!("threads %: {}", states.join("  ")),
     ]
 }
@@ -386,10 +441,65 @@ mod tests {
         let rows = rows(Tab::Threads, &frame, 2, "functions in");
         let cells: Vec<_> = rows.iter().map(|row| row.cells.join(" ")).collect();
         let expected = [
-            "(functions in python) 3 150 64.0 MB",
-            "(functions in javascript) 2 10.0 64.0 MB",
+            "(functions in python) 3 150  64.0 MB",
+            "(functions in javascript) 2 10.0  64.0 MB",
         ];
         assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn threads_are_listed_one_by_one_when_one_is_full() {
+        let of = |name: &str, cpus: &[f64]| {
+            let each = cpus.iter().zip(7..);
+            ThreadRates {
+                name: name.into(),
+                alive: cpus.len() as u64,
+                cpu: cpus.iter().sum(),
+                run_queue: 0.5,
+                states_percent: [("idle".to_owned(), 50.0)].into(),
+                each: each
+                    .map(|(cpu, id)| super::super::threads::ThreadRate { id, cpu: *cpu })
+                    .collect(),
+            }
+        };
+        let frame = Frame {
+            threads: vec![
+                of("serve", &[0.99, 0.1]),
+                of("commit", &[1.0]),
+                of("index", &[0.5, 0.4]),
+            ],
+            ..Frame::default()
+        };
+        let cells = |filter| -> Vec<String> {
+            let rows = rows(Tab::Threads, &frame, 2, filter);
+            rows.iter().map(|row| row.cells.join("|")).collect()
+        };
+        let expected = [
+            "serve|2|109|50.0|idle 50",
+            "serve 7||99.0||full",
+            "serve 8||10.0||",
+        ];
+        assert_eq!(cells("serve"), expected);
+        assert_eq!(cells("commit").len(), 1, "it is listed anyway");
+        assert_eq!(cells("index").len(), 1);
+    }
+
+    #[test]
+    fn the_head_tells_what_happens_before_requests() {
+        let wait = super::super::times::Wait {
+            p99_ms: 266.0,
+            max_ms: 1035.0,
+            ..Default::default()
+        };
+        let frame = Frame {
+            waits: [("event_loop".to_owned(), wait)].into(),
+            dropped_per_s: 3.0,
+            run_queue: 0.25,
+            ..Frame::default()
+        };
+        let told = "before requests, ms p99/max: event loop 266/1035  3.00 dropped/s  \
+                    0.25 threads queued";
+        assert_eq!(before_requests(&frame), told);
     }
 
     #[test]

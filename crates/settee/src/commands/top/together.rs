@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::frame::{
-    Frame, LanguageRates, NodeRates, Queue, RouteRates, ThreadRates, UseRates, ViewRates,
-};
+use super::frame::{Frame, NodeRates, Queue, RouteRates, UseRates, ViewRates};
 use super::snapshot::{ClusterPart, Snapshot, Snapshots};
+use super::threads::{LanguageRates, ThreadRates};
+use super::times::Wait;
 
 impl Frame {
     /// The changes of all nodes together, of those that both answers have; `None` without one. A
@@ -112,6 +112,8 @@ fn add(all: &mut Frame, of: Frame) {
         (&mut all.requests_per_s, of.requests_per_s),
         (&mut all.aborted_per_s, of.aborted_per_s),
         (&mut all.connections_per_s, of.connections_per_s),
+        (&mut all.dropped_per_s, of.dropped_per_s),
+        (&mut all.run_queue, of.run_queue),
         (&mut all.sent_bytes_per_s, of.sent_bytes_per_s),
         (&mut all.received_bytes_per_s, of.received_bytes_per_s),
         (&mut all.document_writes_per_s, of.document_writes_per_s),
@@ -189,10 +191,17 @@ fn add_tables(all: &mut Frame, of: Frame) {
         };
         add_or_push(&mut all.languages, rates, |r| &r.language, add);
     }
+    for (name, wait) in of.waits {
+        let sum = all.waits.entry(name).or_default();
+        *sum = Wait::of(sum_of_times(&sum.times, wait.times));
+    }
     for rates in of.threads {
         let add = |sum: &mut ThreadRates, of: ThreadRates| {
             sum.alive += of.alive;
             sum.cpu += of.cpu;
+            sum.run_queue += of.run_queue;
+            sum.each.extend(of.each);
+            sum.each.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
             for (state, share) in of.states_percent {
                 *sum.states_percent.entry(state).or_default() += share;
             }
@@ -205,11 +214,16 @@ fn add_route(sum: &mut RouteRates, of: RouteRates) {
     sum.per_s += of.per_s;
     sum.refused_per_s += of.refused_per_s;
     sum.failed_per_s += of.failed_per_s;
-    let mut times: BTreeMap<u64, u64> = sum.times.iter().copied().collect();
-    for (us, n) in of.times {
+    sum.set_times(sum_of_times(&sum.times, of.times));
+}
+
+/// The sum of two distributions: pairs of a value and its count, by value.
+fn sum_of_times(a: &[(u64, u64)], b: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut times: BTreeMap<u64, u64> = a.iter().copied().collect();
+    for (us, n) in b {
         *times.entry(us).or_default() += n;
     }
-    sum.set_times(times.into_iter().collect());
+    times.into_iter().collect()
 }
 
 /// Adds an item to the one with the same name, if there is one.
@@ -243,6 +257,7 @@ mod tests {
                 times: times.to_vec(),
             }],
             queues: [("commit".to_owned(), requests / 100)].into(),
+            waits: [("accept".to_owned(), times.to_vec())].into(),
             cluster: Some(ClusterPart {
                 log_up: true,
                 fit: true,
@@ -290,6 +305,8 @@ mod tests {
                 ("c", "no answer", 0.0, 0.0)
             ]
         );
+        let wait = &frame.waits["accept"];
+        assert_eq!((wait.samples, wait.p50_ms), (200, 9.0));
         let queue = frame.queues["commit"];
         assert_eq!((queue.now, queue.max), (4, 4));
         let next = Frame::of_all(&b, &b, Some(&frame)).unwrap();
