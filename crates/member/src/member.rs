@@ -304,8 +304,15 @@ impl Member {
     /// Removes a node from the cluster: this one, or one that was lost.
     ///
     /// # Errors
-    /// [`Error::NotNow`].
+    /// [`Error::NotNow`], also for a live node that slots need.
     pub async fn remove(&self, node: NodeId) -> Result<bool, Error> {
+        let needing = self.gateway.slots_that_need(node);
+        if needing > 0 && self.members.is_live(node) {
+            let why = format!(
+                "{needing} slots would have no majority of their nodes without it: drain it first"
+            );
+            return Err(Error::NotNow(why));
+        }
         self.log_duty.release(node).await?;
         let done = self.gateway.enter(Entry::Leave { node }).await?;
         Ok(done == EntryOutcome::Done)

@@ -159,6 +159,13 @@ impl Gateway {
         })
     }
 
+    /// Returns the number of slots that would stop if a node left now.
+    pub(crate) fn slots_that_need(&self, node: NodeId) -> usize {
+        let is_live = |other: NodeId| self.members.is_live(other);
+        let needing = |state: &ControlState| state.placement.slots_that_need(node, is_live);
+        self.catalogue.with(needing)
+    }
+
     /// Returns the number of nodes that have each slot; `None`: all of them.
     pub fn slot_copies(&self) -> Option<u32> {
         self.catalogue.with(|state| state.placement.copies)

@@ -159,9 +159,10 @@ impl PlacementState {
         Ok(rows)
     }
 
-    /// Makes a decision about slots. One that was made before the last one has no effect.
+    /// Makes a decision about slots. One that was made before the last one, or before every node got
+    /// every slot again, has no effect.
     fn place(&mut self, slots: Vec<PlacedSlot>, decision: u64, members: &[NodeId]) -> Changed {
-        if decision <= self.decision {
+        if decision <= self.decision || self.copies.is_none() {
             return Err(EntryOutcome::Exists);
         }
         self.decision = decision;
@@ -194,6 +195,16 @@ impl PlacementState {
             }
         }
         rows
+    }
+
+    /// Returns the number of slots without a majority of their replicas if a node leaves now.
+    pub(crate) fn slots_that_need(&self, node: NodeId, is_live: impl Fn(NodeId) -> bool) -> usize {
+        let needs = |of: &&SlotPlacement| {
+            let stays = |other: &&NodeId| **other != node && is_live(**other);
+            let staying = of.replicas.iter().filter(stays).count();
+            of.replicas.contains(&node) && 2 * staying <= of.replicas.len()
+        };
+        self.slots.values().filter(needs).count()
     }
 
     /// Returns how many of these members are not being drained.

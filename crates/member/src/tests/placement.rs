@@ -8,7 +8,7 @@ use cluster::record::RecordVersion;
 use super::nodes::{Nodes, SLOTS};
 use super::{docs, go_on};
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo};
-use crate::control::placement_entry::PlacementChange;
+use crate::control::placement_entry::{PlacedSlot, PlacementChange, SlotPlacement};
 use crate::control::placement_state::PlacementState;
 use crate::control::state::ControlState;
 use crate::placement::slot_of;
@@ -192,6 +192,50 @@ fn rows_of_the_state_have_other_keys_than_those_of_its_replica() {
         assert!(ControlState::owns(key), "{key:?}");
     }
     assert!(others.iter().all(|key| !PlacementState::owns(key)));
+}
+
+#[test]
+fn a_slot_needs_a_node_without_which_it_has_no_majority() {
+    let mut state = PlacementState::default();
+    let slots = [
+        (0, vec![1, 2, 3]),
+        (1, vec![1, 2]),
+        (2, vec![1]),
+        (3, vec![2, 3, 4]),
+    ];
+    for (slot, replicas) in slots {
+        let of = SlotPlacement {
+            replicas: replicas.into_iter().collect(),
+            ..SlotPlacement::default()
+        };
+        state.slots.insert(slot, of);
+    }
+    assert_eq!(state.slots_that_need(1, |_| true), 2);
+    assert_eq!(state.slots_that_need(4, |_| true), 0);
+    // Another one is down.
+    assert_eq!(state.slots_that_need(1, |node| node != 2), 3);
+    assert_eq!(state.slots_that_need(5, |_| false), 0);
+}
+
+#[test]
+fn a_decision_has_no_effect_once_every_node_has_every_slot() {
+    let mut state = PlacementState::default();
+    let change = || PlacementChange::Place {
+        slots: vec![PlacedSlot {
+            slot: 0,
+            placement: SlotPlacement::default(),
+        }],
+        decision: 1,
+    };
+    assert_eq!(state.change(change(), &[1, 2]), Err(EntryOutcome::Exists));
+    assert_eq!(state, PlacementState::default());
+    let copies = Some(1);
+    assert!(
+        state
+            .change(PlacementChange::Copies { copies }, &[1, 2])
+            .is_ok()
+    );
+    assert!(state.change(change(), &[1, 2]).is_ok());
 }
 
 /// Returns a database with three shards in slot 1.
