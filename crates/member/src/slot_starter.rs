@@ -163,8 +163,7 @@ impl SlotStarter {
             return false;
         }
         replicas.end(slot).await;
-        let (databases, catalogue) = (&self.databases, &self.catalogue);
-        match remove_slot(databases, catalogue, self.cluster.slots, slot).await {
+        match self.remove(slot).await {
             Ok(()) => {
                 tracing::info!(slot, "other nodes have the slot from now on");
                 true
@@ -187,11 +186,27 @@ impl SlotStarter {
             let position = replica.status().position;
             return Ok(Some((position.generation.number, position.next_offset)));
         }
+        let stored = self.stored_position(slot).await?;
+        Ok(stored.map(|at| (at.generation.number, at.next_offset)))
+    }
+
+    async fn stored_position(
+        &self,
+        slot: SlotNumber,
+    ) -> Result<Option<storage::Position>, StoreError> {
         let store = self.databases.store().clone();
         let stored = tokio::task::spawn_blocking(move || store.slot(slot)).await;
         let stopped = |_| StoreError::Failed("the server is shutting down".into());
-        let stored = stored.map_err(stopped)?.map_err(failed)?;
-        Ok(stored.map(|at| (at.generation.number, at.next_offset)))
+        stored.map_err(stopped)?.map_err(failed)
+    }
+
+    /// Removes the data of a slot that does not run. Without a position there is none.
+    async fn remove(&self, slot: SlotNumber) -> Result<(), StoreError> {
+        if self.stored_position(slot).await?.is_none() {
+            return Ok(());
+        }
+        let (databases, catalogue) = (&self.databases, &self.catalogue);
+        remove_slot(databases, catalogue, self.cluster.slots, slot).await
     }
 
     /// Returns the nodes that count in a slot which this node has left; `None` if it has not.
