@@ -200,7 +200,7 @@ impl SlotStarter {
         stored.map_err(stopped)?.map_err(failed)
     }
 
-    /// Removes the data of a slot that does not run. Without a position there is none.
+    /// Removes the data of a slot that does not run. One without a position has no data.
     async fn remove(&self, slot: SlotNumber) -> Result<(), StoreError> {
         if self.stored_position(slot).await?.is_none() {
             return Ok(());
