@@ -130,7 +130,7 @@ impl Decider {
         let Some(placement) = members.placement() else {
             return Ok(false);
         };
-        let Some(change) = report(&placement, &self.replicas(None)) else {
+        let Some(change) = report(&placement, &self.replicas(&placement, None)) else {
             self.differs_since = None;
             return Ok(false);
         };
@@ -140,7 +140,7 @@ impl Decider {
             .elapsed();
         // A replica that is behind may know earlier ones.
         self.gateway.fresh_slots(slots_of(&change)).await?;
-        let led = self.replicas(Some(waited));
+        let led = self.replicas(&placement, Some(waited));
         match members
             .placement()
             .and_then(|placement| report(&placement, &led))
@@ -152,12 +152,14 @@ impl Decider {
 
     /// Returns the replicas of the data slots that this node is a replica of, and that it leads after
     /// this time.
-    fn replicas(&self, waited: Option<Duration>) -> SlotSets {
+    fn replicas(&self, placement: &PlacementState, waited: Option<Duration>) -> SlotSets {
         let members = &self.gateway.members;
         let mut found = SlotSets::new();
         for (slot, replica) in self.gateway.replicas.all() {
             let status = replica.status();
-            let is_known = slot != CONTROL && status.members.contains(&members.me);
+            // The first node of the cluster was the only replica at the beginning.
+            let is_empty = status.position.next_offset == 0 && placement.learns(members.me, slot);
+            let is_known = slot != CONTROL && !is_empty && status.members.contains(&members.me);
             let is_led = || waited.is_none_or(|waited| leads(members, &status, waited));
             if is_known && status.proposes && is_led() {
                 found.insert(slot, status.members.into_iter().collect());

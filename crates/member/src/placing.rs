@@ -129,7 +129,13 @@ impl Gateway {
             let replica = self.replicas.get(*slot);
             replica.is_some_and(Replica::is_member)
         };
-        if slots.iter().all(counts) {
+        // The first node of a cluster, which is the only replica of a new slot, takes itself for one
+        // until it has a copy.
+        let learns = |state: &ControlState| {
+            let mut slots = slots.iter();
+            slots.any(|slot| state.placement.learns(self.members.me, *slot))
+        };
+        if slots.iter().all(counts) && !self.catalogue.with(learns) {
             return None;
         }
         let is_live = |node: NodeId| node != self.members.me && self.members.is_live(node);

@@ -164,8 +164,7 @@ impl Targets<'_> {
         let Some((placement, _)) = self.placed.as_ref().filter(|_| slot != CONTROL) else {
             return true;
         };
-        let decided = placement.slots.get(&slot);
-        decided.is_some_and(|of| of.learners.iter().any(|learner| learner.node == node))
+        placement.learns(node, slot)
     }
 }
 

@@ -197,6 +197,12 @@ impl PlacementState {
         rows
     }
 
+    /// Returns whether a node copies a slot, or follows it without counting.
+    pub(crate) fn learns(&self, node: NodeId, slot: SlotNumber) -> bool {
+        let of = self.slots.get(&slot);
+        of.is_some_and(|of| of.learners.iter().any(|learner| learner.node == node))
+    }
+
     /// Returns the number of slots without a majority of their replicas if a node leaves now.
     pub(crate) fn slots_that_need(&self, node: NodeId, is_live: impl Fn(NodeId) -> bool) -> usize {
         let needs = |of: &&SlotPlacement| {

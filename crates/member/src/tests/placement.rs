@@ -8,7 +8,7 @@ use cluster::record::RecordVersion;
 use super::nodes::{Nodes, SLOTS};
 use super::{docs, go_on};
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo};
-use crate::control::placement_entry::{PlacedSlot, PlacementChange, SlotPlacement};
+use crate::control::placement_entry::{PlacedLearner, PlacedSlot, PlacementChange, SlotPlacement};
 use crate::control::placement_state::PlacementState;
 use crate::control::state::ControlState;
 use crate::placement::slot_of;
@@ -215,6 +215,17 @@ fn a_slot_needs_a_node_without_which_it_has_no_majority() {
     // Another one is down.
     assert_eq!(state.slots_that_need(1, |node| node != 2), 3);
     assert_eq!(state.slots_that_need(5, |_| false), 0);
+}
+
+#[test]
+fn a_learner_of_one_slot_is_none_of_another() {
+    let mut state = PlacementState::default();
+    let of = SlotPlacement {
+        learners: vec![PlacedLearner { node: 4, from: 1 }],
+        ..SlotPlacement::default()
+    };
+    state.slots.insert(7, of);
+    assert!(state.learns(4, 7) && !state.learns(1, 7) && !state.learns(4, 6));
 }
 
 #[test]
