@@ -35,8 +35,8 @@ const FOUND: u64 = 0;
 pub struct EventWriter {
     /// Returns whether it writes those of databases without a writer of their own.
     pub writes: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Returns whether it writes those of a database, of which not all servers see the events; `None`
-    /// if all of them do.
+    /// Returns whether it writes those of a database, of which not all servers see the events;
+    /// `None` if all of them do.
     pub writes_of: Box<dyn Fn(&str) -> Option<bool> + Send + Sync>,
 }
 
@@ -108,8 +108,8 @@ impl Databases {
     /// each write. Events of the last
     /// moments before a crash are lost, except for databases created and deleted, which are found out here.
     ///
-    /// In a cluster several servers see an event, and one of them writes it. A new writer also writes those that its predecessor
-    /// may not have written.
+    /// In a cluster several servers see an event, and one of them writes it. A new writer also
+    /// writes those that its predecessor may not have written.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: impl Fn() -> GlobalChangesOptions + Send,
@@ -247,9 +247,9 @@ fn last_creation(events: &[PendingEvent]) -> Option<u64> {
     events.iter().find(is_creation).map(|p| p.seq)
 }
 
-/// Removes the events of `_global_changes` itself, and those from before it was `created`: a new one
-/// begins with the events after its creation. A comparison only finds what an existing one lacks, so
-/// these events stay.
+/// Removes the events of `_global_changes` itself, and those from before it was `created`: a new
+/// one begins with the events after its creation. A comparison only finds what an existing one
+/// lacks, so these events stay.
 fn drop_older(pending: &mut Vec<PendingEvent>, created: Option<u64>) {
     let is_own = |p: &PendingEvent| &*p.db == GLOBAL_CHANGES;
     let is_older = |p: &PendingEvent| p.seq != FOUND && created.is_some_and(|at| p.seq < at);

@@ -339,8 +339,8 @@ pub async fn ask_others(app: &App, req: &Request, body: Bytes) -> Vec<serde_json
     json_of(answers.await)
 }
 
-/// Posts JSON to the other live nodes on behalf of a client, and returns the JSON responses of those that
-/// do not refuse it. A request of another node that asks all gets none.
+/// Posts JSON to the other live nodes on behalf of a client, and returns the JSON responses of
+/// those that do not refuse it. A request of another node that asks all gets none.
 pub async fn ask_others_with_json(
     app: &App,
     req: &Request,

@@ -80,7 +80,8 @@ impl Gateway {
         Err(database::Error::NoDatabase)
     }
 
-    /// Returns a new database with all of its shards in one slot, if slots have some of the nodes only.
+    /// Returns a new database with all of its shards in one slot, if slots have some of the nodes
+    /// only.
     fn in_one_slot(&self, name: &str, mut database: CataloguedDatabase) -> CataloguedDatabase {
         if self.catalogue.is_placed() {
             let (uuid, q) = (database.uuid, database.q);

@@ -1,5 +1,5 @@
-//! This node's part in the decisions about the nodes of slots: the first live node makes them, or the
-//! next one if it does not, and the first live replica of a slot reports which replicas it has.
+//! This node's part in the decisions about the nodes of slots: the first live node makes them, or
+//! the next one if it does not, and the first live replica of a slot reports which replicas it has.
 //! `slot_decisions.rs` has the rules.
 
 use std::sync::Arc;
@@ -150,8 +150,8 @@ impl Decider {
         }
     }
 
-    /// Returns the replicas of the data slots that this node is a replica of, and that it leads after
-    /// this time.
+    /// Returns the replicas of the data slots that this node is a replica of, and that it leads
+    /// after this time.
     fn replicas(&self, placement: &PlacementState, waited: Option<Duration>) -> SlotSets {
         let members = &self.gateway.members;
         let mut found = SlotSets::new();

@@ -55,8 +55,8 @@ impl SlotsEverywhere {
         let _ = self.users.set(name);
     }
 
-    /// Returns them, in a cluster with `count` data slots. Reads the catalogue only if databases were
-    /// created or dropped.
+    /// Returns them, in a cluster with `count` data slots. Reads the catalogue only if databases
+    /// were created or dropped.
     pub fn of(&self, catalogue: &Catalogue, count: SlotNumber) -> Arc<BTreeSet<SlotNumber>> {
         let changes = catalogue.database_changes();
         let mut last = self.last.lock();

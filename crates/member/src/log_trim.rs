@@ -1,5 +1,5 @@
-//! Trims the log in the nodes: removes the records that all replicas of a slot have. A slot that is being
-//! copied keeps the records from then on, which the copy lacks.
+//! Trims the log in the nodes: removes the records that all replicas of a slot have. A slot that is
+//! being copied keeps the records from then on, which the copy lacks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,8 +82,8 @@ impl Bounds {
     }
 }
 
-/// Returns the bounds of a slot by its replica here. `None` while the replica is in an earlier log, which
-/// has other offsets.
+/// Returns the bounds of a slot by its replica here. `None` while the replica is in an earlier log,
+/// which has other offsets.
 fn bounds(log: u64, status: &SlotStatus, is_away: impl Fn(NodeId) -> bool) -> Option<Bounds> {
     (status.log == log).then(|| Bounds {
         unneeded: unneeded(status, is_away),
@@ -91,8 +91,9 @@ fn bounds(log: u64, status: &SlotStatus, is_away: impl Fn(NodeId) -> bool) -> Op
     })
 }
 
-/// Returns the bounds of a slot that this node does not have. `reached` returns the generation and the
-/// offset that a replica has reached in this log, if it answered. Only the latest generation counts.
+/// Returns the bounds of a slot that this node does not have. `reached` returns the generation and
+/// the offset that a replica has reached in this log, if it answered. Only the latest generation
+/// counts.
 fn bounds_of_others(
     replicas: &BTreeSet<NodeId>,
     reached: impl Fn(NodeId) -> Option<(u64, u64)>,

@@ -207,9 +207,9 @@ impl Member {
         named.next().map(|(id, _)| id)
     }
 
-    /// Forwards a client's request to another node: one of these, the first one rather, or any. `None`
-    /// when none answers. A request that a failed node may have executed is sent to another one only
-    /// if it is `repeatable`.
+    /// Forwards a client's request to another node: one of these, the first one rather, or any.
+    /// `None` when none answers. A request that a failed node may have executed is sent to another
+    /// one only if it is `repeatable`.
     pub async fn pass_on(
         &self,
         to: Option<Vec<NodeId>>,
@@ -366,8 +366,8 @@ impl Member {
         self.members.live_before_me() == 0
     }
 
-    /// Whether this node does what one node is to do for a database. For a moment two nodes, or none, may
-    /// do it.
+    /// Whether this node does what one node is to do for a database. For a moment two nodes, or
+    /// none, may do it.
     pub fn acts_for(&self, database: &str) -> bool {
         let acts = self.gateway.acts_for(database);
         acts.unwrap_or_else(|| self.is_first())

@@ -63,8 +63,8 @@ const JOBS_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The path of the question which position a node has reached in each slot.
 pub const PROGRESS: &str = "/progress";
-/// The path of the question which position a node has reached in each slot of a log: its query has the
-/// number of the log.
+/// The path of the question which position a node has reached in each slot of a log: its query has
+/// the number of the log.
 pub const LOG_POSITIONS: &str = "/log-positions";
 /// Time limit of these questions.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(3);
@@ -81,8 +81,8 @@ pub const LOG_REPORT: &str = "/log-report";
 /// Time limit of that question.
 const LOG_REPORT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The path of the request to start new generations in slots that the asking node does not have: its
-/// query may name one slot.
+/// The path of the request to start new generations in slots that the asking node does not have:
+/// its query may name one slot.
 pub const RESEED: &str = "/reseed";
 /// Time limit of that request.
 const RESEED_TIME_MAX: Duration = Duration::from_secs(2);
@@ -242,8 +242,8 @@ impl Members {
             .collect()
     }
 
-    /// Returns the other live members that have a slot, those after this node first. Returns all of them
-    /// if none is known to have it.
+    /// Returns the other live members that have a slot, those after this node first. Returns all of
+    /// them if none is known to have it.
     pub(crate) fn live_others_for(&self, slot: SlotNumber) -> Vec<NodeId> {
         let mut all = self.live_others();
         if let Some(holders) = self.holders(slot)
@@ -254,7 +254,8 @@ impl Members {
         all
     }
 
-    /// Returns the nodes that count in a slot, as the cluster knows; `None` while every node has it.
+    /// Returns the nodes that count in a slot, as the cluster knows; `None` while every node has
+    /// it.
     fn holders(&self, slot: SlotNumber) -> Option<BTreeSet<NodeId>> {
         if !self.catalogue.is_placed() {
             return None;
@@ -382,8 +383,8 @@ impl Members {
         chosen
     }
 
-    /// Returns which of these nodes a request should be forwarded to: the first one, if it was heard
-    /// from just now or there is no other one. `None` if none answers.
+    /// Returns which of these nodes a request should be forwarded to: the first one, if it was
+    /// heard from just now or there is no other one. `None` if none answers.
     pub(crate) async fn ready_in_order(&self, nodes: &[NodeId]) -> Option<NodeId> {
         match nodes {
             [only] => Some(*only),
@@ -402,8 +403,8 @@ impl Members {
         self.progress_in(node, None).await
     }
 
-    /// Returns the positions that these nodes have reached, of those that answer: in all logs, or in the
-    /// one with this number.
+    /// Returns the positions that these nodes have reached, of those that answer: in all logs, or
+    /// in the one with this number.
     pub(crate) async fn positions(
         &self,
         nodes: BTreeSet<NodeId>,
@@ -450,8 +451,8 @@ impl Members {
         serde_json::from_slice(&answer.await.ok()?).ok()
     }
 
-    /// Has another node start new generations in slots that this node does not have: in all of them, or
-    /// in one.
+    /// Has another node start new generations in slots that this node does not have: in all of
+    /// them, or in one.
     pub(crate) async fn reseed(&self, node: NodeId, only: Option<SlotNumber>) {
         let deadline = Instant::now() + RESEED_TIME_MAX;
         let path = match only {

@@ -129,8 +129,8 @@ impl Gateway {
             let replica = self.replicas.get(*slot);
             replica.is_some_and(Replica::is_member)
         };
-        // The first node of a cluster, which is the only replica of a new slot, takes itself for one
-        // until it has a copy.
+        // The first node of a cluster, which is the only replica of a new slot, takes itself for
+        // one until it has a copy.
         let learns = |state: &ControlState| {
             let mut slots = slots.iter();
             slots.any(|slot| state.placement.learns(self.members.me, *slot))
@@ -144,8 +144,8 @@ impl Gateway {
         Some(nodes.unwrap_or_else(|| self.members.live_others()))
     }
 
-    /// Returns whether this node does what one node is to do for a database; `None` while every node
-    /// has all of it. For a moment two nodes, or none, may do it.
+    /// Returns whether this node does what one node is to do for a database; `None` while every
+    /// node has all of it. For a moment two nodes, or none, may do it.
     pub fn acts_for(&self, name: &str) -> Option<bool> {
         if !self.lacks_slots() {
             return None;
@@ -177,7 +177,8 @@ impl Gateway {
         self.catalogue.with(|state| state.placement.copies)
     }
 
-    /// Returns the nodes of all data slots that are decided on; none while every node has every slot.
+    /// Returns the nodes of all data slots that are decided on; none while every node has every
+    /// slot.
     pub fn slot_nodes(&self) -> Vec<SlotNodes> {
         self.catalogue.with(|state| {
             let slots = state.placement.slots.iter();

@@ -1,5 +1,5 @@
-//! Changes the replicas of all slots, one node at a time: to the current members, or to the nodes that
-//! the cluster has decided on.
+//! Changes the replicas of all slots, one node at a time: to the current members, or to the nodes
+//! that the cluster has decided on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

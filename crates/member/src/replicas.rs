@@ -127,7 +127,8 @@ impl Replicas {
         Replica::new(self.me, AnySlot::Data(slot), validators, &self.reach)
     }
 
-    /// Adds a data slot. Returns whether it is the one that runs: another one may have been started.
+    /// Adds a data slot. Returns whether it is the one that runs: another one may have been
+    /// started.
     pub(crate) fn add(&self, slot: SlotNumber, started: StartedSlot) -> bool {
         let lives = self.lives(slot);
         let is_added = lives.is_some_and(|lives| lives.add(self.replica(started)));
@@ -168,8 +169,8 @@ impl Replicas {
         })
     }
 
-    /// Returns the nodes that have a slot, for a part that these replicas refer to: no nodes once they
-    /// are gone. Those of a slot that is on other nodes are in the state of the cluster.
+    /// Returns the nodes that have a slot, for a part that these replicas refer to: no nodes once
+    /// they are gone. Those of a slot that is on other nodes are in the state of the cluster.
     pub(crate) fn nodes_by_slot(
         self: &Arc<Self>,
         catalogue: &Arc<Catalogue>,

@@ -21,8 +21,8 @@ pub async fn start_later(replicas: Arc<Replicas>, members: Arc<Members>) {
     start(replicas, members, None).await;
 }
 
-/// Starts a new generation in all slots, or in one. Other nodes do so in slots that this node does not
-/// have.
+/// Starts a new generation in all slots, or in one. Other nodes do so in slots that this node does
+/// not have.
 pub async fn start(replicas: Arc<Replicas>, members: Arc<Members>, only: Option<SlotNumber>) {
     if members.placement().is_some() {
         let others = members.live_others().into_iter();
@@ -38,8 +38,8 @@ pub async fn start(replicas: Arc<Replicas>, members: Arc<Members>, only: Option<
     start_in(replicas, slots).await;
 }
 
-/// Starts a new generation in the slots that another node does not have, and that this node leads: in
-/// all of them, or in one.
+/// Starts a new generation in the slots that another node does not have, and that this node leads:
+/// in all of them, or in one.
 pub async fn start_for(
     asking: NodeId,
     replicas: Arc<Replicas>,
@@ -66,8 +66,8 @@ fn generations(
     wanted.map(|(slot, r)| (slot, r.generation())).collect()
 }
 
-/// Starts the generations that follow these. A start that does not finish in time, for example while
-/// brokers start, is repeated.
+/// Starts the generations that follow these. A start that does not finish in time, for example
+/// while brokers start, is repeated.
 async fn start_in(replicas: Arc<Replicas>, mut left: Vec<(SlotNumber, Generation)>) {
     for _ in 0..RESEEDS_MAX {
         left.retain(|(slot, before)| {

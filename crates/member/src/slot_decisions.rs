@@ -19,8 +19,9 @@ use crate::placement::{
 /// Maximum number of slots that a decision changes, so that its record is short.
 const SLOTS_PER_DECISION: usize = 256;
 
-/// Returns the next decision about the data slots `0..slots`, if there is one: those of `everywhere`
-/// have all nodes that keep slots. While every node has every slot, nothing is decided.
+/// Returns the next decision about the data slots `0..slots`, if there is one: those of
+/// `everywhere` have all nodes that keep slots. While every node has every slot, nothing is
+/// decided.
 pub fn next_decision(
     placement: &PlacementState,
     nodes: &PlacementNodes,

@@ -16,9 +16,9 @@ use crate::placement::SlotSets;
 /// A node ends a slot that it has left when the slot has had its new nodes for this time.
 pub const ENDED_AFTER: Duration = Duration::from_hours(1);
 
-/// Returns the nodes that answer for a database in these slots: the live ones that have all of them,
-/// in the order of rendezvous hashing, so that the caches of the first one are warm. `None` while
-/// nothing is decided about these slots.
+/// Returns the nodes that answer for a database in these slots: the live ones that have all of
+/// them, in the order of rendezvous hashing, so that the caches of the first one are warm. `None`
+/// while nothing is decided about these slots.
 pub fn holders(
     placement: &PlacementState,
     database: DatabaseUuid,
@@ -54,8 +54,8 @@ pub enum SlotChange {
 #[derive(Debug)]
 pub struct SlotKeeper {
     me: NodeId,
-    /// The slots in which the node has never counted. Before a new node knows the state of the cluster, it
-    /// starts all slots.
+    /// The slots in which the node has never counted. Before a new node knows the state of the
+    /// cluster, it starts all slots.
     new: BTreeSet<SlotNumber>,
     /// Since when each slot here has other nodes, which do not change any more.
     left_since: BTreeMap<SlotNumber, Duration>,
@@ -88,9 +88,9 @@ impl SlotKeeper {
         self.new.retain(|slot| !counts(slot));
     }
 
-    /// Returns the slots that start or end at the time `now`. `running` has the slots that run on the
-    /// node, each with the nodes that count in it according to its own log; `stored` those of which
-    /// the node has data.
+    /// Returns the slots that start or end at the time `now`. `running` has the slots that run on
+    /// the node, each with the nodes that count in it according to its own log; `stored` those of
+    /// which the node has data.
     pub fn step(
         &mut self,
         now: Duration,
@@ -123,8 +123,8 @@ impl SlotKeeper {
     }
 }
 
-/// Returns whether a node has a slot: it counts in it, according to the cluster or to `replicas`, its
-/// own log, or learns it. A node that does not know the last change keeps the slot.
+/// Returns whether a node has a slot: it counts in it, according to the cluster or to `replicas`,
+/// its own log, or learns it. A node that does not know the last change keeps the slot.
 fn keeps(
     placement: &PlacementState,
     me: NodeId,
@@ -140,9 +140,9 @@ fn keeps(
         || replicas.is_some_and(|replicas| replicas.contains(&me))
 }
 
-/// Returns the replicas of a slot that a node has left; `None` if it has not. The slot has the nodes that
-/// it shall have, unless the node `is_new`: it has never counted in the slot. `replicas` are those of its
-/// own log.
+/// Returns the replicas of a slot that a node has left; `None` if it has not. The slot has the
+/// nodes that it shall have, unless the node `is_new`: it has never counted in the slot. `replicas`
+/// are those of its own log.
 pub fn left_to<'p>(
     placement: &'p PlacementState,
     me: NodeId,
@@ -161,8 +161,9 @@ fn is_settled(of: &SlotPlacement) -> bool {
     of.replicas == of.wanted && of.learners.is_empty() && !of.replicas.is_empty()
 }
 
-/// Returns whether the replicas of a slot have everything that a node has which left it: all of them, or,
-/// if the node `is_new`, a majority. `own` is the generation and the offset that the node has reached;
+/// Returns whether the replicas of a slot have everything that a node has which left it: all of
+/// them, or, if the node `is_new`, a majority. `own` is the generation and the offset that the node
+/// has reached;
 /// `reached` returns those of a replica that answered.
 pub fn are_ahead(
     replicas: &BTreeSet<NodeId>,

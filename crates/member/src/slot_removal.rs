@@ -15,9 +15,9 @@ use crate::slot::{failed, open_error};
 /// The shards of a slot, by databases: name, uuid, indexes.
 type ShardsOfSlot = BTreeMap<Arc<str>, (DatabaseUuid, Vec<usize>)>;
 
-/// Removes a slot from this node, in a cluster with `slots` data slots: its position, and the contents
-/// of its shards, which are empty from now on. The slot must not run here. Continues to the end if the
-/// caller stops waiting.
+/// Removes a slot from this node, in a cluster with `slots` data slots: its position, and the
+/// contents of its shards, which are empty from now on. The slot must not run here. Continues to
+/// the end if the caller stops waiting.
 ///
 /// # Errors
 /// Errors of the store: the data stays.

@@ -129,8 +129,8 @@ impl SlotStarter {
         }
     }
 
-    /// Ends a data slot, and removes its data, once the nodes that count in it have that. Returns whether
-    /// it is done.
+    /// Ends a data slot, and removes its data, once the nodes that count in it have that. Returns
+    /// whether it is done.
     async fn leave(
         &self,
         (slot, is_new): (SlotNumber, bool),
@@ -175,8 +175,8 @@ impl SlotStarter {
         }
     }
 
-    /// Returns the generation and the offset that this node has reached in a slot; `None` without any
-    /// data.
+    /// Returns the generation and the offset that this node has reached in a slot; `None` without
+    /// any data.
     async fn reached(
         &self,
         slot: SlotNumber,
@@ -233,8 +233,8 @@ fn running(replicas: &Replicas) -> SlotSets {
         .collect()
 }
 
-/// Starts and ends data slots as the cluster decides, until the future is dropped. The node had data of
-/// the slots `stored` when it started.
+/// Starts and ends data slots as the cluster decides, until the future is dropped. The node had
+/// data of the slots `stored` when it started.
 pub(crate) async fn keep_slots(
     (starter, mut stored): (SlotStarter, BTreeSet<SlotNumber>),
     replicas: Arc<Replicas>,

@@ -450,9 +450,9 @@ pub struct ServeOptions {
     /// Without an admin: create one with a random password, and print it
     #[arg(long)]
     pub generate_admin: bool,
-    /// Take an admin, the secret of cookies and the zone of a cluster's node from COUCHDB_USER, COUCHDB_PASSWORD,
-    /// COUCHDB_SECRET and COUCHDB_ZONE, or from the files that COUCHDB_USER_FILE and so on name, as CouchDB's container
-    /// image does
+    /// Take an admin, the secret of cookies and the zone of a cluster's node from COUCHDB_USER,
+    /// COUCHDB_PASSWORD, COUCHDB_SECRET and COUCHDB_ZONE, or from the files that COUCHDB_USER_FILE
+    /// and so on name, as CouchDB's container image does
     #[arg(long)]
     pub couchdb_variables: bool,
     /// Start even if there is no admin: databases cannot be created then

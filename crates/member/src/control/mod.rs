@@ -131,7 +131,8 @@ impl Catalogue {
         ShardSlots::new(uuid, slots, self.slot_maps.of(uuid))
     }
 
-    /// Returns whether slots may have some of the nodes only: requests of other clusters ask no more.
+    /// Returns whether slots may have some of the nodes only: requests of other clusters ask no
+    /// more.
     pub(crate) fn is_placed(&self) -> bool {
         self.is_placed.load(Acquire)
     }

@@ -114,8 +114,8 @@ impl PlacementState {
         Ok(vec![self.set_node(node, NodePlacement { zone, ..before })])
     }
 
-    /// Drains one of these members. Refused if the others are too few for the copies of a slot: every
-    /// member has one, unless a number was set.
+    /// Drains one of these members. Refused if the others are too few for the copies of a slot:
+    /// every member has one, unless a number was set.
     fn drain(&mut self, node: NodeId, members: &[NodeId]) -> Changed {
         if self.is_draining(node) {
             return Err(EntryOutcome::Exists);
@@ -135,8 +135,8 @@ impl PlacementState {
         }
     }
 
-    /// Sets the number of copies. Refused if these members are too few. Without a number no slot has
-    /// explicit nodes.
+    /// Sets the number of copies. Refused if these members are too few. Without a number no slot
+    /// has explicit nodes.
     fn set_copies(&mut self, copies: Option<u32>, members: &[NodeId]) -> Changed {
         if copies == self.copies {
             return Err(EntryOutcome::Exists);
@@ -159,8 +159,8 @@ impl PlacementState {
         Ok(rows)
     }
 
-    /// Makes a decision about slots. One that was made before the last one, or before every node got
-    /// every slot again, has no effect.
+    /// Makes a decision about slots. One that was made before the last one, or before every node
+    /// got every slot again, has no effect.
     fn place(&mut self, slots: Vec<PlacedSlot>, decision: u64, members: &[NodeId]) -> Changed {
         if decision <= self.decision || self.copies.is_none() {
             return Err(EntryOutcome::Exists);

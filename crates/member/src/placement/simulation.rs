@@ -1,5 +1,6 @@
-//! A simulated cluster whose nodes die, come back, join and are drained, while slots move. A failure
-//! prints its seed; `SETTEE_SEED` repeats it, `SETTEE_PLACEMENT_SEEDS` sets the number of seeds.
+//! A simulated cluster whose nodes die, come back, join and are drained, while slots move. A
+//! failure prints its seed; `SETTEE_SEED` repeats it, `SETTEE_PLACEMENT_SEEDS` sets the number of
+//! seeds.
 //!
 //! The decisions are the real ones. Time passes in minutes.
 

@@ -19,9 +19,9 @@ pub type SlotSets = BTreeMap<SlotNumber, BTreeSet<NodeId>>;
 static NO_NODES: BTreeSet<NodeId> = BTreeSet::new();
 
 /// Returns the nodes that each slot of `current` shall have: `copies` of those that keep their
-/// slots, in as many zones as possible, and each with a number of slots within its [`slot_ranges`]. `None`
-/// stands for a copy on every node. While too few nodes keep their slots, a slot keeps those nodes
-/// that it has.
+/// slots, in as many zones as possible, and each with a number of slots within its [`slot_ranges`].
+/// `None` stands for a copy on every node. While too few nodes keep their slots, a slot keeps those
+/// nodes that it has.
 pub fn wanted_sets(current: &SlotSets, nodes: &PlacementNodes, copies: Option<usize>) -> SlotSets {
     let Some(copies) = copies else {
         let all: BTreeSet<NodeId> = nodes.keys().copied().collect();

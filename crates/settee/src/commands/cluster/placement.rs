@@ -67,8 +67,8 @@ fn plan_lines(plan: &Value) -> Vec<String> {
     lines
 }
 
-/// Describes the zone of a node in the status of a cluster, how many slots it has if it lacks some, and
-/// whether it is being drained.
+/// Describes the zone of a node in the status of a cluster, how many slots it has if it lacks some,
+/// and whether it is being drained.
 pub fn of_node(status: &Value, node: &Value) -> String {
     let zone = node["zone"].as_str();
     let mut text = zone.map_or(String::new(), |zone| format!(", zone {zone}"));

@@ -10,8 +10,8 @@ use crate::keyspace::Keyspace;
 use crate::slot::SlotNumber;
 use crate::store::{Store, drop_puts};
 
-/// The removal of a slot: its rows go, and empty shards replace its shards. Nothing has changed if it
-/// is dropped before [`SlotRemoval::install`].
+/// The removal of a slot: its rows go, and empty shards replace its shards. Nothing has changed if
+/// it is dropped before [`SlotRemoval::install`].
 pub struct SlotRemoval {
     store: Arc<Store>,
     slot: SlotNumber,
@@ -43,13 +43,14 @@ impl SlotRemoval {
         &self.numbers
     }
 
-    /// Removes the slot's rows, also those that the caller would keep or set; they, the caller's puts
-    /// and the drop of the replaced shards are one batch, which is on disk when this returns. Blocks.
+    /// Removes the slot's rows, also those that the caller would keep or set; they, the caller's
+    /// puts and the drop of the replaced shards are one batch, which is on disk when this returns.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`Error::SlotPosition`] when the slot is not at the caller's position, [`Error::Dropped`] when
-    /// a shard to be replaced is gone: the old state stays. After errors of the engine the next start
-    /// shows which state it is.
+    /// [`Error::SlotPosition`] when the slot is not at the caller's position, [`Error::Dropped`]
+    /// when a shard to be replaced is gone: the old state stays. After errors of the engine the
+    /// next start shows which state it is.
     pub fn install(mut self, install: Install) -> Result<(), Error> {
         let mut puts: Vec<_> = drop_puts(&install.replaced).collect();
         let wanted = self.numbers.iter();
