@@ -44,7 +44,7 @@ ARCH ?=
 
 # The suites of each part of `make soak`; the suite `documentation` checks that each is in one.
 SOAK_PARTS = cluster power stores search http programs
-SOAK_cluster = cluster cluster_adoption cluster_api cluster_attachments cluster_cut_nodes cluster_environment cluster_faults cluster_joins cluster_monitoring cluster_proxies cluster_upgrades kafka_log replication replication_faults replication_memory replication_sources pouchdb_sync
+SOAK_cluster = cluster cluster_adoption cluster_api cluster_attachments cluster_cut_nodes cluster_environment cluster_faults cluster_joins cluster_monitoring cluster_placement cluster_proxies cluster_upgrades kafka_log replication replication_faults replication_memory replication_sources pouchdb_sync
 SOAK_power = own_log power_cuts
 SOAK_stores = answer_memory attachment_memory attachments auto_purge backups crash_recovery damaged_store document_memory expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
@@ -173,6 +173,7 @@ soak:
 soak-simulation: setup-test
 	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p cluster --no-capture -E 'test(simulation::)'
 	@$(env) SETTEE_SEEDS=100000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p raft-log --no-capture -E 'test(nothing_acknowledged_is_lost)'
+	@$(env) SETTEE_PLACEMENT_SEEDS=10000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p member --no-capture -E 'test(placement::simulation::)'
 
 # On a real disk, which /tmp is not everywhere.
 soak-units: setup-test

@@ -213,7 +213,11 @@ class Cluster:
             if live < len(nodes):
                 return f"node {number} sees {live} of {len(nodes)} nodes"
             for slot in status["slots"]:
-                if len(slot["members"]) < len(nodes) or not slot["takes_writes"]:
+                # A node that has left a slot keeps its data for a while.
+                if status.get("copies") and status["node"] not in slot["wanted"]:
+                    continue
+                wanted = len(slot["wanted"]) if status.get("copies") else len(nodes)
+                if len(slot["members"]) < wanted or not slot["takes_writes"]:
                     return f"node {number}: slot {slot['slot']} has {len(slot['members'])} replicas; {slot['reason']}"
             if why := why_log_not_whole(status, live):
                 return f"node {number}: {why}"

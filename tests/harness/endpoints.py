@@ -185,6 +185,8 @@ GET /_node/_local/_config/chttpd_auth/secret             admin
 GET /_settee/cluster                                     admin
 POST /_settee/cluster/tokens                             admin
 DELETE /_settee/cluster/nodes/{node}                     admin
+PUT /_settee/cluster/nodes/{node}                        admin
+POST /_settee/cluster/place                              admin
 POST /_settee/cluster/reseed                             admin
 POST /_settee/cluster/bench-network                      admin
 POST /_settee/backup                                     admin

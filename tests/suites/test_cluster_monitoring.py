@@ -399,6 +399,33 @@ def test_top(suite, cluster, seen):
     report.check("a dead node is shown", wait_until(lambda: states() == expected, SEEN_TIMEOUT_S), states())
 
 
+def test_plans_of_placement(suite, cluster, seen):
+    report, api = suite.report, cluster.api(1)
+    names = [node["name"] for node in cluster.status(1)["nodes"]]
+    plan = api.expect(200, "POST", "/_settee/cluster/place", {"copies": 2, "dry_run": True})
+    planned = [node["planned_slots"] for node in plan["nodes"]]
+    # Slots of system databases and of databases in several slots stay on all three nodes.
+    everywhere, spread = plan["everywhere"], SLOTS - plan["everywhere"]
+    expected, most = 2 * spread + 3 * everywhere, everywhere + -(-2 * spread // 3) + 1
+    report.check("the other slots have two nodes, in equal parts", sum(planned) == expected and max(planned) <= most, plan)
+    report.equal("they are some of those that have it", (plan["moves"], [node["slots"] for node in plan["nodes"]]), (0, [SLOTS] * 3))
+    report.equal("all nodes are in the plan", [node["name"] for node in plan["nodes"]], names)
+    text = cluster.command("place", cluster.url_of(1), "--copies", "2", "--dry-run")
+    report.check("people get a table", "each slot has 2 nodes" in text and all(name in text for name in names), text)
+    for body in ({"copies": 0}, {"copies": "2"}, {"dry_run": 1}):
+        api.expect(400, "POST", "/_settee/cluster/place", body)
+    # There are three nodes, and each has every slot.
+    api.expect(409, "POST", "/_settee/cluster/place", {"copies": 4})
+    api.expect(409, "PUT", f"/_settee/cluster/nodes/{names[2]}", {"draining": True})
+    api.expect(200, "PUT", f"/_settee/cluster/nodes/{names[2]}", {"draining": False})
+    api.expect(400, "PUT", f"/_settee/cluster/nodes/{names[2]}", {})
+    api.expect(404, "PUT", "/_settee/cluster/nodes/other", {"draining": True})
+    report.equal("it is for admins", cluster.api(1, credentials="").post("/_settee/cluster/place", {"dry_run": True}).status, 401)
+    status = cluster.status(1)
+    everywhere = sorted(node["node"] for node in status["nodes"])
+    report.equal("every node shall have every slot", [sorted(slot["wanted"]) for slot in status["slots"]], [everywhere] * ALL_SLOTS)
+
+
 def test_bench_network(suite, cluster, seen):
     report = suite.report
     names = [node["name"] for node in cluster.status(1)["nodes"]]

@@ -41,6 +41,9 @@ COMMANDS = {
     "cluster token": "cluster token URL",
     "cluster leave": "cluster leave URL --node other",
     "cluster bench-network": "cluster bench-network URL",
+    "cluster place": "cluster place URL",
+    "cluster drain": "cluster drain URL --node other",
+    "cluster undrain": "cluster undrain URL --node other",
     "cluster reseed": "cluster reseed URL",
     "cluster join": "cluster join --data HERE/node --through URL",
 }

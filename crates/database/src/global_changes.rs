@@ -31,8 +31,38 @@ const LEFT_TIME: Duration = Duration::from_secs(60);
 /// The seq of events that a comparison found: these happened before all that were noted here.
 const FOUND: u64 = 0;
 
-/// Returns whether this server writes `_global_changes` now.
-pub type IsWriter = Box<dyn Fn() -> bool + Send + Sync>;
+/// Which events a server of a cluster writes to `_global_changes` now.
+pub struct EventWriter {
+    /// Returns whether it writes those of databases without a writer of their own.
+    pub writes: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Returns whether it writes those of a database, of which not all servers see the events;
+    /// `None` if all of them do.
+    pub writes_of: Box<dyn Fn(&str) -> Option<bool> + Send + Sync>,
+}
+
+/// The events that this server writes at a moment: all of them without a cluster.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    writer: Option<&'a EventWriter>,
+    writes: bool,
+}
+
+impl<'a> Own<'a> {
+    fn now(writer: Option<&'a EventWriter>) -> Own<'a> {
+        let writes = writer.is_none_or(|writer| (writer.writes)());
+        Own { writer, writes }
+    }
+
+    /// Returns whether this server writes an event.
+    fn has(self, event: &PendingEvent) -> bool {
+        // The one that writes the other events compares for all databases.
+        if event.seq == FOUND || &*event.db == GLOBAL_CHANGES {
+            return self.writes;
+        }
+        let of_database = self.writer.and_then(|writer| (writer.writes_of)(&event.db));
+        of_database.unwrap_or(self.writes)
+    }
+}
 
 /// Recent events that another server of the cluster writes.
 #[derive(Default)]
@@ -44,13 +74,23 @@ impl LeftToOthers {
         while self.0.front().is_some_and(|(at, _)| now - *at > LEFT_TIME) {
             self.0.pop_front();
         }
-        self.0.push_back((now, events));
+        if !events.is_empty() {
+            self.0.push_back((now, events));
+        }
     }
 
-    fn take(&mut self) -> Vec<PendingEvent> {
+    /// Removes and returns those that this server writes.
+    fn take(&mut self, own: Own<'_>) -> Vec<PendingEvent> {
+        let mut taken = vec![];
         // Of equal ones the newest counts.
-        let newest_first = self.0.drain(..).rev();
-        newest_first.flat_map(|(_, events)| events).collect()
+        for (_, events) in self.0.iter_mut().rev() {
+            let all = std::mem::take(events).into_iter();
+            let (mine, others): (Vec<_>, Vec<_>) = all.partition(|event| own.has(event));
+            taken.extend(mine);
+            *events = others;
+        }
+        self.0.retain(|(_, events)| !events.is_empty());
+        taken
     }
 }
 
@@ -68,12 +108,12 @@ impl Databases {
     /// each write. Events of the last
     /// moments before a crash are lost, except for databases created and deleted, which are found out here.
     ///
-    /// In a cluster all servers see all events, and the one for which `is_writer` returns true writes them. A new writer also
+    /// In a cluster several servers see an event, and one of them writes it. A new writer also
     /// writes those that its predecessor may not have written.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: impl Fn() -> GlobalChangesOptions + Send,
-        is_writer: Option<IsWriter>,
+        writer: Option<EventWriter>,
         stop: impl Future<Output = ()>,
     ) {
         self.events().keep_pending();
@@ -82,46 +122,49 @@ impl Databases {
         let mut writes = false;
         tokio::pin!(stop);
         loop {
-            let wrote = std::mem::replace(&mut writes, is_writer.as_ref().is_none_or(|is| is()));
-            if writes && !wrote {
-                self.take_over(&mut left).await;
+            let own = Own::now(writer.as_ref());
+            let wrote = std::mem::replace(&mut writes, own.writes);
+            match writes && !wrote {
+                true => self.take_over(own, &mut left).await,
+                false => self.events().put_back(left.take(own)),
             }
             tokio::select! {
                 _ = changed.changed() => {}
-                () = sleep(WRITER_CHECKED_EVERY), if is_writer.is_some() => continue,
+                () = sleep(WRITER_CHECKED_EVERY), if writer.is_some() => continue,
                 () = &mut stop => break,
             }
             let options = options();
             sleep(options.event_delay).await;
             changed.mark_unchanged();
             let next = Instant::now() + options.write_delay;
-            match writes {
-                true if !self.flush().await => continue,
-                true => {}
-                false => left.add(self.events().take_pending()),
+            if !self.flush(own, &mut left).await && writes {
+                continue;
             }
             tokio::select! {
                 () = sleep_until(next) => {}
                 () = &mut stop => break,
             }
         }
-        if writes {
-            self.flush().await;
-        }
+        self.flush(Own::now(writer.as_ref()), &mut left).await;
     }
 
     /// Makes everything pending that the previous writer may not have written.
-    async fn take_over(self: &Arc<Self>, left: &mut LeftToOthers) {
+    async fn take_over(self: &Arc<Self>, own: Own<'_>, left: &mut LeftToOthers) {
         // Before the comparison, which does not know when its events happened: those that were seen
         // keep their places.
-        self.events().put_back(left.take());
+        self.events().put_back(left.take(own));
         self.recover().await;
     }
 
-    /// Writes the pending events; returns false when there were none.
-    async fn flush(self: &Arc<Self>) -> bool {
-        let mut pending = self.events().take_pending();
-        if drop_older(&mut pending) {
+    /// Writes the pending events that are this server's; returns false when there were none.
+    async fn flush(self: &Arc<Self>, own: Own<'_>, left: &mut LeftToOthers) -> bool {
+        let all = self.events().take_pending();
+        let created = last_creation(&all);
+        let all = all.into_iter();
+        let (mut pending, others): (Vec<_>, Vec<_>) = all.partition(|event| own.has(event));
+        left.add(others);
+        drop_older(&mut pending, created);
+        if created.is_some() && own.writes {
             self.limit_revisions().await;
         }
         if pending.is_empty() {
@@ -197,18 +240,20 @@ impl Databases {
     }
 }
 
-/// Removes the events of `_global_changes` itself. If it was created, also those from before that:
-/// a new one begins with the events after its creation. A comparison only finds what an existing
-/// one lacks, so these events stay. Returns whether it was created.
-fn drop_older(pending: &mut Vec<PendingEvent>) -> bool {
+/// Returns the seq of the creation of `_global_changes`, if that is among these events.
+fn last_creation(events: &[PendingEvent]) -> Option<u64> {
+    let is_creation =
+        |p: &&PendingEvent| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created;
+    events.iter().find(is_creation).map(|p| p.seq)
+}
+
+/// Removes the events of `_global_changes` itself, and those from before it was `created`: a new
+/// one begins with the events after its creation. A comparison only finds what an existing one
+/// lacks, so these events stay.
+fn drop_older(pending: &mut Vec<PendingEvent>, created: Option<u64>) {
     let is_own = |p: &PendingEvent| &*p.db == GLOBAL_CHANGES;
-    let created = pending
-        .iter()
-        .find(|p| is_own(p) && p.kind == DbEventKind::Created)
-        .map(|p| p.seq);
     let is_older = |p: &PendingEvent| p.seq != FOUND && created.is_some_and(|at| p.seq < at);
     pending.retain(|p| !is_own(p) && !is_older(p));
-    created.is_some()
 }
 
 /// For each database whether it was created or deleted last. (With several shards the order is that
@@ -317,7 +362,7 @@ mod tests {
             let events = self.databases.events().take_pending();
             if self.other_lives {
                 self.databases.events().put_back(events.clone());
-                self.databases.flush().await;
+                self.write_all().await;
                 // The writes are an event of `_global_changes`.
                 self.databases.events().take_pending();
             }
@@ -325,8 +370,14 @@ mod tests {
         }
 
         async fn take_over(&mut self) {
-            self.databases.take_over(&mut self.left).await;
-            self.databases.flush().await;
+            let own = Own::now(None);
+            self.databases.take_over(own, &mut self.left).await;
+            self.write_all().await;
+        }
+
+        async fn write_all(&self) {
+            let left = &mut LeftToOthers::default();
+            self.databases.flush(Own::now(None), left).await;
         }
 
         fn last_kinds(&self) -> HashMap<String, DbEventKind> {
@@ -414,8 +465,62 @@ mod tests {
                 server.databases.delete(name).await.unwrap();
             }
             server.databases.events().take_pending();
-            server.left.take();
+            server.left.take(Own::now(None));
         }
         server.databases.close();
+    }
+
+    fn event(db: &str, kind: DbEventKind) -> PendingEvent {
+        let db = Arc::from(db);
+        PendingEvent { db, kind, seq: 1 }
+    }
+
+    #[test]
+    fn a_server_takes_the_events_of_its_databases() {
+        let writer = EventWriter {
+            writes: Box::new(|| false),
+            writes_of: Box::new(|db| (db != "shared").then_some(db == "mine")),
+        };
+        let mut left = LeftToOthers::default();
+        left.add(vec![
+            event("mine", DbEventKind::Created),
+            event("shared", DbEventKind::Created),
+        ]);
+        left.add(vec![
+            event("mine", DbEventKind::Updated),
+            event("other", DbEventKind::Updated),
+        ]);
+        let taken = left.take(Own::now(Some(&writer)));
+        let kinds: Vec<DbEventKind> = taken.iter().map(|event| event.kind).collect();
+        assert!(taken.iter().all(|event| &*event.db == "mine"));
+        assert!(kinds == [DbEventKind::Updated, DbEventKind::Created]);
+        assert!(left.take(Own::now(Some(&writer))).is_empty());
+        let writer = EventWriter {
+            writes: Box::new(|| true),
+            ..writer
+        };
+        let taken = left.take(Own::now(Some(&writer)));
+        assert!(taken.len() == 1 && &*taken[0].db == "shared");
+        assert_eq!(left.take(Own::now(None)).len(), 1);
+    }
+
+    #[test]
+    fn one_server_writes_what_it_found_whichever_writes_the_other_events_of_a_database() {
+        for writes in [false, true] {
+            let writer = EventWriter {
+                writes: Box::new(move || writes),
+                writes_of: Box::new(|_| Some(false)),
+            };
+            let own = Own::now(Some(&writer));
+            let noted = event("a", DbEventKind::Created);
+            let found = PendingEvent {
+                seq: FOUND,
+                ..noted.clone()
+            };
+            assert!(!own.has(&noted));
+            assert_eq!(own.has(&found), writes);
+            let of_all = event(GLOBAL_CHANGES, DbEventKind::Created);
+            assert_eq!(own.has(&of_all), writes);
+        }
     }
 }

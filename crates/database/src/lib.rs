@@ -102,11 +102,11 @@ pub use find::{
     FindAnswer, FindExplanation, FindIndex, FindIndexes, FindLimits, FindReport, FindUse, IndexKey,
 };
 pub use functions::{DesignDoc, Requester};
-pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions, IsWriter};
+pub use global_changes::{EventWriter, GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;
 pub use low_priority::{WorkOwner, run_low_priority};
-pub use name::NAME_LENGTH_MAX;
+pub use name::{NAME_LENGTH_MAX, is_system};
 pub use open_revs::{OpenRevs, RevsReader};
 pub use partition::check as check_partition;
 pub use partition_count::{PartitionCount, PartitionInfo};

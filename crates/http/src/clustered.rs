@@ -105,6 +105,11 @@ pub async fn database<'r>(
     if is_whole {
         return here(app, req, name).await;
     }
+    if gateway.lacks_slots()
+        && let Some(nodes) = gateway.nodes_for(name)
+    {
+        return at_holders(member, nodes, req).await;
+    }
     if req.row.cluster == Cluster::Everywhere {
         let done = here(app, req, name).await?;
         ask_others(app, req, Bytes::from_static(b"{}")).await;
@@ -254,13 +259,24 @@ fn not_started(why: &member::Error) -> ApiError {
     refusal
 }
 
+/// Forwards a request to the nodes that have its database: to the first one that answers.
+async fn at_holders(member: &Member, nodes: Vec<NodeId>, req: &mut Request) -> Answer {
+    if req.headers.contains_key(member::CLIENT) {
+        // The node that forwards it knew another state, and asks the next one.
+        let why = "this node does not have the database now";
+        return Err(not_started(&member::Error::NotNow(why.to_owned())));
+    }
+    let passed = pass_on(member, Some(nodes), req).await?;
+    passed.ok_or_else(|| ApiError::busy("the nodes that have the database do not answer".into()))
+}
+
 /// Forwards a request to a node by its name.
 pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
     let Some(node) = member.named(name) else {
         let reason = format!("no such node: {name}");
         return Err(ApiError::new(404, "not_found", reason));
     };
-    let passed = pass_on(member, Some(node), req).await?;
+    let passed = pass_on(member, Some(vec![node]), req).await?;
     passed.ok_or_else(|| ApiError::busy(format!("the node {name} does not answer")))
 }
 
@@ -323,6 +339,23 @@ pub async fn ask_others(app: &App, req: &Request, body: Bytes) -> Vec<serde_json
     json_of(answers.await)
 }
 
+/// Posts JSON to the other live nodes on behalf of a client, and returns the JSON responses of
+/// those that do not refuse it. A request of another node that asks all gets none.
+pub async fn ask_others_with_json(
+    app: &App,
+    req: &Request,
+    target: &str,
+    body: Bytes,
+) -> Vec<serde_json::Value> {
+    let Some(member) = app.node.member().filter(|_| !is_gathered(req)) else {
+        return vec![];
+    };
+    let mut headers = headers_for_others(req);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(hyper::header::CONTENT_TYPE, json);
+    json_of(member.ask_others("POST", target, &headers, body).await)
+}
+
 fn json_of(answers: Vec<Bytes>) -> Vec<serde_json::Value> {
     let read = |answer: Bytes| serde_json::from_slice(&answer).ok();
     answers.into_iter().filter_map(read).collect()
@@ -357,7 +390,7 @@ fn headers_for_others(req: &Request) -> HeaderMap {
 
 async fn pass_on(
     member: &Member,
-    to: Option<NodeId>,
+    to: Option<Vec<NodeId>>,
     req: &mut Request,
 ) -> Result<Option<Reply>, ApiError> {
     let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);

@@ -70,6 +70,8 @@ pub struct LeftData {
     /// Names of databases that the cluster had deleted, or was deleting, and this node had not: they
     /// are not kept.
     pub deleted: Vec<String>,
+    /// Names of databases that only other nodes had, all of them or parts.
+    pub elsewhere: Vec<String>,
 }
 
 impl LeftData {
@@ -190,6 +192,7 @@ impl IdleStore {
         let (kept, deleted) = self.databases_left()?;
         Ok(LeftData {
             others: other_members(&former, &snapshot),
+            elsewhere: databases_elsewhere(&former, &snapshot),
             former,
             slots,
             data: self.summary(&kept, KnownSeqs::Void)?,
@@ -395,6 +398,30 @@ fn other_members(home: &Membership, snapshot: &Snapshot) -> Vec<MemberInfo> {
     }
     let others = members.into_iter().filter(|(node, _)| *node != home.node);
     others.map(|(_, member)| member).collect()
+}
+
+/// Returns the names of databases with slots that only other nodes had.
+fn databases_elsewhere(home: &Membership, snapshot: &Snapshot) -> Vec<String> {
+    // A state that cannot be read names none.
+    let Ok(ControlState {
+        databases,
+        placement,
+        ..
+    }) = state_in(snapshot)
+    else {
+        return vec![];
+    };
+    let lacks = |slot: &SlotNumber| {
+        let decided = placement.copies.and_then(|_| placement.slots.get(slot));
+        decided.is_some_and(|of| !of.replicas.contains(&home.node))
+    };
+    let is_elsewhere = |database: &CataloguedDatabase| {
+        let slots = database.shard_slots(home.cluster.slots);
+        slots.all(database.q as usize).iter().any(lacks)
+    };
+    let elsewhere = databases.into_iter();
+    let elsewhere = elsewhere.filter(|(_, database)| is_elsewhere(database));
+    elsewhere.map(|(name, _)| name).collect()
 }
 
 fn store_error(e: storage::Error) -> Error {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::SlotNumber;
 use cluster::record::Body;
 use database::{DatabaseUuid, NewDatabase};
 use futures_util::future::join_all;
@@ -15,6 +16,7 @@ use futures_util::future::join_all;
 use crate::Error;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::control::state::ControlState;
+use crate::everywhere::one_slot;
 use crate::gateway::{GOING, Gateway};
 
 /// Maximum number of attempts to create a database while one of its name is being dropped.
@@ -35,7 +37,7 @@ impl Gateway {
         let database = CataloguedDatabase::new(new);
         let before = |state: &ControlState| {
             let before = state.databases.get(&name)?;
-            Some((before.uuid, before.q as usize, before.is_going))
+            Some((before.uuid, self.all_slots(before), before.is_going))
         };
         if self.catalogue.with(before).is_some() {
             // It may have been deleted by another node.
@@ -44,11 +46,11 @@ impl Gateway {
         for _ in 0..CREATE_ATTEMPTS_MAX {
             match self.catalogue.with(before) {
                 Some((_, _, false)) => return Err(database::Error::DatabaseExists),
-                Some((uuid, shards, true)) => self.drop_announced(uuid, shards).await?,
+                Some((uuid, slots, true)) => self.drop_announced(uuid, slots).await?,
                 None => {
                     let entry = Entry::CreateDatabase {
                         name: name.clone(),
-                        database: database.clone(),
+                        database: self.in_one_slot(&name, database.clone()),
                     };
                     match self.enter_for_client(entry).await {
                         // Another node created one, or the old one is being dropped.
@@ -65,24 +67,40 @@ impl Gateway {
         // A dropped database may have been replaced by another of its name.
         for _ in 0..2 {
             let db = self.databases.get(name)?;
-            let (uuid, shards) = (db.uuid(), db.all_shards().len());
+            let (uuid, slots) = (db.uuid(), self.slots(&db));
             drop(db);
             match self.enter_for_client(Entry::AnnounceDrop { uuid }).await {
                 Err(database::Error::NoDatabase) => {}
                 announced => {
                     announced?;
-                    return self.drop_announced(uuid, shards).await;
+                    return self.drop_announced(uuid, slots).await;
                 }
             }
         }
         Err(database::Error::NoDatabase)
     }
 
-    /// Drops an announced database with this many shards.
+    /// Returns a new database with all of its shards in one slot, if slots have some of the nodes
+    /// only.
+    fn in_one_slot(&self, name: &str, mut database: CataloguedDatabase) -> CataloguedDatabase {
+        if self.catalogue.is_placed() {
+            let (uuid, q) = (database.uuid, database.q);
+            database.slots = one_slot(name, uuid, q, self.replicas.count());
+        }
+        database
+    }
+
+    /// Returns the slots of a database in the catalogue.
+    pub(crate) fn all_slots(&self, database: &CataloguedDatabase) -> Vec<SlotNumber> {
+        let of_shards = database.shard_slots(self.replicas.count());
+        of_shards.all(database.q as usize)
+    }
+
+    /// Drops an announced database in these slots.
     pub(crate) async fn drop_announced(
         &self,
         uuid: DatabaseUuid,
-        shards: usize,
+        slots: Vec<SlotNumber>,
     ) -> Result<(), database::Error> {
         let announced = self.catalogue.version();
         self.stays(announced).await.map_err(unavailable)?;
@@ -101,7 +119,7 @@ impl Gateway {
         // this version. Also when another node was first, which may not have come to this.
         let version = self.catalogue.version();
         self.stays(version).await.map_err(unavailable)?;
-        let awaits = self.slots_of(uuid, shards).into_iter().map(|slot| {
+        let awaits = slots.into_iter().map(|slot| {
             let body = Body::Await { version };
             self.proposer.append(slot, body)
         });
@@ -118,21 +136,21 @@ pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
     let mut turns: BTreeMap<DatabaseUuid, usize> = BTreeMap::new();
     loop {
         tokio::time::sleep(FINISHED_EVERY).await;
-        let going: BTreeMap<DatabaseUuid, usize> = gateway.catalogue.with(|state| {
+        let going: BTreeMap<DatabaseUuid, Vec<SlotNumber>> = gateway.catalogue.with(|state| {
             let going = state.going.iter().filter_map(|uuid| {
                 let database = state.databases.get(state.names.get(uuid)?)?;
-                Some((*uuid, database.q as usize))
+                Some((*uuid, gateway.all_slots(database)))
             });
             going.collect()
         });
         turns.retain(|uuid, _| going.contains_key(uuid));
         // One node after the other: the first one may not know the database.
         let before = gateway.members.live_before_me();
-        for (uuid, shards) in going {
+        for (uuid, slots) in going {
             let turn = turns.entry(uuid).or_default();
             *turn += 1;
             if *turn > before + 1
-                && let Err(e) = gateway.drop_announced(uuid, shards).await
+                && let Err(e) = gateway.drop_announced(uuid, slots).await
             {
                 tracing::debug!(error = %e, "a database to be deleted still exists");
             }

@@ -142,7 +142,7 @@ pub struct SlotFigures {
     pub all: usize,
     /// Those whose replicas this node changes when that is necessary.
     pub led: usize,
-    /// Those with fewer live replicas than the cluster has members.
+    /// Those with fewer live replicas than they shall have.
     pub under_replicated: usize,
     /// Those that apply nothing here: they are halted, or the store fails.
     pub halted: usize,
@@ -183,9 +183,9 @@ impl ClusterFigures {
         let mut live = members.live_others();
         live.push(members.me);
         let mut slots = SlotFigures::default();
-        for (_, replica) in replicas.all() {
+        for (slot, replica) in replicas.all() {
             let status = replica.status();
-            slots.add(&status, &live, members.count());
+            slots.add(&status, &live, members.wanted_count(slot));
             slots.led += usize::from(leads(members, &status, Duration::ZERO));
         }
         ClusterFigures {
@@ -201,12 +201,12 @@ impl ClusterFigures {
 }
 
 impl SlotFigures {
-    fn add(&mut self, status: &SlotStatus, live: &[NodeId], members: usize) {
+    fn add(&mut self, status: &SlotStatus, live: &[NodeId], wanted: usize) {
         let replicas = status.members.iter().filter(|id| live.contains(id));
         let next_offset = status.position.next_offset;
         let lag = status.behind_since.map(|since| since.elapsed());
         self.all += 1;
-        self.under_replicated += usize::from(replicas.count() < members);
+        self.under_replicated += usize::from(replicas.count() < wanted);
         let is_halted = status.halted.is_some() || status.store_fails || status.is_full;
         self.halted += usize::from(is_halted);
         self.refusing += usize::from(!status.proposes);

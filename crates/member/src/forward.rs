@@ -31,11 +31,12 @@ pub struct ForwardedClientRequest<'a> {
     pub body: Bytes,
 }
 
-/// Forwards a request to another node: a given one, or any that answers now. `None` when none does. A
-/// request that a failed node may have executed is sent to another one only if it is `repeatable`.
+/// Forwards a request to another node: one of these, the first one rather, or any that answers now.
+/// `None` when none does. A request that a failed node may have executed is sent to another one only
+/// if it is `repeatable`.
 pub async fn pass_on(
     members: &Members,
-    to: Option<NodeId>,
+    to: Option<Vec<NodeId>>,
     request: ForwardedClientRequest<'_>,
     repeatable: bool,
 ) -> Option<(StatusCode, HeaderMap, peers::Body)> {
@@ -50,11 +51,12 @@ pub async fn pass_on(
         false => &FORWARDED_REQUESTS,
     };
     let peers = members.peers()?;
-    let mut left = to.map_or_else(|| members.live_others(), |to| vec![to]);
+    let is_any = to.is_none();
+    let mut left = to.unwrap_or_else(|| members.live_others());
     while !left.is_empty() {
-        let node = match to {
-            Some(to) => to,
-            None => members.ready(&left).await?,
+        let node = match is_any {
+            true => members.ready(&left).await?,
+            false => members.ready_in_order(&left).await?,
         };
         left.retain(|other| *other != node);
         let call = Call {
@@ -105,7 +107,7 @@ pub async fn ask_others(members: &Members, mut request: ForwardedClientRequest<'
     let ask = |node| {
         let request = request.clone();
         async move {
-            let passed = pass_on(members, Some(node), request, true);
+            let passed = pass_on(members, Some(vec![node]), request, true);
             let (status, _, body) = passed.await?;
             let whole = body.read(GATHERED_BYTES_MAX).await.ok()?;
             status.is_success().then_some(whole)

@@ -23,10 +23,11 @@ use crate::content::ContentExchange;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::edit_records::{edit_bytes, to_records};
+use crate::everywhere::SlotsEverywhere;
 use crate::hold::{HELD, Hold};
 use crate::members::Members;
 use crate::membership::random;
-use crate::placement::slot_of;
+use crate::placement::ShardSlots;
 use crate::propose::{ProposalResult, Proposer};
 use crate::replicas::{Replica, Replicas};
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, purge_record};
@@ -67,6 +68,7 @@ pub struct Gateway {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
     pub(crate) contents: Arc<ContentExchange>,
+    pub(crate) everywhere: SlotsEverywhere,
     /// The catalogue up to this version is stable.
     stays: AtomicU64,
 }
@@ -92,6 +94,7 @@ impl Gateway {
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
             contents: contents.clone(),
+            everywhere: SlotsEverywhere::default(),
             stays: AtomicU64::new(0),
         }))
     }
@@ -275,26 +278,30 @@ impl Gateway {
 
     /// Returns the slots of a database's shards.
     pub fn slots(&self, db: &Database) -> Vec<SlotNumber> {
-        self.slots_of(db.uuid(), db.all_shards().len())
+        self.shard_slots(db.uuid()).all(db.all_shards().len())
     }
 
-    /// Returns the slots of `shards` shards.
-    pub(crate) fn slots_of(&self, uuid: DatabaseUuid, shards: usize) -> Vec<SlotNumber> {
-        let count = self.replicas.count();
-        let mut slots: Vec<_> = (0..shards).map(|i| slot_of(uuid, i, count)).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        slots
+    /// Returns the slots of a database's shards by their indexes.
+    pub(crate) fn shard_slots(&self, uuid: DatabaseUuid) -> ShardSlots {
+        self.catalogue.shard_slots(uuid, self.replicas.count())
     }
 
     /// Returns the slot of a document.
     pub fn slot(&self, db: &Database, id: &str) -> SlotNumber {
-        slot_of(db.uuid(), db.shard_index(id), self.replicas.count())
+        self.shard_slots(db.uuid()).of(db.shard_index(id))
     }
 
     /// Returns the number of nodes that must have a write.
     fn copies(&self, asked: Option<usize>) -> Option<usize> {
-        asked.map(|asked| asked.clamp(1, self.members.count().max(1)))
+        asked.map(|asked| asked.clamp(1, self.nodes_per_slot().max(1)))
+    }
+
+    /// Returns the number of nodes that have each slot.
+    fn nodes_per_slot(&self) -> usize {
+        let count = self.members.count();
+        let placed = self.catalogue.is_placed().then(|| self.slot_copies());
+        let copies = placed.flatten();
+        copies.map_or(count, |copies| count.min(copies as usize))
     }
 
     fn work(&self, db: &Target, work: Work) -> DatabaseWork {
@@ -535,11 +542,11 @@ impl Sequencer for ClusterSequencer {
     ) -> SequencerFuture<(Vec<Outcome>, WriteTiming)> {
         let (me, db, count) = (self.0.clone(), db.clone(), edits.len());
         let has_designs = edits.iter().any(|e| e.edit.id.is_design());
-        let names_contents = me.names_contents();
+        let (names_contents, slots) = (me.names_contents(), me.shard_slots(db.uuid()));
         Box::pin(async move {
             let parts = divide(
                 weighed(edits).await?,
-                |e| me.slot(&db, e.edit.id.as_str()),
+                |e| slots.of(db.shard_index(e.edit.id.as_str())),
                 |e| edit_bytes(e, names_contents),
             );
             let target = Target {
@@ -560,10 +567,11 @@ impl Sequencer for ClusterSequencer {
         purges: Vec<ShardPurge>,
     ) -> SequencerFuture<(Vec<Vec<Rev>>, bool)> {
         let (me, db, count) = (self.0.clone(), db.clone(), purges.len());
+        let slots = me.shard_slots(db.uuid());
         Box::pin(async move {
             let parts = divide(
                 weighed(purges).await?,
-                |p| me.slot(&db, p.id.as_str()),
+                |p| slots.of(db.shard_index(p.id.as_str())),
                 |p| 64 + 40 * p.revs.len(),
             );
             let target = me.target(&db).await?;
@@ -606,7 +614,7 @@ impl Sequencer for ClusterSequencer {
     }
 
     fn copies(&self) -> u32 {
-        u32::try_from(self.0.members.count().max(1)).unwrap_or(u32::MAX)
+        u32::try_from(self.0.nodes_per_slot().max(1)).unwrap_or(u32::MAX)
     }
 
     fn fresh(&self, db: &Database) -> SequencerFuture<()> {

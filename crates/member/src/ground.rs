@@ -1,10 +1,11 @@
 //! The parts of a member that exist before its slots run, and its background tasks.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use cluster::Log;
 use cluster::record::{RecordVersions, Stamp};
+use cluster::{Log, SlotNumber};
 use database::Databases;
 use parking_lot::Mutex;
 use peers::{Identity, IdentityError, Peers, Server};
@@ -13,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::Error;
 use crate::content::ContentExchange;
 use crate::control::Catalogue;
-use crate::copy::CopySender;
+use crate::copy::{Copier, CopySender};
 use crate::gateway::Gateway;
 use crate::handler::{Clients, NodeHandler};
 use crate::jobs::Jobs;
@@ -24,9 +25,10 @@ use crate::members::Members;
 use crate::membership::{self, Membership};
 use crate::open_log::{LogHome, LogKind, OpenLog};
 use crate::options::MemberOptions;
+use crate::placing::announce_zone;
 use crate::replicas::Replicas;
-use crate::slot_starter::SlotStarter;
-use crate::{log_trim, log_watch, planner, reseed};
+use crate::slot_starter::{SlotStarter, keep_slots};
+use crate::{decider, log_trim, log_watch, planner, reseed};
 
 /// The parts of a member that exist before its slots run.
 pub(crate) struct Ground {
@@ -58,7 +60,7 @@ impl Ground {
         let jobs = Jobs::new(home.node, catalogue.clone());
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
         let of_store = (databases, &catalogue);
-        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let nodes_of = Box::new(replicas.nodes_by_slot(&catalogue));
         let contents = ContentExchange::new(home.node, of_store, nodes_of, members.clone());
         Ok(Ground {
             jobs,
@@ -111,22 +113,24 @@ impl Ground {
         })
     }
 
-    pub fn slot_starter<'a>(
-        &'a self,
-        home: &'a Membership,
-        versions: &'a RecordVersions,
-        databases: &'a Arc<Databases>,
+    pub fn slot_starter(
+        &self,
+        home: &Membership,
+        versions: RecordVersions,
+        databases: &Arc<Databases>,
         log: Arc<dyn Log>,
-    ) -> SlotStarter<'a> {
+    ) -> SlotStarter {
+        let (slots, source) = (home.cluster.slots, self.members.clone());
+        let copier = Copier::new(databases, &self.catalogue, slots, source);
         SlotStarter {
             node: home.node,
-            cluster: &home.cluster,
+            cluster: home.cluster.clone(),
             versions,
-            databases,
-            catalogue: &self.catalogue,
+            databases: databases.clone(),
+            catalogue: self.catalogue.clone(),
             log,
             network: self.members.clone(),
-            source: self.members.clone(),
+            copier: Arc::new(copier),
             contents: self.contents.clone(),
         }
     }
@@ -158,6 +162,22 @@ impl Ground {
         })
     }
 
+    /// Announces the zone of this node, decides about the nodes of slots, and keeps its own.
+    pub fn placing(
+        &self,
+        gateway: &Arc<Gateway>,
+        starter: (SlotStarter, BTreeSet<SlotNumber>),
+        (zone, users): (Option<String>, String),
+    ) -> [JoinHandle<()>; 3] {
+        gateway.everywhere.set_users(users);
+        let (replicas, members) = (self.replicas.clone(), self.members.clone());
+        [
+            tokio::spawn(announce_zone(gateway.clone(), zone)),
+            tokio::spawn(decider::run(gateway.clone())),
+            tokio::spawn(keep_slots(starter, replicas, members)),
+        ]
+    }
+
     /// Keeps the table of the nodes that keep the log, trims it, and notices another log.
     /// Starts the generation that was requested with it.
     pub fn watch_log(&self, duty: &Arc<LogDuty>, kind: LogKind) -> Vec<JoinHandle<()>> {
@@ -168,7 +188,8 @@ impl Ground {
         };
         let mut tasks = vec![tokio::spawn(duty.clone().run()), of_kind];
         if membership::take_reseed(&duty.home.data) {
-            tasks.push(tokio::spawn(reseed::start_later(self.replicas.clone())));
+            let (replicas, members) = (self.replicas.clone(), self.members.clone());
+            tasks.push(tokio::spawn(reseed::start_later(replicas, members)));
         }
         tasks
     }

@@ -21,12 +21,14 @@ use crate::join::Issuer;
 use crate::log_table::LogTables;
 use crate::log_transport::LOG_MESSAGES;
 use crate::members::{
-    APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH, LOG_REPORT,
-    Members, PROGRESS, PROPOSE, RUNS_JOBS, VERSIONS,
+    APPEND, BEHIND, COPY, CopyRequest, FULL, ForwardedRequest, JOBS, LOG, LOG_IN_REACH,
+    LOG_POSITIONS, LOG_REPORT, Members, PROGRESS, PROPOSE, RESEED, RUNS_JOBS, VERSIONS,
 };
 use crate::network_bench::{self, BENCH};
 use crate::propose::{Cause, NoOutcome};
+use crate::query::value;
 use crate::replicas::{Replica, Replicas};
+use crate::reseed;
 
 /// Maximum size of a forwarded request, in bytes.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
@@ -127,6 +129,8 @@ impl Handler for NodeHandler {
             })),
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
+            LOG_POSITIONS => self.log_positions(query),
+            RESEED => self.reseed(from, query),
             LOG_REPORT => json(&self.logs.report()),
             _ => self.content(from, (path, query), call.body).await,
         }
@@ -179,6 +183,21 @@ impl NodeHandler {
         }
         doubles.retain(|_, seen| seen.elapsed() < DOUBLE_TIME);
         doubles.contains_key(&node)
+    }
+
+    fn log_positions(&self, query: &str) -> Result<Reply, Refusal> {
+        let log = value(query, "log").and_then(|log| log.parse().ok());
+        let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a log");
+        json(&self.replicas.progress_in(log.ok_or_else(odd)?))
+    }
+
+    fn reseed(&self, from: NodeId, query: &str) -> Result<Reply, Refusal> {
+        let only = value(query, "slot").map(str::parse::<SlotNumber>);
+        let odd = |_| Refusal::new(StatusCode::BAD_REQUEST, "a slot");
+        let only = only.transpose().map_err(odd)?;
+        let (replicas, members) = (self.replicas.clone(), self.members.clone());
+        tokio::spawn(reseed::start_for(from, replicas, members, only));
+        Ok(Reply::ok(Bytes::new()))
     }
 
     fn replica(&self, slot: SlotNumber) -> Result<&Replica, Refusal> {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::NodeId;
+use cluster::{CONTROL, NodeId, SlotNumber};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -110,7 +110,7 @@ async fn keep(jobs: Arc<Jobs>, gateway: Arc<Gateway>) {
         let _timeout = tokio::time::timeout(RENEWED_EVERY, entries.changed()).await;
         let began = Instant::now();
         let confirm = async {
-            let seen = gateway.fresh_slots([cluster::CONTROL]).await?;
+            let seen = gateway.fresh_slots([CONTROL]).await?;
             let runners = jobs.latest();
             gateway.settle(&seen).await.map(|()| runners)
         };
@@ -175,17 +175,25 @@ async fn appoint(jobs: Arc<Jobs>, members: Arc<Members>, gateway: Arc<Gateway>) 
     }
 }
 
-/// Returns the nodes that can run jobs: those that are live, are up to date, and have all data.
+/// Returns the nodes that can run jobs: those that are live, are up to date, and have all data that
+/// every node keeps.
 async fn able(jobs: &Jobs, members: &Members, gateway: &Gateway) -> BTreeSet<NodeId> {
     let others = members.live_others().into_iter();
     let asked = others.map(|node| async move { (node, members.can_run_jobs(node).await) });
     let answers = futures_util::future::join_all(asked).await.into_iter();
     let others = answers.filter_map(|(node, is_able)| is_able.then_some(node));
     let me = jobs.is_held().then_some(members.me);
-    let has_all = |node: &NodeId| {
-        let mut slots = gateway.replicas.all();
-        slots.all(|(_, replica)| replica.status().members.contains(node))
+    let members_of = |slot: &SlotNumber| {
+        let replica = gateway.replicas.get(*slot);
+        replica.map_or(vec![], |replica| replica.status().members)
     };
+    let slots: Vec<SlotNumber> = match gateway.lacks_slots() {
+        true => gateway.slots_everywhere().iter().copied().collect(),
+        false => (0..gateway.replicas.count()).collect(),
+    };
+    let slots = slots.iter().chain([&CONTROL]);
+    let replicas: Vec<Vec<NodeId>> = slots.map(members_of).collect();
+    let has_all = |node: &NodeId| replicas.iter().all(|members| members.contains(node));
     others.chain(me).filter(has_all).collect()
 }
 

@@ -6,7 +6,8 @@
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
 //! that validated them), `content/` copies attachments without the log, `handler.rs` handles
 //! requests from other nodes, `join.rs` adds nodes, `adopt.rs` makes a single server the first
-//! node, `jobs.rs` assigns jobs to nodes, `versions.rs` raises the version of records.
+//! node, `jobs.rs` assigns jobs to nodes, `placement/` decides which nodes have which slots,
+//! `versions.rs` raises the version of records.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +19,10 @@ pub mod control;
 mod copy;
 pub mod counters;
 mod database_lifecycle;
+mod decider;
 mod edit_records;
 mod error;
+pub mod everywhere;
 mod figures;
 mod forward;
 mod gateway;
@@ -41,7 +44,8 @@ mod network_bench;
 mod newest_log;
 mod open_log;
 mod options;
-mod placement;
+pub mod placement;
+mod placing;
 mod planner;
 mod progress;
 mod propose;
@@ -51,6 +55,10 @@ mod requested;
 mod reseed;
 mod slot;
 mod slot_batches;
+pub mod slot_decisions;
+pub mod slot_holders;
+mod slot_lives;
+mod slot_removal;
 mod slot_starter;
 mod slot_summary;
 #[cfg(test)]
@@ -73,6 +81,7 @@ pub use membership::{LogKeeper, Membership, folder, is_member};
 pub use network_bench::{NetworkFigures, NodeNetwork};
 pub use open_log::LogPlace;
 pub use options::MemberOptions;
+pub use placing::{PlacementPlan, PlannedNode, SlotNodes};
 pub use raft_log::LogFigures;
 pub use requested::{KeepError, RequestedReplications};
 pub use slot_summary::SlotSummary;

@@ -73,6 +73,10 @@ pub struct NodeStatus {
     pub is_me: bool,
     /// The latest record version that its program is known to read.
     pub record_version: RecordVersion,
+    /// Its zone; `None` if it has none.
+    pub zone: Option<String>,
+    /// Its slots move to other nodes.
+    pub is_draining: bool,
 }
 
 /// The record versions of the cluster, as one of its nodes knows them.
@@ -117,12 +121,13 @@ impl Member {
             .listen(&home, &identity, databases, &open.kind)
             .await?;
         versions::check_older(&ground.members, &agreement).await?;
-        let parts = ground.slot_starter(&home, &of_program, databases, open.log.clone());
-        parts.start_slots(&ground.replicas, options.on_setting)?;
+        let parts = ground.slot_starter(&home, of_program, databases, open.log.clone());
+        let stored = parts.start_slots(&ground.replicas, options.on_setting)?;
         let gateway = ground.gateway(databases)?;
         databases.set_sequencer(Arc::new(ClusterSequencer(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
+        tasks.extend(ground.placing(&gateway, (parts, stored), (options.zone, options.users)));
         let versions = VersionKeeper::new(gateway.clone());
         tasks.push(tokio::spawn(versions.clone().keep(options.give_up)));
         tasks.push(ground.watch_reach(open.log));
@@ -205,12 +210,12 @@ impl Member {
         named.next().map(|(id, _)| id)
     }
 
-    /// Forwards a client's request to another node: a given one, or any. `None` when none answers.
-    /// A request that a failed node may have executed is sent to another one only if it is
-    /// `repeatable`.
+    /// Forwards a client's request to another node: one of these, the first one rather, or any.
+    /// `None` when none answers. A request that a failed node may have executed is sent to another
+    /// one only if it is `repeatable`.
     pub async fn pass_on(
         &self,
-        to: Option<NodeId>,
+        to: Option<Vec<NodeId>>,
         method: &str,
         target: &str,
         headers: http::HeaderMap,
@@ -302,8 +307,15 @@ impl Member {
     /// Removes a node from the cluster: this one, or one that was lost.
     ///
     /// # Errors
-    /// [`Error::NotNow`].
+    /// [`Error::NotNow`], also for a live node that slots need.
     pub async fn remove(&self, node: NodeId) -> Result<bool, Error> {
+        let needing = self.gateway.slots_that_need(node);
+        if needing > 0 && self.members.is_live(node) {
+            let why = format!(
+                "{needing} slots would have no majority of their nodes without it: drain it first"
+            );
+            return Err(Error::NotNow(why));
+        }
         self.log_duty.release(node).await?;
         let done = self.gateway.enter(Entry::Leave { node }).await?;
         Ok(done == EntryOutcome::Done)
@@ -325,8 +337,11 @@ impl Member {
     /// Returns all members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let agreement = self.catalogue.agreement();
+        let placements = self.catalogue.with(|state| state.placement.nodes.clone());
         let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
             record_version: agreement.known(id),
+            zone: placements.get(&id).and_then(|node| node.zone.clone()),
+            is_draining: placements.get(&id).is_some_and(|node| node.is_draining),
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -354,12 +369,22 @@ impl Member {
         self.members.live_before_me() == 0
     }
 
+    /// Whether this node does what one node is to do for a database. For a moment two nodes, or
+    /// none, may do it.
+    pub fn acts_for(&self, database: &str) -> bool {
+        let acts = self.gateway.acts_for(database);
+        acts.unwrap_or_else(|| self.is_first())
+    }
+
     /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
         let view = self.view();
         self.replicas
             .all()
-            .map(|(slot, replica)| SlotSummary::of(slot, &replica.status(), &view))
+            .map(|(slot, replica)| {
+                let placement = self.gateway.slot_placement(slot);
+                SlotSummary::of(slot, &replica.status(), &placement, &view)
+            })
             .collect()
     }
 
@@ -417,17 +442,14 @@ impl Member {
 
     /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
-        let slot = crate::placement::slot_of(db.uuid(), shard, self.replicas.count());
-        let replicas = self
-            .replicas
-            .get(slot)
-            .map(|replica| replica.status().members);
+        let slot = self.gateway.shard_slots(db.uuid()).of(shard);
+        let replicas = self.gateway.holders_of(slot);
         let names = self.members.all();
         let name = |id: NodeId| {
             let known = names.iter().find(|(other, _)| *other == id);
             known.map_or_else(|| format!("{id:x}"), |(_, member)| member.name.clone())
         };
-        replicas.unwrap_or_default().into_iter().map(name).collect()
+        replicas.into_iter().map(name).collect()
     }
 
     /// Starts a new generation in all slots or in one, after the log was lost or cut. If it does not
@@ -437,7 +459,8 @@ impl Member {
     /// [`Error::NotNow`], also for one slot while there is no log; errors of brokers, and of writing.
     pub async fn reseed(&self, slot: Option<SlotNumber>) -> Result<(), Error> {
         if self.log_duty.is_in_place().await? {
-            tokio::spawn(reseed::start(self.replicas.clone(), slot));
+            let (replicas, members) = (self.replicas.clone(), self.members.clone());
+            tokio::spawn(reseed::start(replicas, members, slot));
             return Ok(());
         }
         if slot.is_some() {

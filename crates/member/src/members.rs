@@ -1,6 +1,6 @@
 //! The other nodes: their addresses, whether they are live, and requests to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,15 +19,19 @@ use crate::choice;
 use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
 use crate::control::entry::MemberInfo;
+use crate::control::placement_state::PlacementState;
 use crate::copy::Source;
 use crate::counters::FORWARD_FAILURES;
 use crate::log_table::LogReport;
+use crate::placement::{PlacementNode, PlacementNodes};
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
 use crate::query::value;
 
 /// A node without contact for this time counts as down.
 const LIVE_TIME: Duration = Duration::from_secs(3);
+/// A node that was heard from within this time is taken to answer.
+const JUST_NOW: Duration = Duration::from_millis(250);
 /// Maximum size of another node's outcome, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -59,7 +63,10 @@ const JOBS_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The path of the question which position a node has reached in each slot.
 pub const PROGRESS: &str = "/progress";
-/// Time limit of that question.
+/// The path of the question which position a node has reached in each slot of a log: its query has
+/// the number of the log.
+pub const LOG_POSITIONS: &str = "/log-positions";
+/// Time limit of these questions.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The path of the question which record versions a node has: its response is a [`NodeVersions`],
@@ -73,6 +80,12 @@ const VERSIONS_TIME_MAX: Duration = Duration::from_secs(2);
 pub const LOG_REPORT: &str = "/log-report";
 /// Time limit of that question.
 const LOG_REPORT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The path of the request to start new generations in slots that the asking node does not have:
+/// its query may name one slot.
+pub const RESEED: &str = "/reseed";
+/// Time limit of that request.
+const RESEED_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The path of copies of slots.
 pub const COPY: &str = "/copy";
@@ -96,6 +109,8 @@ pub struct Members {
     stamp: Stamp,
     catalogue: Arc<Catalogue>,
     peers: OnceLock<Arc<Peers>>,
+    /// When this node started.
+    began: Instant,
 }
 
 impl Members {
@@ -106,6 +121,7 @@ impl Members {
             stamp,
             catalogue,
             peers: OnceLock::new(),
+            began: Instant::now(),
         }
     }
 
@@ -163,6 +179,57 @@ impl Members {
         node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
     }
 
+    /// Returns how long a node has been down; `None` while it is live. One that was not heard since
+    /// this node started has been down since then.
+    pub fn down_for(&self, node: NodeId) -> Option<Duration> {
+        if self.is_live(node) {
+            return None;
+        }
+        let heard = self.peers.get().and_then(|peers| peers.last_heard(node));
+        let silent = heard.map(|at| at.elapsed());
+        Some(silent.unwrap_or_else(|| self.began.elapsed()))
+    }
+
+    /// Returns the time since this node started.
+    pub(crate) fn up_for(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Returns the placement of slots; `None` while every node has every slot.
+    pub(crate) fn placement(&self) -> Option<PlacementState> {
+        let is_placed = self.catalogue.is_placed();
+        is_placed.then(|| self.catalogue.with(|state| state.placement.clone()))
+    }
+
+    /// Returns all members, as the placement of slots sees them.
+    pub(crate) fn placement_nodes(&self) -> PlacementNodes {
+        let all: Vec<_> = self.catalogue.with(|state| {
+            let placement = &state.placement;
+            let node = |id: &NodeId| {
+                let (zone, is_draining) = (placement.zone(*id), placement.is_draining(*id));
+                (*id, zone.to_owned(), is_draining)
+            };
+            state.members.keys().map(node).collect()
+        });
+        let node = |(id, zone, is_draining)| {
+            let node = PlacementNode {
+                zone,
+                is_draining,
+                down_for: self.down_for(id),
+            };
+            (id, node)
+        };
+        all.into_iter().map(node).collect()
+    }
+
+    /// Returns the number of nodes that a slot shall have.
+    pub(crate) fn wanted_count(&self, slot: SlotNumber) -> usize {
+        self.catalogue.with(|state| {
+            let decided = state.placement.slots.get(&slot);
+            decided.map_or(state.members.len(), |of| of.wanted.len())
+        })
+    }
+
     /// Returns the other live members, those after this node first, so that requests are spread.
     pub fn live_others(&self) -> Vec<NodeId> {
         let all: Vec<NodeId> = self
@@ -173,6 +240,30 @@ impl Members {
         in_turn
             .filter(|id| *id != self.me && self.is_live(*id))
             .collect()
+    }
+
+    /// Returns the other live members that have a slot, those after this node first. Returns all of
+    /// them if none is known to have it.
+    pub(crate) fn live_others_for(&self, slot: SlotNumber) -> Vec<NodeId> {
+        let mut all = self.live_others();
+        if let Some(holders) = self.holders(slot)
+            && (holders.contains(&self.me) || all.iter().any(|node| holders.contains(node)))
+        {
+            all.retain(|node| holders.contains(node));
+        }
+        all
+    }
+
+    /// Returns the nodes that count in a slot, as the cluster knows; `None` while every node has
+    /// it.
+    fn holders(&self, slot: SlotNumber) -> Option<BTreeSet<NodeId>> {
+        if !self.catalogue.is_placed() {
+            return None;
+        }
+        self.catalogue.with(|state| {
+            let of = state.placement.slots.get(&slot);
+            of.map(|of| of.replicas.clone())
+        })
     }
 
     /// Returns the number of other live members with lower numbers.
@@ -294,10 +385,48 @@ impl Members {
         chosen
     }
 
+    /// Returns which of these nodes a request should be forwarded to: the first one, if it was
+    /// heard from just now or there is no other one. `None` if none answers.
+    pub(crate) async fn ready_in_order(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        match nodes {
+            [only] => Some(*only),
+            [first, ..] if self.was_heard_just_now(*first) => Some(*first),
+            _ => self.ready(nodes).await,
+        }
+    }
+
+    fn was_heard_just_now(&self, node: NodeId) -> bool {
+        let heard = self.peers.get().and_then(|peers| peers.last_heard(node));
+        heard.is_some_and(|at| at.elapsed() < JUST_NOW)
+    }
+
     /// Returns the positions that a node has reached; `None` if it does not answer.
     pub(crate) async fn progress(&self, node: NodeId) -> Option<Progress> {
+        self.progress_in(node, None).await
+    }
+
+    /// Returns the positions that these nodes have reached, of those that answer: in all logs, or
+    /// in the one with this number.
+    pub(crate) async fn positions(
+        &self,
+        nodes: BTreeSet<NodeId>,
+        log: Option<u64>,
+    ) -> BTreeMap<NodeId, Progress> {
+        let others = nodes.into_iter();
+        let live = others.filter(|node| *node != self.me && self.is_live(*node));
+        let asked = live.map(|node| async move { (node, self.progress_in(node, log).await) });
+        let answers = futures_util::future::join_all(asked).await.into_iter();
+        let found = answers.filter_map(|(node, progress)| Some((node, progress?)));
+        found.collect()
+    }
+
+    async fn progress_in(&self, node: NodeId, log: Option<u64>) -> Option<Progress> {
         let deadline = Instant::now() + PROGRESS_TIME_MAX;
-        let answer = self.ask(node, PROGRESS.to_owned(), Bytes::new(), deadline);
+        let path = match log {
+            Some(log) => format!("{LOG_POSITIONS}?log={log}"),
+            None => PROGRESS.to_owned(),
+        };
+        let answer = self.ask(node, path, Bytes::new(), deadline);
         serde_json::from_slice(&answer.await.ok()?).ok()
     }
 
@@ -322,6 +451,19 @@ impl Members {
         let deadline = Instant::now() + LOG_REPORT_TIME_MAX;
         let answer = self.ask(node, LOG_REPORT.to_owned(), Bytes::new(), deadline);
         serde_json::from_slice(&answer.await.ok()?).ok()
+    }
+
+    /// Has another node start new generations in slots that this node does not have: in all of
+    /// them, or in one.
+    pub(crate) async fn reseed(&self, node: NodeId, only: Option<SlotNumber>) {
+        let deadline = Instant::now() + RESEED_TIME_MAX;
+        let path = match only {
+            Some(slot) => format!("{RESEED}?slot={slot}"),
+            None => RESEED.to_owned(),
+        };
+        if let Err(e) = self.ask(node, path, Bytes::new(), deadline).await {
+            tracing::warn!(node = format!("{node:x}"), error = %e, "the node starts no new generation");
+        }
     }
 
     /// Decodes a record that another node forwards.

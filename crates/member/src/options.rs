@@ -22,6 +22,10 @@ pub struct MemberOptions {
     pub on_setting: OnSetting,
     /// The directory of the store.
     pub store: PathBuf,
+    /// The zone of this node.
+    pub zone: Option<String>,
+    /// The name of the database of accounts.
+    pub users: String,
     /// Restarts the server: the log was replaced.
     pub restart: Arc<dyn Fn() + Send + Sync>,
     /// Ends the server, with the reason: this program cannot be a member any more.

@@ -1,6 +1,7 @@
-//! Changes the replicas of all slots to the current members, one node at a time.
+//! Changes the replicas of all slots, one node at a time: to the current members, or to the nodes
+//! that the cluster has decided on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,12 @@ use cluster::slot::SlotStatus;
 use cluster::{CONTROL, NodeId, SlotNumber};
 use tokio::time::Instant;
 
+use crate::control::placement_state::PlacementState;
 use crate::members::Members;
+use crate::placement::PlacementNodes;
 use crate::progress::Progress;
 use crate::replicas::{Replica, Replicas};
+use crate::slot_decisions::next_replicas;
 
 /// Interval of checks.
 const EVERY: Duration = Duration::from_millis(500);
@@ -45,7 +49,7 @@ pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<
     }
 }
 
-/// Keeps the replicas equal to the members, until the future is dropped.
+/// Keeps the replicas equal to the nodes that slots shall have, until the future is dropped.
 pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
     let mut plan = Plan {
         members,
@@ -62,7 +66,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
 struct Plan {
     members: Arc<Members>,
     replicas: Arc<Replicas>,
-    /// Since when the replicas of some slot have been others than the members.
+    /// Since when the replicas of some slot have been others than the nodes that it shall have.
     lacking_since: Option<Instant>,
     learned: Learned,
 }
@@ -79,7 +83,7 @@ impl Plan {
 
     /// Changes some slots; returns how many.
     async fn step(&mut self) -> usize {
-        if !self.lacks() {
+        if !self.lacks(&Targets::new(&self.members)) {
             self.lacking_since = None;
             self.learned = Learned::default();
             return 0;
@@ -93,12 +97,13 @@ impl Plan {
         if control.fresh(deadline).await.is_err() {
             return 0;
         }
-        self.learned.ask(&self.members, &self.replicas).await;
+        let targets = Targets::new(&self.members);
+        self.learned.ask(&targets, &self.replicas).await;
         let mut changed = vec![];
         for (slot, replica) in self.replicas.all() {
             let status = replica.status();
             let has_learned = |node| self.learned.has(node, slot, &status);
-            let wanted = next(&self.members, &status, has_learned);
+            let wanted = targets.next(slot, &status, has_learned);
             if let Some(wanted) = wanted.filter(|_| leads(&self.members, &status, since.elapsed()))
             {
                 changed.push(change(slot, replica, wanted));
@@ -110,12 +115,56 @@ impl Plan {
         futures_util::future::join_all(changed).await.len()
     }
 
-    /// Returns whether the replicas of a slot are others than the members.
-    fn lacks(&self) -> bool {
-        self.replicas.all().any(|(_, replica)| {
+    /// Returns whether the replicas of a slot are others than those that it shall have.
+    fn lacks(&self, targets: &Targets<'_>) -> bool {
+        self.replicas.all().any(|(slot, replica)| {
             let status = replica.status();
-            next(&self.members, &status, |_| true).is_some()
+            targets.next(slot, &status, |_| true).is_some()
         })
+    }
+}
+
+/// The nodes that slots shall have, as far as is known here.
+struct Targets<'a> {
+    members: &'a Members,
+    /// `None` while every node has every slot.
+    placed: Option<(PlacementState, PlacementNodes)>,
+}
+
+impl Targets<'_> {
+    fn new(members: &Members) -> Targets<'_> {
+        let placement = members.placement();
+        Targets {
+            members,
+            placed: placement.map(|placement| (placement, members.placement_nodes())),
+        }
+    }
+
+    /// Returns the next set of a slot's replicas; `None` when there is nothing to do, or not now.
+    fn next(
+        &self,
+        slot: SlotNumber,
+        status: &SlotStatus,
+        has_learned: impl Fn(NodeId) -> bool,
+    ) -> Option<Vec<NodeId>> {
+        if !status.proposes {
+            return None;
+        }
+        // Every node has the state of the cluster.
+        let Some((placement, nodes)) = self.placed.as_ref().filter(|_| slot != CONTROL) else {
+            return next(self.members, status, has_learned);
+        };
+        let replicas: BTreeSet<NodeId> = status.members.iter().copied().collect();
+        let next = next_replicas(placement, nodes, slot, &replicas, has_learned)?;
+        Some(next.into_iter().collect())
+    }
+
+    /// Returns whether a node may become a replica of a slot.
+    fn may_join(&self, slot: SlotNumber, node: NodeId) -> bool {
+        let Some((placement, _)) = self.placed.as_ref().filter(|_| slot != CONTROL) else {
+            return true;
+        };
+        placement.learns(node, slot)
     }
 }
 
@@ -131,7 +180,8 @@ struct Learned {
 }
 
 impl Learned {
-    async fn ask(&mut self, members: &Members, replicas: &Replicas) {
+    async fn ask(&mut self, targets: &Targets<'_>, replicas: &Replicas) {
+        let members = targets.members;
         let ends = replicas.all().map(|(slot, replica)| {
             let position = replica.status().position;
             (slot, position.next_offset)
@@ -140,7 +190,9 @@ impl Learned {
         let mut new: Vec<NodeId> = members.live_others();
         new.retain(|node| {
             let mut all = replicas.all();
-            all.any(|(_, replica)| !replica.status().members.contains(node))
+            all.any(|(slot, replica)| {
+                targets.may_join(slot, *node) && !replica.status().members.contains(node)
+            })
         });
         let mut asked = vec![];
         for node in new {
@@ -194,9 +246,6 @@ fn next(
     status: &SlotStatus,
     has_learned: impl Fn(NodeId) -> bool,
 ) -> Option<Vec<NodeId>> {
-    if !status.proposes {
-        return None;
-    }
     let all: Vec<NodeId> = members.all().into_iter().map(|(id, _)| id).collect();
     let gone = status.members.iter().find(|id| !all.contains(id));
     if let Some(gone) = gone.filter(|_| !all.is_empty()) {

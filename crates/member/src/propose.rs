@@ -103,8 +103,9 @@ impl From<NoOutcome> for database::Error {
     }
 }
 
-/// Combines the refusals of all nodes that were tried. `members` is the number of nodes.
-fn together(refusals: &[NoOutcome], members: usize) -> NoOutcome {
+/// Combines the refusals of all nodes that were tried. `nodes` is the number of those that have the
+/// slot.
+fn together(refusals: &[NoOutcome], nodes: usize) -> NoOutcome {
     let count = |cause| refusals.iter().filter(|r| r.cause == cause).count();
     let (full, behind) = (count(Cause::Full), count(Cause::Behind));
     let texts: Vec<&str> = refusals.iter().map(|r| r.text.as_str()).collect();
@@ -116,8 +117,8 @@ fn together(refusals: &[NoOutcome], members: usize) -> NoOutcome {
         },
         cause: match refusals.len() {
             _ if !is_sure => Cause::NotNow,
-            _ if full * 2 > members => Cause::Full,
-            all if full + behind == all && all * 2 > members => Cause::Behind,
+            _ if full * 2 > nodes => Cause::Full,
+            all if full + behind == all && all * 2 > nodes => Cause::Behind,
             _ => Cause::NotNow,
         },
         is_sure,
@@ -276,7 +277,7 @@ impl Proposer {
     ) -> Result<ProposalResult, NoOutcome> {
         let longer = Duration::from_millis((request.bytes.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
-        let others = self.members.live_others();
+        let others = self.members.live_others_for(slot);
         let mut refused = vec![];
         if let Some(own) = own
             && (others.is_empty() || own.is_able())
@@ -312,7 +313,7 @@ impl Proposer {
                 }
             }
         }
-        Err(together(&refused, self.members.count()))
+        Err(together(&refused, self.members.wanted_count(slot)))
     }
 
     /// Appends a record that is not a request, and waits until it is stable.
@@ -321,11 +322,9 @@ impl Proposer {
     /// That is not known.
     pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NoOutcome> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
-        let Some(own) = self.replicas.get(slot) else {
-            return Err("this node has no replica of it".into());
-        };
         let mut refused = vec![];
-        if own.is_able() {
+        let own = self.replicas.get(slot);
+        if let Some(own) = own.filter(|own| own.is_able()) {
             let until = deadline.min(Instant::now() + OWN_TIME_MAX);
             match own.append(body.clone(), until).await {
                 Ok(()) => return Ok(()),
@@ -334,7 +333,7 @@ impl Proposer {
         } else {
             refused.push(own.why_unable());
         }
-        let mut left = self.members.live_others();
+        let mut left = self.members.live_others_for(slot);
         while let Some(node) = self.members.ready(&left).await {
             left.retain(|other| *other != node);
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
@@ -347,7 +346,7 @@ impl Proposer {
                 }
             }
         }
-        Err(together(&refused, self.members.count()))
+        Err(together(&refused, self.members.wanted_count(slot)))
     }
 }
 

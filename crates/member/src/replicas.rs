@@ -1,5 +1,8 @@
 //! The replicas of slots on this node.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,12 +14,13 @@ use parking_lot::Mutex;
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
-use crate::control::ControlSlot;
+use crate::control::{Catalogue, ControlSlot};
 use crate::hold::Hold;
 use crate::log_reach::LogReach;
 use crate::progress::Progress;
 use crate::propose::{Cause, NoOutcome, ProposalResult};
 use crate::slot::DataSlot;
+use crate::slot_lives::Lives;
 use crate::validation::Validators;
 
 /// A replica that failed where others succeeded is not retried for this time.
@@ -32,12 +36,18 @@ pub struct Replicas {
     /// Whether this node reaches the log.
     pub(crate) reach: Arc<LogReach>,
     started: OnceLock<Started>,
+    /// The number of data slots that do not run here.
+    missing: AtomicUsize,
 }
 
 struct Started {
     control: Replica,
-    data: Vec<Replica>,
+    /// By slot.
+    data: Vec<Lives<Replica>>,
 }
+
+/// A started data slot, with the design documents that edits must have been validated by.
+pub(crate) type StartedSlot = (Slot<DataSlot>, Arc<Validators>);
 
 /// One replica.
 pub struct Replica {
@@ -77,6 +87,7 @@ impl Replicas {
             count,
             reach: Arc::default(),
             started: OnceLock::new(),
+            missing: AtomicUsize::new(0),
         }
     }
 
@@ -85,17 +96,58 @@ impl Replicas {
         self.count
     }
 
-    /// Sets the started slots, once.
-    pub fn start(&self, control: Slot<ControlSlot>, data: Vec<(Slot<DataSlot>, Arc<Validators>)>) {
-        let new = |slot, validators| Replica::new(self.me, slot, validators, &self.reach);
-        let data = data.into_iter();
-        let data = data.map(|(slot, validators)| new(AnySlot::Data(slot), validators));
+    /// Sets the slots that have been started, once. Others may be added.
+    pub(crate) fn start(
+        &self,
+        control: Slot<ControlSlot>,
+        mut data: BTreeMap<SlotNumber, StartedSlot>,
+    ) {
+        let control = AnySlot::Control(control);
+        let missing = usize::from(self.count) - data.len();
+        let lives = (0..self.count).map(|slot| match data.remove(&slot) {
+            Some(started) => Lives::of(self.replica(started)),
+            None => Lives::default(),
+        });
         let started = Started {
-            control: new(AnySlot::Control(control), Arc::default()),
-            data: data.collect(),
+            control: Replica::new(self.me, control, Arc::default(), &self.reach),
+            data: lives.collect(),
         };
         // A second call has no effect.
-        let _ = self.started.set(started);
+        if self.started.set(started).is_ok() {
+            self.missing.store(missing, Release);
+        }
+    }
+
+    /// Returns whether there are data slots that do not run here.
+    pub(crate) fn lacks_some(&self) -> bool {
+        self.missing.load(Acquire) > 0
+    }
+
+    fn replica(&self, (slot, validators): StartedSlot) -> Replica {
+        Replica::new(self.me, AnySlot::Data(slot), validators, &self.reach)
+    }
+
+    /// Adds a data slot. Returns whether it is the one that runs: another one may have been
+    /// started.
+    pub(crate) fn add(&self, slot: SlotNumber, started: StartedSlot) -> bool {
+        let lives = self.lives(slot);
+        let is_added = lives.is_some_and(|lives| lives.add(self.replica(started)));
+        if is_added {
+            self.missing.fetch_sub(1, AcqRel);
+        }
+        is_added
+    }
+
+    /// Ends a data slot, after its current writes.
+    pub(crate) async fn end(&self, slot: SlotNumber) {
+        if let Some(replica) = self.lives(slot).and_then(Lives::end) {
+            self.missing.fetch_add(1, AcqRel);
+            with!(replica, slot => slot.clone().stop().await);
+        }
+    }
+
+    fn lives(&self, slot: SlotNumber) -> Option<&Lives<Replica>> {
+        self.started.get()?.data.get(usize::from(slot))
     }
 
     /// Returns the replica of a slot.
@@ -103,7 +155,7 @@ impl Replicas {
         let started = self.started.get()?;
         match slot {
             CONTROL => Some(&started.control),
-            slot => started.data.get(usize::from(slot)),
+            slot => started.data.get(usize::from(slot))?.running(),
         }
     }
 
@@ -112,17 +164,31 @@ impl Replicas {
         let started = self.started.get().into_iter();
         started.flat_map(|started| {
             let control = std::iter::once((CONTROL, &started.control));
-            control.chain((0..).zip(&started.data))
+            let data = (0..).zip(&started.data);
+            control.chain(data.filter_map(|(slot, lives)| Some((slot, lives.running()?))))
         })
     }
 
-    /// Returns [`Replicas::nodes_of`] for a part that these replicas refer to: no nodes once they are
-    /// gone.
-    pub(crate) fn nodes_by_slot(self: &Arc<Self>) -> impl Fn(SlotNumber) -> Vec<NodeId> + use<> {
-        let replicas = Arc::downgrade(self);
+    /// Returns the nodes that have a slot, for a part that these replicas refer to: no nodes once
+    /// they are gone. Those of a slot that is on other nodes are in the state of the cluster.
+    pub(crate) fn nodes_by_slot(
+        self: &Arc<Self>,
+        catalogue: &Arc<Catalogue>,
+    ) -> impl Fn(SlotNumber) -> Vec<NodeId> + use<> {
+        let (replicas, catalogue) = (Arc::downgrade(self), catalogue.clone());
         move |slot| {
-            let replicas = replicas.upgrade();
-            replicas.map_or(vec![], |replicas| replicas.nodes_of(slot))
+            let Some(replicas) = replicas.upgrade() else {
+                return vec![];
+            };
+            let is_here = || replicas.get(slot).is_some_and(Replica::is_member);
+            if !catalogue.is_placed() || is_here() {
+                return replicas.nodes_of(slot);
+            }
+            let decided = catalogue.with(|state| {
+                let of = state.placement.slots.get(&slot)?;
+                Some(of.replicas.iter().copied().collect())
+            });
+            decided.unwrap_or_else(|| replicas.nodes_of(slot))
         }
     }
 
@@ -135,11 +201,21 @@ impl Replicas {
 
     /// Returns the positions that they have reached, without those that cannot continue.
     pub(crate) fn progress(&self) -> Progress {
+        self.progress_of(|_| true)
+    }
+
+    /// Returns the positions that they have reached in the log with this number.
+    pub(crate) fn progress_in(&self, log: u64) -> Progress {
+        self.progress_of(|status| status.log == log)
+    }
+
+    fn progress_of(&self, counts: impl Fn(&SlotStatus) -> bool) -> Progress {
         let at = |(slot, replica): (SlotNumber, &Replica)| {
             let status = replica.status();
             let is_healthy = status.halted.is_none() && !status.is_full && !status.store_fails;
             let position = status.position;
-            is_healthy.then_some((slot, position.generation.number, position.next_offset))
+            let position = (slot, position.generation.number, position.next_offset);
+            (is_healthy && counts(&status)).then_some(position)
         };
         Progress(self.all().filter_map(at).collect())
     }
@@ -182,6 +258,11 @@ impl Replica {
     fn counts(&self) -> bool {
         let status = self.status();
         status.halted.is_none() && !status.store_fails && self.is_among(&status)
+    }
+
+    /// Returns whether it is known to be one of the slot's replicas.
+    pub(crate) fn is_member(&self) -> bool {
+        self.status().members.contains(&self.me)
     }
 
     /// Returns whether reads should try other nodes first.

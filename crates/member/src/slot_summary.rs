@@ -7,6 +7,7 @@ use cluster::slot::SlotStatus;
 use cluster::{NodeId, SlotNumber};
 use serde::Serialize;
 
+use crate::control::placement_entry::SlotPlacement;
 use crate::figures::slot_name;
 
 /// Why a node that is not a member serves nothing.
@@ -32,6 +33,10 @@ pub struct SlotSummary {
     pub chain: String,
     /// The nodes of its replicas.
     pub members: Vec<String>,
+    /// The nodes that it shall have.
+    pub wanted: Vec<String>,
+    /// The nodes that copy it.
+    pub learners: Vec<String>,
     /// It accepts writes.
     pub takes_writes: bool,
     /// Why it does not, or the last error.
@@ -39,8 +44,15 @@ pub struct SlotSummary {
 }
 
 impl SlotSummary {
-    pub(crate) fn of(slot: SlotNumber, status: &SlotStatus, view: &NodeView) -> SlotSummary {
+    pub(crate) fn of(
+        slot: SlotNumber,
+        status: &SlotStatus,
+        placement: &SlotPlacement,
+        view: &NodeView,
+    ) -> SlotSummary {
         let obstacle = view.obstacle(slot, status);
+        let hex = |id: &NodeId| format!("{id:x}");
+        let learners = placement.learners.iter().map(|learner| &learner.node);
         SlotSummary {
             slot: slot_name(slot),
             next_offset: status.position.next_offset,
@@ -48,7 +60,9 @@ impl SlotSummary {
             log_end: status.log_end,
             generation: status.position.generation.number,
             chain: data_encoding::HEXLOWER.encode(&status.position.chain),
-            members: status.members.iter().map(|id| format!("{id:x}")).collect(),
+            members: status.members.iter().map(hex).collect(),
+            wanted: placement.wanted.iter().map(hex).collect(),
+            learners: learners.map(hex).collect(),
             takes_writes: obstacle.is_none(),
             reason: obstacle.or_else(|| status.error.is_some().then(|| status.reason())),
         }
@@ -115,7 +129,7 @@ mod tests {
     }
 
     fn summary(status: &SlotStatus, view: &NodeView) -> (bool, String) {
-        let summary = SlotSummary::of(0, status, view);
+        let summary = SlotSummary::of(0, status, &SlotPlacement::default(), view);
         (summary.takes_writes, summary.reason.unwrap_or_default())
     }
 

@@ -78,11 +78,11 @@ impl Node {
             auto_purge: AutoPurge::new(me.clone()),
             expirer: {
                 let node = me.clone();
-                let is_first = move || {
+                let acts_for = move |database: &str| {
                     node.upgrade()
-                        .is_some_and(|node: Arc<Node>| node.is_first())
+                        .is_some_and(|node: Arc<Node>| node.acts_for(database))
                 };
-                Expirer::new(&databases, is_first)
+                Expirer::new(&databases, acts_for)
             },
             databases,
             auth,
@@ -135,9 +135,15 @@ impl Node {
         self.member.get()
     }
 
-    /// Whether this node has the tasks of a cluster that one node performs.
-    pub(crate) fn is_first(&self) -> bool {
-        self.member().is_none_or(|member| member.is_first())
+    /// Whether this node has the tasks for some databases that one node of a cluster performs.
+    pub(crate) fn acts_for_some(&self) -> bool {
+        let acts = |member: &Arc<Member>| member.gateway().lacks_slots() || member.is_first();
+        self.member().is_none_or(acts)
+    }
+
+    /// Whether this node has the tasks for a database that one node of a cluster performs.
+    pub(crate) fn acts_for(&self, database: &str) -> bool {
+        self.member().is_none_or(|member| member.acts_for(database))
     }
 
     /// Sets the addresses of the listening sockets.

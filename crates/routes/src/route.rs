@@ -44,6 +44,8 @@ pub enum ServerRoute {
     ClusterTokens,
     /// `/_settee/cluster/nodes/{node}`
     ClusterNode(String),
+    /// `/_settee/cluster/place`
+    ClusterPlace,
     /// `/_settee/cluster/reseed`
     ClusterReseed,
     /// `/_settee/cluster/bench-network`

@@ -281,6 +281,12 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show how slots would be spread over the nodes, or set how many nodes have each slot
+    Place(ClusterPlace),
+    /// Move the slots of a node to others: of the one at the URL, or another one
+    Drain(ClusterDrain),
+    /// End the draining of a node
+    Undrain(ClusterDrain),
     /// Remove a node permanently: the one at the URL, or one that is lost
     Leave {
         /// A node, http://NAME:PASSWORD@HOST:PORT
@@ -294,6 +300,34 @@ pub enum ClusterCommand {
     Reseed(ClusterReseed),
     /// Create a new cluster from one node of a cluster that lost most of its nodes permanently
     Recover(ClusterRecover),
+}
+
+#[derive(Args)]
+pub struct ClusterPlace {
+    /// A node, http://NAME:PASSWORD@HOST:PORT
+    pub url: String,
+    /// Number of nodes that have each slot; without it and --everywhere, show what would be changed
+    /// now
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub copies: Option<u32>,
+    /// All nodes have all slots
+    #[arg(long, conflicts_with = "copies")]
+    pub everywhere: bool,
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ClusterDrain {
+    /// A node, http://NAME:PASSWORD@HOST:PORT
+    pub url: String,
+    /// Name or number of another node
+    #[arg(long)]
+    pub node: Option<String>,
 }
 
 #[derive(Args)]
@@ -416,8 +450,9 @@ pub struct ServeOptions {
     /// Without an admin: create one with a random password, and print it
     #[arg(long)]
     pub generate_admin: bool,
-    /// Take an admin and the secret of cookies from COUCHDB_USER, COUCHDB_PASSWORD and COUCHDB_SECRET, or from the files
-    /// that COUCHDB_USER_FILE and so on name, as CouchDB's container image does
+    /// Take an admin, the secret of cookies and the zone of a cluster's node from COUCHDB_USER,
+    /// COUCHDB_PASSWORD, COUCHDB_SECRET and COUCHDB_ZONE, or from the files that COUCHDB_USER_FILE
+    /// and so on name, as CouchDB's container image does
     #[arg(long)]
     pub couchdb_variables: bool,
     /// Start even if there is no admin: databases cannot be created then

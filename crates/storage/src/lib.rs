@@ -82,7 +82,8 @@ pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{Shard, View, decode_local};
 pub use slot::{
     Adoption, Generation, Install, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotCopy,
-    SlotImport, SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
+    SlotImport, SlotNumber, SlotOutcome, SlotRemoval, SlotRequest, SlotRows, SlotWork, SlotWrite,
+    WorkOutcome,
 };
 pub use snapshot::{Cursor, Snapshot, Value};
 pub use store::{Signature, Store, folder_in, folders_in};

@@ -28,7 +28,7 @@ impl RecordVersion {
     /// Edits name contents of attachments without their bytes.
     pub const V3: RecordVersion = RecordVersion(3);
     /// The control slot keeps continuous replications of `_replicate`, and has a table of the nodes that
-    /// keep the log.
+    /// keep the log. Databases have explicit slots, and slots have explicit nodes.
     pub const V4: RecordVersion = RecordVersion(4);
     /// The latest version that this program reads. A new version is a constant above, and this.
     pub const LATEST: RecordVersion = RecordVersion::V4;

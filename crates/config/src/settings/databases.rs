@@ -74,6 +74,9 @@ section! {
         /// Address at which the cluster's other nodes reach this one, as HOST:PORT; by default the
         /// address with which it joined.
         node_address: Option<Text> [start],
+        /// Zone of this node, such as a data center or a rack: the copies of a slot are in
+        /// different zones if possible.
+        zone: Option<Text> [start],
     }
 }
 

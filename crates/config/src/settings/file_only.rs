@@ -35,6 +35,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("backup", "targets"),
     ("cluster", "log"),
     ("cluster", "node_address"),
+    ("cluster", "zone"),
     ("couchdb", "database_dir"),
     ("functions", "isolation"),
     // The name of a time zone may be a path.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use cluster::NodeId;
 use member::Member;
+use member::control::entry::EntryOutcome;
+use member::control::placement_entry::PlacementChange;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -76,6 +78,8 @@ fn status_of(member: &Member) -> Value {
         "name": member.name(),
         "record_version": member.record_versions(),
         "log": member.log(),
+        "copies": member.gateway().slot_copies(),
+        "placement": member.gateway().slot_nodes(),
         "nodes": member.nodes(),
         "slots": member.slots(),
     })
@@ -101,15 +105,87 @@ pub async fn tokens(app: &App, req: &mut Request) -> Answer {
 }
 
 /// `/_settee/cluster/nodes/{node}`
-pub async fn remove(app: &App, node: &str) -> Answer {
+pub async fn node(app: &App, req: &mut Request, node: &str) -> Answer {
     let member = member_of(app)?;
     let named = member.nodes().into_iter().find(|n| n.name == node);
-    let node = named.map_or(node.to_owned(), |n| n.node);
-    let unknown = || ApiError::new(404, "not_found", format!("there is no member {node}"));
-    let number = NodeId::from_str_radix(&node, 16).map_err(|_| unknown())?;
-    let removed = member.remove(number).await;
-    match removed.map_err(|e| ApiError::busy(e.to_string()))? {
+    let hex = named.map_or(node.to_owned(), |n| n.node);
+    let number = NodeId::from_str_radix(&hex, 16).map_err(|_| unknown_node(node))?;
+    let done = match req.method.as_str() {
+        "PUT" => drain(member, req, number).await?,
+        _ => remove(member, number).await?,
+    };
+    match done {
         true => Ok(Reply::ok()),
-        false => Err(unknown()),
+        false => Err(unknown_node(node)),
+    }
+}
+
+fn unknown_node(node: &str) -> ApiError {
+    ApiError::new(404, "not_found", format!("there is no member {node}"))
+}
+
+/// Removes a node permanently. Returns whether there was one.
+async fn remove(member: &Member, node: NodeId) -> Result<bool, ApiError> {
+    let removed = member.remove(node).await;
+    removed.map_err(|e| ApiError::busy(e.to_string()))
+}
+
+/// Moves the slots of a node to others, or ends that. Returns whether there is one.
+async fn drain(member: &Member, req: &mut Request, node: NodeId) -> Result<bool, ApiError> {
+    req.require_json()?;
+    let body = req.json_object().await?;
+    let draining = body.get("draining").and_then(Value::as_bool);
+    let change = match draining {
+        Some(true) => PlacementChange::Drain { node },
+        Some(false) => PlacementChange::Undrain { node },
+        None => return Err(ApiError::bad_request("`draining` is true or false")),
+    };
+    let refusal = "the other nodes would be fewer than the copies of a slot; every node has one unless `settee cluster place` sets another number";
+    change_placement(member, change, refusal).await
+}
+
+/// `/_settee/cluster/place`
+pub async fn place(app: &App, req: &mut Request) -> Answer {
+    let member = member_of(app)?;
+    req.require_json()?;
+    let body = req.json_object().await?;
+    let copies = match body.get("copies") {
+        None => member.gateway().slot_copies(),
+        Some(Value::Null) => None,
+        Some(copies) => Some(number_of_copies(copies)?),
+    };
+    let is_dry = match body.get("dry_run") {
+        None => false,
+        Some(dry_run) => dry_run
+            .as_bool()
+            .ok_or_else(|| ApiError::bad_request("`dry_run` is true or false"))?,
+    };
+    let plan = member.gateway().plan(copies);
+    if !is_dry {
+        let refusal = "there are fewer nodes than copies, or a node is being drained";
+        change_placement(member, PlacementChange::Copies { copies }, refusal).await?;
+    }
+    Ok(Reply::json(200, &json!(plan)))
+}
+
+fn number_of_copies(copies: &Value) -> Result<u32, ApiError> {
+    let number = copies.as_u64().and_then(|n| u32::try_from(n).ok());
+    let number = number.filter(|n| *n > 0);
+    number
+        .ok_or_else(|| ApiError::bad_request("`copies` is a number from 1, or null for all nodes"))
+}
+
+/// Changes the placement of slots; `refusal` is the reason if the cluster does not accept that.
+/// Returns whether the node that the change names exists.
+async fn change_placement(
+    member: &Member,
+    change: PlacementChange,
+    refusal: &'static str,
+) -> Result<bool, ApiError> {
+    let done = member.gateway().change_placement(change).await;
+    match done.map_err(|e| ApiError::busy(e.to_string()))? {
+        EntryOutcome::Done | EntryOutcome::Exists => Ok(true),
+        EntryOutcome::Missing => Ok(false),
+        EntryOutcome::Refused => Err(ApiError::new(409, "conflict", refusal)),
     }
 }

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod cluster;
 pub mod db_updates;
 pub mod doctor;
+pub mod infos_elsewhere;
 pub mod openapi;
 pub mod profile;
 pub mod replication;

@@ -16,6 +16,7 @@ use crate::reply::stream::pull_blocking;
 use crate::request::Request;
 use crate::request::parameters::{Given, bound_limit};
 use crate::server_routes::backup;
+use crate::server_routes::infos_elsewhere::{InfosElsewhere, elsewhere, with_infos};
 use node::{Query, info_json, limited_info_json, parse_id};
 
 type Answer = Result<Reply, ApiError>;
@@ -185,9 +186,11 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
     }
     let names = app.node.databases.names(&name_range(req)?);
     let count = names.len();
+    let elsewhere = elsewhere(app, names.iter().map(|name| &**name));
+    let elsewhere = with_infos(app, req, elsewhere).await;
     let keys = names.into_iter().map(|name| Value::from(&*name));
     // One deleted meanwhile is left out.
-    let infos = DbInfos::new(app, req, keys, false);
+    let infos = DbInfos::new(app, req, keys, (elsewhere, false));
     Ok(with_content_etag(req, infos.reply(req, count).await?))
 }
 
@@ -195,6 +198,8 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
 struct DbInfos<K> {
     databases: Arc<Databases>,
     keys: K,
+    /// Those of databases that this node does not have.
+    elsewhere: InfosElsewhere,
     /// Shows an error for a database that does not exist, in place of nothing.
     shows_missing: bool,
     /// Whether the client is a server admin: others see no counts of databases with access.
@@ -204,10 +209,16 @@ struct DbInfos<K> {
 }
 
 impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
-    fn new(app: &App, req: &Request, keys: K, shows_missing: bool) -> DbInfos<K> {
+    fn new(
+        app: &App,
+        req: &Request,
+        keys: K,
+        (elsewhere, shows_missing): (InfosElsewhere, bool),
+    ) -> DbInfos<K> {
         DbInfos {
             databases: app.node.databases.clone(),
             keys,
+            elsewhere,
             shows_missing,
             is_admin: req.user.is_admin(),
             separator: b"[",
@@ -225,20 +236,34 @@ impl<K: Iterator<Item = Value> + Send + 'static> DbInfos<K> {
                 out.extend_from_slice(b"]\n");
                 return false;
             };
-            let db = key.as_str().map(|name| self.databases.get(name));
-            let info = db.and_then(|db| db.and_then(|db| db.info()).ok());
-            let row = match info {
-                Some(info) if info.access.is_some() && !self.is_admin => {
-                    json!({"key": key, "info": limited_info_json(&info)})
-                }
-                Some(info) => json!({"key": key, "info": info_json(&info)}),
-                None if self.shows_missing => json!({"key": key, "error": "not_found"}),
-                None => continue,
+            let Some(row) = self.row(&key) else {
+                continue;
             };
             out.extend_from_slice(std::mem::replace(&mut self.separator, b","));
             out.extend_from_slice(row.to_string().as_bytes());
         }
         true
+    }
+
+    /// Returns the element for a database; `None` for one that is left out.
+    fn row(&self, key: &Value) -> Option<Value> {
+        let name = key.as_str();
+        match name.and_then(|name| self.elsewhere.get(name)) {
+            Some(Some(info)) => return Some(json!({"key": key, "info": info})),
+            // As in CouchDB, if no node that has it answers.
+            Some(None) => return Some(json!({"key": key, "error": "timeout"})),
+            None => {}
+        }
+        let db = name.map(|name| self.databases.get(name));
+        let info = db.and_then(|db| db.and_then(|db| db.info()).ok());
+        match info {
+            Some(info) if info.access.is_some() && !self.is_admin => {
+                Some(json!({"key": key, "info": limited_info_json(&info)}))
+            }
+            Some(info) => Some(json!({"key": key, "info": info_json(&info)})),
+            None if self.shows_missing => Some(json!({"key": key, "error": "not_found"})),
+            None => None,
+        }
     }
 
     /// The response with the information on `count` databases at most.
@@ -273,7 +298,9 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
         return Err(ApiError::bad_request("too_many_keys"));
     }
     let count = keys.len();
-    let infos = DbInfos::new(app, req, keys.into_iter(), true);
+    let elsewhere = elsewhere(app, keys.iter().filter_map(Value::as_str));
+    let elsewhere = with_infos(app, req, elsewhere).await;
+    let infos = DbInfos::new(app, req, keys.into_iter(), (elsewhere, true));
     infos.reply(req, count).await
 }
 

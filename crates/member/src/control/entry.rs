@@ -1,13 +1,16 @@
 //! Entries of the control slot: changes of cluster-wide state.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use cluster::NodeId;
 use cluster::record::{Announcement, RecordVersion};
+use cluster::{NodeId, SlotNumber};
 use database::{DatabaseUuid, Expiry, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
+use super::placement_entry::PlacementChange;
 use super::replications::KeptReplication;
+use crate::placement::ShardSlots;
 
 /// A change of cluster-wide state. The proposer fills in all random values and times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,6 +110,12 @@ pub enum Entry {
         /// The id of its job.
         id: String,
     },
+    /// Changes which nodes have which slots.
+    Placement {
+        /// The change.
+        #[serde(flatten)]
+        change: PlacementChange,
+    },
 }
 
 /// The nodes that keep the cluster's log.
@@ -154,6 +163,10 @@ pub struct CataloguedDatabase {
     /// The requested number of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u32>,
+    /// The slot of each shard. Empty in databases of the first record versions, whose slots are
+    /// those of [`slot_of`](crate::placement::slot_of).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotNumber>,
     /// Whether ids start with a partition.
     #[serde(default)]
     pub partitioned: bool,
@@ -188,6 +201,7 @@ impl CataloguedDatabase {
             uuid: new.uuid,
             q: new.q,
             n: new.n,
+            slots: vec![],
             partitioned: new.partitioned,
             created_unix_s: new.created_unix_s,
             security: new.security,
@@ -210,6 +224,17 @@ impl CataloguedDatabase {
             created_unix_s: self.created_unix_s,
             security: self.security.clone(),
         }
+    }
+
+    /// Returns the slots of its shards, in a cluster with `slots` data slots.
+    pub fn shard_slots(&self, slots: SlotNumber) -> ShardSlots {
+        let explicit = (!self.slots.is_empty()).then(|| Arc::from(self.slots.as_slice()));
+        ShardSlots::new(self.uuid, slots, explicit)
+    }
+
+    /// Returns whether its explicit slots are one for each shard.
+    pub(crate) fn has_valid_slots(&self) -> bool {
+        self.slots.is_empty() || self.slots.len() == self.q as usize
     }
 
     /// Changes a property.
@@ -318,6 +343,9 @@ impl Entry {
     /// some entries before there were versions.
     pub fn needs(&self) -> RecordVersion {
         match self {
+            Entry::CreateDatabase { database, .. } if !database.slots.is_empty() => {
+                RecordVersion::V4
+            }
             Entry::CreateDatabase { .. }
             | Entry::AnnounceDrop { .. }
             | Entry::DropDatabase { .. }
@@ -334,9 +362,10 @@ impl Entry {
                 Some(_) => RecordVersion::V2,
             },
             Entry::Change { change, .. } => change.needs(),
-            Entry::KeepReplication { .. } | Entry::EndReplication { .. } | Entry::LogTable(_) => {
-                RecordVersion::V4
-            }
+            Entry::KeepReplication { .. }
+            | Entry::EndReplication { .. }
+            | Entry::LogTable(_)
+            | Entry::Placement { .. } => RecordVersion::V4,
         }
     }
 

@@ -2,12 +2,19 @@
 
 pub mod entry;
 mod local;
+pub mod placement_entry;
+pub mod placement_state;
 pub mod replications;
+mod rows;
+mod slot_maps;
 pub mod state;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use cluster::SlotNumber;
 use cluster::record::Agreement;
 use cluster::slot::StoreError;
 use database::{Database, DatabaseUuid, Databases};
@@ -16,9 +23,11 @@ use tokio::sync::watch;
 
 pub use self::local::OnSetting;
 use self::local::bring_in_line;
-use self::state::ControlState;
+use self::slot_maps::SlotMaps;
+use self::state::{ControlState, Effect};
 pub(crate) use self::store::state_in;
 pub use self::store::{ControlSlot, stored_agreement, stored_state};
+use crate::placement::ShardSlots;
 
 /// A shared view of the control slot's state on this node.
 pub struct Catalogue {
@@ -28,6 +37,11 @@ pub struct Catalogue {
     runners: watch::Sender<u64>,
     /// The record versions of the cluster.
     agreement: watch::Sender<Agreement>,
+    slot_maps: SlotMaps,
+    /// Slots may have some of the nodes only.
+    is_placed: AtomicBool,
+    /// Counts databases that were created or dropped.
+    database_changes: AtomicU64,
     closed: watch::Sender<bool>,
 }
 
@@ -37,11 +51,17 @@ impl Catalogue {
         let version = watch::Sender::new(state.version);
         let runners = watch::Sender::new(state.runners.changes);
         let agreement = watch::Sender::new(state.agreement.clone());
+        let slot_maps = SlotMaps::default();
+        slot_maps.add(state.databases.values());
+        let is_placed = AtomicBool::new(state.placement.copies.is_some());
         Catalogue {
             state: RwLock::new(state),
             version,
             runners,
             agreement,
+            slot_maps,
+            is_placed,
+            database_changes: AtomicU64::new(0),
             closed: watch::Sender::new(false),
         }
     }
@@ -66,7 +86,11 @@ impl Catalogue {
     pub(crate) fn set(&self, state: ControlState) {
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
+        self.slot_maps.add(state.databases.values());
+        let is_placed = state.placement.copies.is_some();
         *self.state.write() = state;
+        self.is_placed.store(is_placed, Release);
+        self.database_changes.fetch_add(1, AcqRel);
         self.version.send_replace(version);
         self.runners.send_replace(runners);
         self.agreement.send_replace(agreement);
@@ -76,14 +100,46 @@ impl Catalogue {
     pub(crate) fn apply(&self, entries: &[(u64, u64, Vec<u8>)]) {
         let mut state = self.state.write();
         for (gateway, counter, entry) in entries {
-            state.apply(*gateway, *counter, entry);
+            let applied = state.apply(*gateway, *counter, entry);
+            if let Effect::Drop { uuid, .. } = applied.effect {
+                self.slot_maps.remove(uuid);
+            }
+            if let Effect::Create { .. } | Effect::Drop { .. } = applied.effect {
+                self.database_changes.fetch_add(1, AcqRel);
+            }
         }
+        let is_placed = state.placement.copies.is_some();
+        self.is_placed.store(is_placed, Release);
         let (version, runners) = (state.version, state.runners.changes);
         let agreement = state.agreement.clone();
         drop(state);
         set_if_new(&self.version, version);
         set_if_new(&self.runners, runners);
         set_if_new(&self.agreement, agreement);
+    }
+
+    /// Adds the explicit slots of databases that this node is about to create.
+    pub(crate) fn add_slot_maps<'a>(
+        &self,
+        databases: impl IntoIterator<Item = &'a entry::CataloguedDatabase>,
+    ) {
+        self.slot_maps.add(databases);
+    }
+
+    /// Returns the slots of a database's shards, in a cluster with `slots` data slots.
+    pub(crate) fn shard_slots(&self, uuid: DatabaseUuid, slots: SlotNumber) -> ShardSlots {
+        ShardSlots::new(uuid, slots, self.slot_maps.of(uuid))
+    }
+
+    /// Returns whether slots may have some of the nodes only: requests of other clusters ask no
+    /// more.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.is_placed.load(Acquire)
+    }
+
+    /// Returns a number that changes when databases are created or dropped.
+    pub(crate) fn database_changes(&self) -> u64 {
+        self.database_changes.load(Acquire)
     }
 
     /// Returns the local version.

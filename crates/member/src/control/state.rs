@@ -6,14 +6,13 @@ use cluster::NodeId;
 use cluster::record::{Agreement, Announced, Announcement, RecordVersion};
 use database::DatabaseUuid;
 use rustc_hash::FxHashMap;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{CataloguedDatabase, Entry, EntryOutcome, LogTable, MemberInfo, PropertyChange};
+use super::placement_entry::PlacementChange;
+use super::placement_state::PlacementState;
 use super::replications::{KeptReplication, KeptReplications, NotKept};
-
-/// A row of the slot: key and new value, or its removal.
-pub type Row = (Vec<u8>, Option<Vec<u8>>);
+use super::rows::{Row, json, text};
 
 const DATABASE: u8 = b'd';
 const MEMBER: u8 = b'm';
@@ -39,6 +38,8 @@ pub struct ControlState {
     pub going: BTreeSet<DatabaseUuid>,
     /// By number.
     pub members: BTreeMap<NodeId, MemberInfo>,
+    /// Which nodes have which slots.
+    pub placement: PlacementState,
     /// The members that run jobs.
     pub runners: Runners,
     /// The record versions that the members read, and the one in force.
@@ -176,6 +177,7 @@ impl ControlState {
             _ if key == AGREEMENT => self.agreement = json(value)?,
             _ if key == LOG_TABLE => self.log_table = json(value)?,
             _ if key == VERSION => self.version = json(value)?,
+            _ if PlacementState::owns(key) => self.placement.load(key, value)?,
             _ => return None,
         }
         Some(())
@@ -198,7 +200,7 @@ impl ControlState {
 
     /// Returns whether rows with this key belong to this state, not to the replica.
     pub fn owns(key: &[u8]) -> bool {
-        matches!(
+        let is_own = matches!(
             key.first(),
             Some(
                 &(DATABASE
@@ -212,7 +214,8 @@ impl ControlState {
                     | b'l'
                     | b'v')
             )
-        )
+        );
+        is_own || PlacementState::owns(key)
     }
 
     /// Decodes the record versions from the rows of a state, of which a later program may have
@@ -298,6 +301,7 @@ impl ControlState {
             } => self.set(section, key, value),
             Entry::KeepReplication { id, replication } => self.keep_replication(&id, replication),
             Entry::EndReplication { id } => self.end_replication(&id),
+            Entry::Placement { change } => self.place(change),
         };
         match changed {
             Ok((rows, effect)) => {
@@ -315,6 +319,9 @@ impl ControlState {
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
         if self.databases.contains_key(&name) || self.names.contains_key(&database.uuid) {
             return Err(EntryOutcome::Exists);
+        }
+        if !database.has_valid_slots() {
+            return Err(EntryOutcome::Refused);
         }
         database.since = self.version + 1;
         self.names.insert(database.uuid, name.clone());
@@ -402,7 +409,14 @@ impl ControlState {
         if self.agreement.forget(node) {
             rows.push(self.agreement_row());
         }
+        rows.extend(self.placement.forget(node));
         Ok((rows, Effect::Members))
+    }
+
+    fn place(&mut self, change: PlacementChange) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        let members: Vec<NodeId> = self.members.keys().copied().collect();
+        let rows = self.placement.change(change, &members)?;
+        Ok((rows, Effect::None))
     }
 
     /// Does not count as a new version of the catalogue: programs of version 1 from before this
@@ -534,13 +548,4 @@ fn member_key(node: NodeId) -> Vec<u8> {
 
 fn gateway_key(gateway: u64) -> Vec<u8> {
     [&[GATEWAY][..], &gateway.to_be_bytes()].concat()
-}
-
-fn text(value: &impl Serialize) -> Vec<u8> {
-    // Strings and numbers always serialise.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn json<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
-    serde_json::from_slice(value).ok()
 }

@@ -236,6 +236,7 @@ impl Applier {
             Effect::None | Effect::Members => Ok(()),
             Effect::Create { name, database } => {
                 let _one = self.one.lock().await;
+                self.catalogue.add_slot_maps([&database]);
                 self.databases
                     .create_sequenced(&name, database.to_new())
                     .await
@@ -293,6 +294,7 @@ impl Applier {
         let state = stored_state(&self.databases)?;
         let before = self.catalogue.with(ControlState::clone);
         self.going.lock().clear();
+        self.catalogue.add_slot_maps(state.databases.values());
         while let Err(e) = bring_in_line(&self.databases, &before, &state, &self.on_setting).await {
             if self.catalogue.is_closed() {
                 return Err(e);

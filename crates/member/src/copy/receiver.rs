@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use super::{FRAME_BYTES_MAX, HEAD_BYTES, LENGTH_BYTES, Source, read_tag};
 use crate::control::Catalogue;
 use crate::counters::{COPIES_INSTALLED, COPY_BYTES, COPY_FAILURES};
-use crate::placement::slot_of;
 use crate::slot::{CURSOR, PROMISES, failed, from_stored, open_error};
 
 /// Maximum number of data slots imported at a time.
@@ -138,7 +137,8 @@ impl Copier {
     ) -> Result<Vec<NewShards>> {
         let mut all: BTreeMap<DatabaseUuid, NewShards> = BTreeMap::new();
         for (tag, number) in import.shards() {
-            let tag = read_tag(tag).filter(|(uuid, i)| slot_of(*uuid, *i, self.slots) == slot);
+            let slot_of = |uuid, i| self.catalogue.shard_slots(uuid, self.slots).of(i);
+            let tag = read_tag(tag).filter(|(uuid, i)| slot_of(*uuid, *i) == slot);
             let odd = || StoreError::Failed("the copy has a shard of another slot".into());
             let (uuid, i) = tag.ok_or_else(odd)?;
             let name = || {
@@ -168,7 +168,8 @@ impl Copier {
         self.catalogue.with(|state| {
             for (name, database) in &state.databases {
                 let came = all.get(&database.uuid).map_or(0, |new| new.shards.len());
-                let of_slot = |i: &usize| slot_of(database.uuid, *i, self.slots) == slot;
+                let of_shard = database.shard_slots(self.slots);
+                let of_slot = |i: &usize| of_shard.of(*i) == slot;
                 let has = (0..database.q as usize).filter(of_slot).count();
                 if database.since <= catalogue && came != has && !database.is_going {
                     let why = format!("the copy lacks shards of {name}");

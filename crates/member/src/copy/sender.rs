@@ -15,7 +15,6 @@ use super::tag;
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, state_in};
 use crate::counters::COPIES_SENT;
-use crate::placement::slot_of;
 use crate::slot::{failed, open_error};
 
 /// Maximum number of concurrent copies: each has a thread, and a snapshot of the store.
@@ -124,7 +123,8 @@ fn shards_of(
     let mut all = vec![];
     for (name, database) in &state.databases {
         let uuid = database.uuid;
-        let mine = (0..database.q as usize).filter(|i| slot_of(uuid, *i, slots) == slot);
+        let of_shard = database.shard_slots(slots);
+        let mine = (0..database.q as usize).filter(|i| of_shard.of(*i) == slot);
         let mine: Vec<usize> = mine.collect();
         if mine.is_empty() {
             continue;

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::queue::failed;
 
-const PART: u8 = b'p';
+/// The first byte of their keys: no row of the control slot's state begins with it.
+pub(crate) const PART: u8 = b'p';
 /// Length of the offset before a stored chunk, in bytes.
 const OFFSET_BYTES: usize = size_of::<u64>();
 /// Chunks whose last one does not arrive within this many records of the log are dropped.

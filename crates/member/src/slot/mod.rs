@@ -6,6 +6,8 @@ mod data;
 mod queue;
 mod translate;
 
+#[cfg(test)]
+pub(crate) use chunks::PART;
 pub(crate) use chunks::{Assembly, Chunk};
 pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS, stored_in_force};
 pub(crate) use queue::{

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::content::{ContentError, ContentExchange, ContentPeers, FETCH, PIN, STORE};
 use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
-use crate::copy::{CopySender, Source};
+use crate::copy::{Copier, CopySender, Source};
 use crate::gateway::{ClusterSequencer, Gateway};
 use crate::members::Members;
 use crate::membership::Cluster;
@@ -40,6 +40,7 @@ pub struct Node {
     pub contents: Arc<ContentExchange>,
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
     pub versions: RecordVersions,
+    pub starter: SlotStarter,
 }
 
 /// The parts of a node that others reach.
@@ -360,21 +361,22 @@ impl Nodes {
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
         let of_store = (&databases, &catalogue);
-        let nodes_of = Box::new(replicas.nodes_by_slot());
+        let nodes_of = Box::new(replicas.nodes_by_slot(&catalogue));
         let contents = ContentExchange::new(me, of_store, nodes_of, between.clone());
         contents.load_pins().await.unwrap();
-        let parts = SlotStarter {
+        let copier = Copier::new(&databases, &catalogue, SLOTS, between.clone());
+        let starter = SlotStarter {
             node: me,
-            cluster: &self.cluster,
-            versions: &versions,
-            databases: &databases,
-            catalogue: &catalogue,
+            cluster: self.cluster.clone(),
+            versions: versions.clone(),
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
             log: self.log_of(me),
-            network: between.clone(),
-            source: between,
+            network: between,
+            copier: Arc::new(copier),
             contents: contents.clone(),
         };
-        parts.start_slots(&replicas, on_setting).unwrap();
+        starter.start_slots(&replicas, on_setting).unwrap();
         let gateway = Gateway::new(&databases, &catalogue, &members, &replicas, &contents).unwrap();
         databases.set_sequencer(Arc::new(WeakSequencer(Arc::downgrade(&gateway))));
         let sender = Arc::new(CopySender::new(&databases, &catalogue, SLOTS));
@@ -388,6 +390,7 @@ impl Nodes {
             contents,
             settings,
             versions,
+            starter,
         };
         self.running.insert(me, node);
     }

@@ -144,7 +144,7 @@ impl AutoPurge {
     async fn database(&self, node: &Node, old: &OldChanges) -> Result<(), Error> {
         let mut purged_to = old.purged_to.clone();
         let total = left(&old.ends, &purged_to);
-        if total == 0 {
+        if total == 0 || !node.acts_for(&old.name) {
             return Ok(());
         }
         let (databases, name) = (node.databases.clone(), old.name.clone());
@@ -165,7 +165,8 @@ impl AutoPurge {
                     break;
                 }
                 let kept_s = db.keeps_deleted_s(round.default_ttl.as_ref());
-                if db.uuid() != old.uuid || kept_s != Some(old.kept_s) || !node.is_first() {
+                let is_mine = node.acts_for(&old.name);
+                if db.uuid() != old.uuid || kept_s != Some(old.kept_s) || !is_mine {
                     self.wake();
                     return Ok(());
                 }
@@ -216,7 +217,7 @@ async fn run(of: Arc<AutoPurge>) {
         };
         if !clock.has_moved_steadily() {
             tracing::warn!("the clock was set: documents are purged from the next round on");
-        } else if node.is_first() {
+        } else if node.acts_for_some() {
             of.round(&node).await;
         }
         let repeat = Duration::from_secs(node.settings().couch_auto_purge_plugin.repeat);

@@ -40,8 +40,8 @@ const INDEXES_WAIT: Duration = Duration::from_secs(3);
 /// Deletes and purges the expired documents of a server.
 pub struct Expirer {
     databases: Weak<Databases>,
-    /// Whether this node deletes and purges.
-    is_first: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Returns whether this node deletes and purges in a database.
+    acts_for: Box<dyn Fn(&str) -> bool + Send + Sync>,
     watched: Mutex<HashMap<Arc<str>, Watched>>,
     turns: Semaphore,
     /// A turn has ended.
@@ -99,11 +99,11 @@ impl Expirer {
     /// Does nothing before [`Expirer::run_on`].
     pub(crate) fn new(
         databases: &Arc<Databases>,
-        is_first: impl Fn() -> bool + Send + Sync + 'static,
+        acts_for: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Arc<Expirer> {
         Arc::new(Expirer {
             databases: Arc::downgrade(databases),
-            is_first: Box::new(is_first),
+            acts_for: Box::new(acts_for),
             watched: Mutex::default(),
             turns: Semaphore::new(TURNS_MAX),
             wake: Notify::new(),
@@ -331,7 +331,7 @@ impl Expirer {
         };
         loop {
             let is_current = of.update().await?;
-            let documents_max = match (self.is_first)() {
+            let documents_max = match (self.acts_for)(name) {
                 true => of.documents_max(),
                 false => 1,
             };
@@ -344,7 +344,7 @@ impl Expirer {
                     false => Next::After(SETTLE),
                 });
             }
-            if of.db.expiry().as_ref() != Some(&of.expiry) || !(self.is_first)() {
+            if of.db.expiry().as_ref() != Some(&of.expiry) || !(self.acts_for)(name) {
                 return Ok(Next::After(SETTLE));
             }
             let done = of.remove(due).await?;

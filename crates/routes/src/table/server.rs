@@ -164,10 +164,16 @@ pub(super) static SERVER: &[Row] = &[
         .operations(&[
             post("Creates a token with which one node can join.", "Token").body("TokenRequest").status(201),
         ]),
-    Row::server("DELETE", "/_settee/cluster/nodes/{node}", Class::Server, |c| Route::Server(ServerRoute::ClusterNode(c.text("node"))))
+    Row::server("DELETE,PUT", "/_settee/cluster/nodes/{node}", Class::Server, |c| Route::Server(ServerRoute::ClusterNode(c.text("node"))))
         .cluster(Cluster::Node).ignores_rest()
         .operations(&[
             delete("Removes a node from the cluster.", "Ok"),
+            put("Moves the slots of a node to others, or ends that.", "Ok").body("Draining"),
+        ]),
+    Row::server("POST", "/_settee/cluster/place", Class::Server, |_| Route::Server(ServerRoute::ClusterPlace))
+        .cluster(Cluster::Node)
+        .operations(&[
+            post("Sets the number of nodes that have each slot, or shows what that would change.", "Object").body("Placement"),
         ]),
     Row::server("POST", "/_settee/cluster/reseed", Class::Server, |_| Route::Server(ServerRoute::ClusterReseed))
         .cluster(Cluster::Node)

@@ -1,6 +1,7 @@
 //! `settee cluster`: creating, joining, showing and leaving a cluster.
 
 mod offline;
+mod placement;
 mod request;
 mod reseed;
 mod setup;
@@ -59,6 +60,9 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             }
             Ok(())
         }),
+        ClusterCommand::Place(options) => runtime.block_on(placement::place(options)),
+        ClusterCommand::Drain(options) => runtime.block_on(placement::drain(options, true)),
+        ClusterCommand::Undrain(options) => runtime.block_on(placement::drain(options, false)),
         ClusterCommand::Leave { url, node } => runtime.block_on(leave(url, node.as_deref())),
         ClusterCommand::Recover(options) => offline::recover(options),
         ClusterCommand::Reseed(options) => runtime.block_on(reseed::run(options)),
@@ -212,11 +216,12 @@ fn show(status: &Value) {
         };
         let (number, name, address) = (&node["node"], &node["name"], &node["address"]);
         say!(
-            "  {:<10} {:<28} {:<22} record version {:<4} {state}",
+            "  {:<10} {:<28} {:<22} record version {:<4} {state}{}",
             text(number),
             text(name),
             text(address),
-            node["record_version"]
+            node["record_version"],
+            placement::of_node(status, node)
         );
     }
     if let Some(outside) = outside(status) {
@@ -226,6 +231,7 @@ fn show(status: &Value) {
     for line in log_lines(&status["log"]) {
         say!("{line}");
     }
+    say!("{}", placement::of_slots(status));
     for line in slots::lines(status) {
         say!("{line}");
     }

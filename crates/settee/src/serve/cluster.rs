@@ -98,6 +98,8 @@ pub async fn start(log: LogPlace, app: &Arc<App>, data: &Path) -> Result<(), Fai
         log,
         properties: settings.kafka.all.clone().into_iter().collect(),
         address: settings.cluster.node_address.clone(),
+        zone: settings.cluster.zone.clone(),
+        users: settings.chttpd_auth.authentication_db.clone(),
         store: data.join(STORE),
         restart: Arc::new(move || {
             if let Some(app) = restarted.upgrade() {

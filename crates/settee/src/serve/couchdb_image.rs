@@ -41,6 +41,9 @@ pub fn settings_of(
     if let Some(secret) = value("COUCHDB_SECRET")? {
         settings.push(("SETTEE__chttpd_auth__secret".to_owned(), secret));
     }
+    if let Some(zone) = value("COUCHDB_ZONE")? {
+        settings.push(("SETTEE__cluster__zone".to_owned(), zone));
+    }
     Ok(settings)
 }
 
@@ -84,10 +87,12 @@ mod tests {
             ("COUCHDB_USER", "Alice"),
             ("COUCHDB_PASSWORD", "secret"),
             ("COUCHDB_SECRET", "s"),
+            ("COUCHDB_ZONE", "east"),
         ]);
         let wanted = [
             ("SETTEE__admins__Alice", "secret"),
             ("SETTEE__chttpd_auth__secret", "s"),
+            ("SETTEE__cluster__zone", "east"),
         ];
         assert_eq!(
             found.unwrap(),

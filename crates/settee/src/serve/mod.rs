@@ -513,9 +513,12 @@ fn keep_global_changes(
     let wanted = settings.global_changes.update_db;
     let databases = app.node.databases.clone();
     // In a cluster every node would write what all see.
-    let is_writer = app.node.member().map(|member| {
-        let jobs = member.jobs().clone();
-        Box::new(move || jobs.runs(database::GLOBAL_CHANGES)) as database::IsWriter
+    let writer = app.node.member().map(|member| {
+        let (jobs, gateway) = (member.jobs().clone(), member.gateway().clone());
+        database::EventWriter {
+            writes: Box::new(move || jobs.runs(database::GLOBAL_CHANGES)),
+            writes_of: Box::new(move |name| gateway.acts_for(name)),
+        }
     });
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let task = runtime.spawn(async move {
@@ -525,7 +528,7 @@ fn keep_global_changes(
                 let _ = stopped.await;
             };
             databases
-                .keep_global_changes(options, is_writer, stopped)
+                .keep_global_changes(options, writer, stopped)
                 .await;
         }
     });

@@ -216,7 +216,9 @@ impl Op {
     /// Returns whether it is refused while the disk is full: what frees space continues.
     pub(super) fn takes_room(&self) -> bool {
         match self {
-            Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } | Op::Install { .. } => true,
+            Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } => true,
+            // Without rows it removes a slot.
+            Op::Install { installation, .. } => !installation.rows.is_empty(),
             Op::Put { .. }
             | Op::TrimPurges { .. }
             | Op::ResetTimeSeq { .. }

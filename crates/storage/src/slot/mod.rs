@@ -24,7 +24,7 @@ mod sessions;
 
 pub use crate::position::{Generation, Position, SlotNumber};
 pub use adopt::Adoption;
-pub use copy::{Install, SlotCopy, SlotImport};
+pub use copy::{Install, SlotCopy, SlotImport, SlotRemoval};
 pub(crate) use copy::{Installation, decode_any as decode_any_frame};
 pub(crate) use pending::Pending;
 pub use read::SlotRows;

@@ -170,6 +170,14 @@ fn losses(data: &Path, left: &LeftData) -> String {
             names.join(", ")
         ),
     };
+    let elsewhere = match left.elsewhere.len() {
+        0 => String::new(),
+        count => {
+            let named = left.elsewhere[..count.min(NAMED_MAX)].join(", ");
+            let more = if count > NAMED_MAX { ", …" } else { "" };
+            format!("\nLOST: {count} databases that only other nodes had: {named}{more}.")
+        }
+    };
     format!(
         "{} has the data of {}, a node of the cluster {}: {}.\n\
          Position of each slot, as generation/record: the first record that this node lacks: {}\n\
@@ -181,7 +189,7 @@ fn losses(data: &Path, left: &LeftData) -> String {
          LOST: join tokens, continuous replications of _replicate, and the meaning of all update sequences:\n\
          feeds, replications and clients start from the beginning. Documents that a replication's target has\n\
          are not sent again.\n\
-         KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.{deleted}",
+         KEPT: documents with all their revisions, attachments, security objects, users, indexes, local documents.{deleted}{elsewhere}",
         data.display(),
         former.member.name,
         former.cluster.name,

@@ -36,7 +36,7 @@ fn plan(status: &Value, only: Option<&str>) -> Result<Vec<String>, Failure> {
         .collect();
     if slots.is_empty() {
         return Err(Failure::usage(format!(
-            "--slot {}: the cluster has no such slot",
+            "--slot {}: the cluster has no such slot, or the node at the URL does not have it",
             only.unwrap_or_default()
         )));
     }

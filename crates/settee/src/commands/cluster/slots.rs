@@ -9,7 +9,8 @@ const BEHIND_MAX: usize = 10;
 
 /// Describes the slots, for people: how many take writes, faults, replicas and progress.
 pub fn lines(status: &Value) -> Vec<String> {
-    let slots: Vec<&Value> = status["slots"].as_array().into_iter().flatten().collect();
+    let slots = status["slots"].as_array().into_iter().flatten();
+    let slots: Vec<&Value> = slots.filter(|slot| !is_left(status, slot)).collect();
     let able = slots.iter().filter(|slot| slot["takes_writes"] == true);
     let (able, all) = (able.count(), slots.len());
     let mut lines = vec![format!("slots: {able} of {all} take writes here")];
@@ -31,13 +32,34 @@ pub fn lines(status: &Value) -> Vec<String> {
     lines
 }
 
+/// Returns whether this node has left a slot: it keeps the data for a while.
+fn is_left(status: &Value, slot: &Value) -> bool {
+    let lacks = |list: &str| {
+        let nodes = slot[list].as_array();
+        nodes.is_some_and(|nodes| !nodes.contains(&status["node"]))
+    };
+    is_placed(status) && ["members", "wanted", "learners"].into_iter().all(lacks)
+}
+
+/// Returns whether slots have some of the nodes only.
+fn is_placed(status: &Value) -> bool {
+    let placed = status["placement"].as_array();
+    placed.is_some_and(|slots| !slots.is_empty())
+}
+
 /// Counts the slots of each node. A node that was removed counts until others have its slots.
 fn replicas(status: &Value, slots: &[&Value]) -> String {
     let nodes: Vec<&Value> = status["nodes"].as_array().into_iter().flatten().collect();
     let numbers = nodes.iter().filter_map(|node| node["node"].as_str());
     let mut counts: BTreeMap<&str, usize> = numbers.map(|number| (number, 0)).collect();
-    for slot in slots {
-        let holders = slot["members"].as_array().into_iter().flatten();
+    // Of the other slots this node may not have all.
+    let here = slots
+        .iter()
+        .filter(|slot| !is_placed(status) || slot["slot"] == "control");
+    let placed = status["placement"].as_array().into_iter().flatten();
+    let placed = placed.map(|slot| &slot["replicas"]);
+    for nodes in here.map(|slot| &slot["members"]).chain(placed) {
+        let holders = nodes.as_array().into_iter().flatten();
         for number in holders.filter_map(Value::as_str) {
             *counts.entry(number).or_default() += 1;
         }
@@ -154,6 +176,35 @@ mod tests {
                 "  slot 0: 7 of 9 records",
             ]
         );
+    }
+
+    #[test]
+    fn slots_of_other_nodes_count_and_those_that_this_node_left_have_no_faults() {
+        let mut slots = [
+            slot("control", None),
+            slot("0", None),
+            slot("1", Some("left")),
+        ];
+        for slot in &mut slots {
+            slot["wanted"] = slot["members"].clone();
+            slot["learners"] = json!([]);
+        }
+        slots[2]["members"] = json!(["b2", "c3"]);
+        slots[2]["wanted"] = json!(["b2", "c3"]);
+        let mut status = status(&slots);
+        status["node"] = json!("a1");
+        let placed = |slot: u16, replicas: [&str; 2]| json!({"slot": slot, "replicas": replicas});
+        status["placement"] = json!([placed(0, ["a1", "b2"]), placed(1, ["b2", "c3"])]);
+        let lines = lines(&status);
+        assert_eq!(
+            lines[..2],
+            [
+                "slots: 2 of 2 take writes here",
+                "  replicas: 2 on one@h, 3 on b2 (not a member), 1 on three@h",
+            ]
+        );
+        status["placement"] = json!([]);
+        assert!(super::lines(&status)[0].starts_with("slots: 2 of 3"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod export;
 mod frame;
 mod import;
 mod install;
+mod removal;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ pub(crate) use frame::decode_any;
 pub use import::SlotImport;
 pub use install::Install;
 pub(crate) use install::Installation;
+pub use removal::SlotRemoval;
 
 use super::SlotNumber;
 use crate::Error;

@@ -9,6 +9,7 @@ mod dump;
 mod history;
 mod model;
 mod refusals;
+mod removal;
 mod replay;
 mod sessions;
 pub mod world;

@@ -139,7 +139,11 @@ fn halted_logs(member: &member::Member) -> Vec<String> {
 }
 
 fn cluster(member: &member::Member) -> Cluster {
-    let slots = member.slots().into_iter().map(|slot| Slot {
+    // A node that has left a slot keeps its data for a while.
+    let me = format!("{:x}", member.node());
+    let slots = member.slots().into_iter();
+    let slots = slots.filter(|slot| slot.members.contains(&me) || slot.wanted.contains(&me));
+    let slots = slots.map(|slot| Slot {
         name: slot.slot,
         members: slot.members,
         takes_writes: slot.takes_writes,
