@@ -16,16 +16,23 @@ pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
 
 READY = "Settee is listening on http://"
 ESCAPE = "\x1b"
+# What decides on colours, and on what is printed.
+DECIDING = ("CI", "CLICOLOR", "CLICOLOR_FORCE", "JOURNAL_STREAM", "NO_COLOR", "TERM")
+
+
+def environment_with(**changed):
+    """The environment of a program on a usual terminal, with these variables."""
+    inherited = {name: value for name, value in os.environ.items() if name not in DECIDING}
+    return {**inherited, "TERM": "xterm", **changed}
 
 
 @contextlib.contextmanager
 def started(ctx, data, *options, terminal=False, **environment):
     """The lines that a server prints until it is ready."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "JOURNAL_STREAM", "CLICOLOR_FORCE")}
     command = [ctx.binary, "serve", "--data", str(data), "--port", str(free_port()), *options]
     reader, writer = pty.openpty() if terminal else os.pipe()
     with open(reader, encoding="utf-8") as printed:
-        process = subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL, env={**inherited, "TERM": "xterm", **environment})
+        process = subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL, env=environment_with(**environment))
         track(process)
         os.close(writer)
         try:
@@ -97,8 +104,13 @@ def test_colours_are_for_terminals(ctx):
     for name, terminal, environment, wanted in [
         ("a terminal", True, {}, True),
         ("NO_COLOR", True, {"NO_COLOR": "1"}, False),
+        ("NO_COLOR in CI", True, {"NO_COLOR": "1", "CI": "true"}, False),
         ("a terminal without colours", True, {"TERM": "dumb"}, False),
+        ("a terminal without colours in CI", True, {"TERM": "dumb", "CI": "true"}, False),
+        ("a terminal without colours with CLICOLOR", True, {"TERM": "dumb", "CLICOLOR": "1"}, False),
+        ("colours are forced", True, {"TERM": "dumb", "CLICOLOR_FORCE": "1"}, True),
         ("a pipe", False, {}, False),
+        ("a pipe in CI", False, {"CI": "true"}, False),
     ]:
         data = ctx.folder(name.replace(" ", "-")) / "data"
         with started(ctx, data, "--admin", "anna:secret", terminal=terminal, **environment) as lines:
@@ -107,14 +119,25 @@ def test_colours_are_for_terminals(ctx):
 
 
 def test_colours_of_errors(ctx):
-    for name, environment, wanted in [("a terminal", {}, True), ("NO_COLOR", {"NO_COLOR": "1"}, False)]:
-        inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-        reader, writer = pty.openpty()
-        process = subprocess.Popen(
-            [ctx.binary, "query", "nonsense"], stderr=writer, stdout=subprocess.DEVNULL, env={**inherited, "TERM": "xterm", **environment}
-        )
-        process.wait(60)
-        os.close(writer)
-        error = os.read(reader, 10_000).decode()
-        os.close(reader)
-        ctx.report.check(f"{name}: an error", "settee:" in error and (ESCAPE in error) == wanted, error)
+    for name, environment, wanted in [
+        ("a terminal", {}, True),
+        ("NO_COLOR", {"NO_COLOR": "1"}, False),
+        ("a terminal without colours in CI", {"TERM": "dumb", "CI": "true"}, False),
+    ]:
+        for what, arguments in (("an error", ("query", "nonsense")), ("an unknown option", ("query", "--nonsense"))):
+            error = printed_on_terminal(ctx, arguments, environment)
+            ctx.report.check(f"{name}: {what}", "nonsense" in error and (ESCAPE in error) == wanted, error)
+
+
+def printed_on_terminal(ctx, arguments, environment):
+    """What a program prints on its standard error, which is a terminal."""
+    reader, writer = pty.openpty()
+    process = subprocess.Popen([ctx.binary, *arguments], stderr=writer, stdout=subprocess.DEVNULL, env=environment_with(**environment))
+    process.wait(60)
+    os.close(writer)
+    error = b""
+    with contextlib.suppress(OSError):  # EIO at its end
+        while piece := os.read(reader, 10_000):
+            error += piece
+    os.close(reader)
+    return error.decode()

@@ -37,8 +37,11 @@ pub struct EventWriter {
     pub writes: Box<dyn Fn() -> bool + Send + Sync>,
     /// Returns whether it writes those of a database, of which not all servers see the events;
     /// `None` if all of them do.
-    pub writes_of: Box<dyn Fn(&str) -> Option<bool> + Send + Sync>,
+    pub writes_of: Box<WritesOf>,
 }
+
+/// Whether this server writes the events of the database with a name.
+pub type WritesOf = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
 /// The events that this server writes at a moment: all of them without a cluster.
 #[derive(Clone, Copy)]

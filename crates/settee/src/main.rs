@@ -25,6 +25,7 @@ const FAILED: anstyle::Style = anstyle::AnsiColor::Red.on_default().bold();
 
 fn main() -> ExitCode {
     command_line::create_for_owner_only();
+    respect_dumb_terminals();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
         cli::Command::Bench(_) => commands::bench::run(),
@@ -63,5 +64,15 @@ fn main() -> ExitCode {
             anstream::eprintln!("{FAILED}settee:{FAILED:#} {}", e.message);
             ExitCode::from(e.status)
         }
+    }
+}
+
+/// Turns colours off for `TERM=dumb`, unless `CLICOLOR_FORCE` is set: anstream prints them on such a
+/// terminal too if `CI` or `CLICOLOR` is set.
+fn respect_dumb_terminals() {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty());
+    if is_dumb && !is_forced {
+        anstream::ColorChoice::Never.write_global();
     }
 }

@@ -22,7 +22,8 @@ export function Search({ close }: { close: () => void }): JSX.Element {
   const t = say();
   const id = useId();
   const [search, setSearch] = useState('');
-  const [active, setActive] = useState(0);
+  // Not its place in the list: entries that arrive later may stand before it.
+  const [active, setActive] = useState<string>();
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
   const list = useRef<HTMLDivElement>(null);
@@ -36,7 +37,10 @@ export function Search({ close }: { close: () => void }): JSX.Element {
     [names, known],
   );
   const shown = useMemo(() => withIds(found(all, search), ids), [all, search, ids]);
-  const chosen = Math.min(active, shown.length - 1);
+  const chosen = Math.max(
+    0,
+    shown.findIndex((target) => keyOf(target) === active),
+  );
   useEffect(() => {
     list.current?.children[chosen]?.scrollIntoView({ block: 'nearest' });
   }, [chosen, shown]);
@@ -47,7 +51,7 @@ export function Search({ close }: { close: () => void }): JSX.Element {
   };
   const press = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step) setActive((chosen + step + shown.length) % Math.max(1, shown.length));
+    if (step) setActive(keyOf(shown[(chosen + step + shown.length) % shown.length]));
     else if (event.key === 'Enter') go(shown[chosen]);
     else return;
     event.preventDefault();
@@ -71,14 +75,14 @@ export function Search({ close }: { close: () => void }): JSX.Element {
           ref={input}
           onInput={(event) => {
             setSearch(event.currentTarget.value);
-            setActive(0);
+            setActive(undefined);
           }}
           onKeyDown={press}
         />
         <div role="listbox" id={id} aria-label={t.title} ref={list} hidden={shown.length === 0}>
           {shown.map((target, n) => (
             <div
-              key={`${target.kind} ${target.to}`}
+              key={keyOf(target)}
               id={`${id}-${n}`}
               role="option"
               aria-selected={n === chosen}
@@ -98,6 +102,10 @@ export function Search({ close }: { close: () => void }): JSX.Element {
       </div>
     </Dialog>
   );
+}
+
+function keyOf(target: Target | undefined): string {
+  return `${target?.kind} ${target?.to}`;
 }
 
 /** Ids come before what fits less well than the name of a page or a database. */

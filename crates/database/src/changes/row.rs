@@ -290,10 +290,11 @@ impl Changes {
     ) -> Result<(), Error> {
         let (start, first) = (out.len(), self.placement.next_number());
         self.write_winner(shard, seq, row, self.query.attachments, out)?;
-        if self.query.conflicts && row.has_other_leaves() {
-            if let Some(record) = self.record(shard, row.id)? {
-                write_leaves("_conflicts", &record.tree, &row.winner.to_rev(), false, out);
-            }
+        if self.query.conflicts
+            && row.has_other_leaves()
+            && let Some(record) = self.record(shard, row.id)?
+        {
+            write_leaves("_conflicts", &record.tree, &row.winner.to_rev(), false, out);
         }
         out.push(b'}');
         let mut is_changed = false;

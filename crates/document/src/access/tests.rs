@@ -217,7 +217,8 @@ proptest! {
             prop_assert_eq!(&rows, &granted);
             let mut stored = vec![];
             world.access.encode(&mut stored);
-            prop_assert_eq!(DocAccess::decode(&stored).as_ref(), Some(&world.access));
+            let decoded = DocAccess::decode(&stored);
+            prop_assert_eq!(decoded.as_ref(), Some(&world.access));
             if world.tree.is_empty() {
                 prop_assert_eq!(&world.access, &DocAccess::default());
             }

@@ -18,7 +18,18 @@ pub fn allocated_bytes() -> u64 {
     if let Err(error) = tikv_jemalloc_ctl::epoch::advance() {
         tracing::debug!(%error, "the allocator reports no statistics");
     }
-    tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
+    let allocated = tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0);
+    allocated.saturating_sub(cached_bytes()) as u64
+}
+
+/// Freed memory that threads keep for their next allocations, in bytes: jemalloc counts it as
+/// allocated. An idle thread keeps up to several MiB.
+fn cached_bytes() -> usize {
+    // 4096 (`MALLCTL_ARENAS_ALL`) is the sum of all arenas.
+    b"stats.arenas.4096.tcache_bytes\0"
+        .name()
+        .read()
+        .unwrap_or(0)
 }
 
 /// Memory that the calling thread has allocated less what it has freed, in bytes: only differences
@@ -65,5 +76,28 @@ fn give_back_soon() {
         if let Err(error) = name.as_bytes().name().write(SOON_MS) {
             tracing::debug!(%error, name, "the allocator keeps its ways");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{allocated_bytes, cached_bytes};
+
+    /// Short enough for the cache of a thread.
+    const BLOCK_BYTES: usize = 28 << 10;
+    const BLOCKS: usize = 16;
+
+    #[test]
+    fn freed_memory_in_the_cache_of_a_thread_is_not_allocated() {
+        let (allocated, cached) = (allocated_bytes(), cached_bytes());
+        let blocks: Vec<Vec<u8>> = (0..BLOCKS)
+            .map(|_| Vec::with_capacity(BLOCK_BYTES))
+            .collect();
+        drop(std::hint::black_box(blocks));
+        let grown = allocated_bytes().saturating_sub(allocated);
+        let newly_cached = cached_bytes().saturating_sub(cached);
+        let half = BLOCKS * BLOCK_BYTES / 2;
+        assert!(newly_cached > half, "{newly_cached}");
+        assert!(grown < half as u64, "{grown}");
     }
 }

@@ -17,6 +17,7 @@ export async function run(tools) {
   try {
     await opens(tools);
     await leads(tools);
+    await keepsTheChoice(tools);
     await german(tools);
   } finally {
     for (const db of [DB, encodeURIComponent(ODD)]) await server.request('DELETE', `/${db}`);
@@ -71,11 +72,14 @@ async function leads({ page, open, check }) {
   await page.keyboard.press('Enter');
   check('from elsewhere, database/id does, however odd', await arrives(`#/database/${encodeURIComponent(ODD)}/_doc/x%2Fy`), page.url());
   await isThere();
+  await page.evaluate(leaveOnceShown, `#/database/${DB}/_doc/palette-order-3`);
   await open('#/');
   await page.keyboard.press('Control+k');
   const recent = optionsOf(page).filter({ hasText: 'Recent document' });
   await recent.first().waitFor();
-  check('recent documents come first', (await optionsOf(page).first().innerText()).includes(`${ODD}/x/y`) && (await recent.count()) >= 2, await optionsOf(page).allInnerTexts());
+  const recents = [`${DB}/palette-order-3`, `${ODD}/x/y`, `${DB}/palette-order-17`].map((document) => `${document}\nRecent document`);
+  const first = (await optionsOf(page).allInnerTexts()).slice(0, recents.length);
+  check('recent documents come first, also one that was left as soon as it was shown', first.join() === recents.join(), first);
   await page.keyboard.type('size of a document body');
   await optionsOf(page).filter({ hasText: 'couchdb/max_document_size' }).waitFor();
   await page.keyboard.press('Enter');
@@ -83,6 +87,8 @@ async function leads({ page, open, check }) {
   await ask(page, 'pages');
   await page.keyboard.press('Control+a');
   await page.keyboard.type('cluster');
+  // The page, and settings once the server has answered.
+  await optionsOf(page).nth(1).waitFor();
   const before = await boxOf(page).getAttribute('aria-activedescendant');
   await page.keyboard.press('ArrowDown');
   const after = await boxOf(page).getAttribute('aria-activedescendant');
@@ -94,6 +100,43 @@ async function leads({ page, open, check }) {
   await page.keyboard.press('Enter');
   check('and Enter goes nowhere then', await boxOf(page).isVisible());
   await page.keyboard.press('Escape');
+}
+
+/** Goes to a document, and away in the moment in which it is shown. */
+function leaveOnceShown(hash) {
+  return new Promise((done) => {
+    const observer = new MutationObserver(() => {
+      if (!document.querySelector('[aria-label="Parts of the document"]')) return;
+      observer.disconnect();
+      location.hash = '#/';
+      done();
+    });
+    observer.observe(document, { childList: true, subtree: true });
+    location.hash = hash;
+  });
+}
+
+/** Settings come after the choice of a page, and before that page. */
+async function keepsTheChoice({ page, open, check }) {
+  let answer;
+  const answered = new Promise((resolve) => {
+    answer = resolve;
+  });
+  await page.route('**/_settee/settings', async (route) => {
+    await answered;
+    await route.continue();
+  });
+  await open('#/');
+  await ask(page, 're');
+  await page.keyboard.press('ArrowDown');
+  const chosen = page.getByRole('dialog').getByRole('option', { selected: true });
+  const before = await chosen.innerText();
+  answer();
+  await optionsOf(page).filter({ hasText: 'replicator/' }).first().waitFor();
+  const after = await chosen.innerText();
+  check('what arrives later leaves the choice as it is', before === after, [before, after]);
+  await page.keyboard.press('Escape');
+  await page.unroute('**/_settee/settings');
 }
 
 async function german({ page, open, check }) {

@@ -67,7 +67,8 @@ export default function Document({ db, id, place }: Props): JSX.Element {
     revisions: t.revisions,
     conflicts: numbered(t.conflicts, draft.conflicts.value.length),
   };
-  useEffect(() => {
+  // Not after it is painted: its user may have left by then.
+  useLayoutEffect(() => {
     if (id !== undefined && state === 'there') visited(db, id);
   }, [db, id, state]);
   const isThere = state === 'there' || state === 'deleted';
