@@ -117,9 +117,8 @@ impl Member {
         let of_program = RecordVersions::new(options.record_version);
         let stamp = home.cluster.stamp(CONTROL, &of_program)?;
         let ground = Ground::lay(&home, &identity, databases, &open, &options, stamp).await?;
-        let server = ground
-            .listen(&home, &identity, databases, &open.kind)
-            .await?;
+        let listening = ground.listen(&home, &identity, databases, &open.kind);
+        let server = listening.await?;
         versions::check_older(&ground.members, &agreement).await?;
         let parts = ground.slot_starter(&home, of_program, databases, open.log.clone());
         let stored = parts.start_slots(&ground.replicas, options.on_setting)?;

@@ -330,7 +330,7 @@ impl Proposer {
                 Ok(()) => return Ok(()),
                 Err(e) => refused.push(e),
             }
-        } else {
+        } else if let Some(own) = own {
             refused.push(own.why_unable());
         }
         let mut left = self.members.live_others_for(slot);

@@ -166,7 +166,8 @@ fn expected<'a>(doc: &'a ModelDoc, edit: &Edit) -> (Expected, Option<&'a ModelRe
             };
             return (outcome, base);
         }
-        if !(edit.deleted && base.is_some()) && !may(&edit.principals) {
+        let removes = edit.deleted && base.is_some();
+        if !removes && !may(&edit.principals) {
             return (Expected::Forbidden, base);
         }
     }

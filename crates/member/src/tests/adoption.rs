@@ -321,6 +321,8 @@ async fn a_new_node_that_cannot_listen_leaves_its_directory_unused() {
             address: None,
             on_setting: Box::new(|_, _, _| {}),
             store: path.clone(),
+            zone: None,
+            users: "_users".into(),
             restart: Arc::new(|| {}),
             give_up: Box::new(|_| {}),
             record_version: RecordVersion::LATEST,

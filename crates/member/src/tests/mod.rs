@@ -426,7 +426,8 @@ async fn a_database_goes_in_two_steps() {
     let announced = nodes.node(2).gateway.enter(Entry::AnnounceDrop { uuid });
     assert_eq!(announced.await.unwrap(), EntryOutcome::Done);
     // Its author died: the leader finishes the drop.
-    let finishing = nodes.node(1).gateway.drop_announced(uuid, 4).await;
+    let slots = nodes.node(1).gateway.shard_slots(uuid).all(4);
+    let finishing = nodes.node(1).gateway.drop_announced(uuid, slots).await;
     finishing.unwrap();
     assert!(nodes.node(1).databases.get("a").is_err());
     nodes.agree(&[1, 2, 3]).await;

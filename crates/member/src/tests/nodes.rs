@@ -292,6 +292,17 @@ impl Drop for Nodes {
     }
 }
 
+/// Returns a function that keeps the settings it is called with.
+fn recorder(told: Arc<Mutex<BTreeMap<String, String>>>) -> OnSetting {
+    Box::new(move |section, key, value| {
+        let name = format!("{section}/{key}");
+        match value {
+            Some(value) => drop(told.lock().insert(name, value.into())),
+            None => drop(told.lock().remove(&name)),
+        }
+    })
+}
+
 impl Nodes {
     /// Starts three nodes, which have all slots.
     pub async fn three() -> Nodes {
@@ -346,14 +357,7 @@ impl Nodes {
             }
         }
         let settings = Arc::<Mutex<BTreeMap<String, String>>>::default();
-        let told = settings.clone();
-        let on_setting: OnSetting = Box::new(move |section, key, value| {
-            let name = format!("{section}/{key}");
-            match value {
-                Some(value) => drop(told.lock().insert(name, value.into())),
-                None => drop(told.lock().remove(&name)),
-            }
-        });
+        let on_setting = recorder(settings.clone());
         let catalogue = Catalogue::open(&databases, &on_setting).await.unwrap();
         let stamp = self.cluster.stamp(CONTROL, &versions).unwrap();
         let members = Arc::new(Members::new(me, stamp, catalogue.clone()));

@@ -24,8 +24,8 @@ const LOCAL_CHUNK_BYTES: usize = 64 << 10;
 
 /// A changes feed.
 pub enum Feed {
-    Local(LocalFeed),
-    Http(HttpFeed),
+    Local(Box<LocalFeed>),
+    Http(Box<HttpFeed>),
 }
 
 impl Feed {

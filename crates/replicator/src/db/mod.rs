@@ -197,9 +197,13 @@ impl Db {
         match self {
             Db::Local(db) => {
                 let settle = db.current().await?;
-                db.changes(query, since, settle).map(Feed::Local)
+                let feed = db.changes(query, since, settle);
+                feed.map(|feed| Feed::Local(Box::new(feed)))
             }
-            Db::Http(db) => db.changes(query, since).await.map(Feed::Http),
+            Db::Http(db) => {
+                let feed = db.changes(query, since).await;
+                feed.map(|feed| Feed::Http(Box::new(feed)))
+            }
         }
     }
 
