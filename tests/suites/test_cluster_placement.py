@@ -24,7 +24,7 @@ OLD = "older"
 
 
 def settled(cluster, at=1):
-    """The nodes of each slot by its number, once they are those that it shall have; None before."""
+    """The nodes of each slot by its number, once they are those that it should have; None before."""
     status = cluster.status(at)
     slots = (status or {}).get("placement", [])
     is_settled = len(slots) == SLOTS and all(slot["wanted"] == slot["replicas"] and not slot["learners"] for slot in slots)

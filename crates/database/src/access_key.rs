@@ -15,14 +15,14 @@ const SIGNATURE_BYTES: usize = 16;
 /// The properties of a database with access, as its record has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseAccess {
-    /// Its key.
+    /// The key of the database.
     pub key: AccessKey,
     /// The access set of new documents that have none.
     #[serde(default, skip_serializing_if = "DefaultAccess::is_none")]
     pub default: DefaultAccess,
 }
 
-/// The access set of new documents of users that have no member `_access`.
+/// The access set of users' new documents that have no member `_access`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DefaultAccess {
@@ -45,16 +45,17 @@ impl DefaultAccess {
 pub struct AccessKey([u8; AccessKey::LEN]);
 
 impl AccessKey {
-    /// Bytes of one.
+    /// Length of a key, in bytes.
     pub const LEN: usize = 32;
 
-    /// The key of these bytes.
+    /// Creates the key from its bytes.
     pub const fn new(bytes: [u8; AccessKey::LEN]) -> AccessKey {
         AccessKey(bytes)
     }
 
-    /// Returns the revision that removes a leaf from its reader's device. It looks like a child of
-    /// the leaf, and no other has its hash: the second half proves that this key made the first.
+    /// Returns the revision that removes a leaf from its reader's device. It looks like a child
+    /// of the leaf. The second half of its hash proves that this key made the first half, so no
+    /// other revision has such a hash.
     pub fn removal(&self, id: &str, leaf: &Rev) -> Rev {
         let generation = leaf.generation + 1;
         let of_leaf = [id.as_bytes(), leaf.hash.as_bytes()];
@@ -128,7 +129,7 @@ impl TryFrom<String> for AccessKey {
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
         bytes
             .map(AccessKey)
-            .ok_or("a key of access has 64 hexadecimal digits")
+            .ok_or("the key of a database with access must have 64 hexadecimal digits")
     }
 }
 

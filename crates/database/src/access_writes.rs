@@ -1,7 +1,7 @@
-//! Writes to a database with access, before they are validated: who may write what.
+//! Decides which edits of a database with access their writer may make, before they are validated.
 //!
-//! The commit decides the same again, by the revisions that there are then. It is decided here so
-//! that functions and stubs of attachments show nothing of documents that the writer may not read.
+//! The commit decides again, by the revisions of that moment. The decision here keeps functions and
+//! stubs of attachments from showing parts of documents that the writer may not read.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ const JUDGED_HERE_MAX: usize = 16;
 const NOT_A_WRITER_AFTER: &str =
     "your edit would take away your right to write this document: name yourself in `_access`";
 
-/// Edits that may be made, and the outcomes of the others with gaps for the former.
+/// Edits that may be made, and an outcome for each edit: `None` for those that may be made.
 pub(crate) type AdmittedEdits = (Vec<EditDoc>, Vec<Option<Outcome>>);
 
 impl Database {
-    /// Divides edits into those that `writer` may make and the outcomes of the others. `None` is a
-    /// writer who may write everything.
+    /// Divides edits into those that `writer` may make and the outcomes of the others. Without a
+    /// `writer`, all documents may be written.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,

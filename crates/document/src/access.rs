@@ -20,10 +20,11 @@ use crate::varint::{put, take, take_slice};
 pub const ACCESS_MEMBER: &str = "_access";
 /// Maximum number of principals in one list of a document.
 pub const ACCESS_PRINCIPALS_MAX: usize = 256;
-/// Leaves that were taken away from a principal, kept for each document and principal at most.
+/// Maximum number of leaves that were taken away from a principal, kept for each document and
+/// principal.
 const REMOVED_MAX: usize = 200;
-/// Principals who lost a document, kept for each document at most. The device of one who lost it
-/// before that many others, and has not replicated since, keeps its copy.
+/// Maximum number of principals that lost a document, kept for each document. The device of a user
+/// who lost it before that many others, and has not replicated since, keeps its copy.
 const LOST_MAX: usize = 1000;
 
 /// Why a member `_access` is invalid.
@@ -54,7 +55,7 @@ pub struct AccessSet {
 }
 
 impl AccessSet {
-    /// Returns that of a design document, which all users read and admins write.
+    /// Returns the set of a design document, which all users read and admins write.
     pub fn of_design() -> AccessSet {
         AccessSet {
             readers: [Principal::everyone()].into(),
@@ -62,8 +63,8 @@ impl AccessSet {
         }
     }
 
-    /// Reads the member `_access` of a document's text in normal form. Without the member, the
-    /// document is of the admins alone.
+    /// Reads the member `_access` of a document's text in normal form. Without the member, only
+    /// admins may read and write the document.
     ///
     /// ```
     /// use document::{AccessSet, Principals};
@@ -284,7 +285,7 @@ impl DocAccess {
         grants.filter(move |grant| user.contains(&grant.principal))
     }
 
-    /// Makes the leaves those of the tree. Leaves whose sets are not known are of the admins alone.
+    /// Makes the leaves those of the tree. Leaves whose sets are unknown are only for admins.
     pub fn reconcile(&mut self, tree: &RevTree) {
         let leaves = tree.leaves();
         let is_same = leaves.len() == self.leaves.len()
@@ -319,11 +320,11 @@ impl DocAccess {
             && latest.iter().any(|leaf| self.may_read(leaf.rev, user))
     }
 
-    /// Judges an edit of a document with this tree. `writer`: whose principals count; `None` for
-    /// one who may write everything.
+    /// Judges an edit of a document with this tree by the principals of its `writer`; `None` stands
+    /// for an admin, who may write everything.
     ///
-    /// **A writer needs write on the winner too,** so that no edit of another leaf wins over what its
-    /// writer may not write, and no stranger learns which revisions there are.
+    /// **A writer needs write on the winner too,** so that no edit of another leaf replaces a
+    /// winner that its writer may not write, and strangers do not learn which revisions exist.
     pub fn judge(
         &self,
         tree: &RevTree,

@@ -142,7 +142,7 @@ pub struct SlotFigures {
     pub all: usize,
     /// Those whose replicas this node changes when that is necessary.
     pub led: usize,
-    /// Those with fewer live replicas than they shall have.
+    /// Those with fewer live replicas than they should have.
     pub under_replicated: usize,
     /// Those that apply nothing here: they are halted, or the store fails.
     pub halted: usize,

@@ -222,7 +222,7 @@ impl Members {
         all.into_iter().map(node).collect()
     }
 
-    /// Returns the number of nodes that a slot shall have.
+    /// Returns the number of nodes that a slot should have.
     pub(crate) fn wanted_count(&self, slot: SlotNumber) -> usize {
         self.catalogue.with(|state| {
             let decided = state.placement.slots.get(&slot);

@@ -94,7 +94,7 @@ impl PlacementPlan {
 pub struct SlotNodes {
     /// Its number.
     pub slot: SlotNumber,
-    /// The nodes that it shall have.
+    /// The nodes that it should have.
     pub wanted: Vec<String>,
     /// Those that it has.
     pub replicas: Vec<String>,
@@ -186,7 +186,7 @@ impl Gateway {
         })
     }
 
-    /// Returns the nodes that a slot shall have, and those that copy it.
+    /// Returns the nodes that a slot should have, and those that copy it.
     pub fn slot_placement(&self, slot: SlotNumber) -> SlotPlacement {
         self.catalogue.with(|state| {
             let decided = state.placement.slots.get(&slot).cloned();

@@ -49,7 +49,7 @@ pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<
     }
 }
 
-/// Keeps the replicas equal to the nodes that slots shall have, until the future is dropped.
+/// Keeps the replicas equal to the nodes that slots should have, until the future is dropped.
 pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
     let mut plan = Plan {
         members,
@@ -66,7 +66,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
 struct Plan {
     members: Arc<Members>,
     replicas: Arc<Replicas>,
-    /// Since when the replicas of some slot have been others than the nodes that it shall have.
+    /// Since when the replicas of some slot have been others than the nodes that it should have.
     lacking_since: Option<Instant>,
     learned: Learned,
 }
@@ -115,7 +115,7 @@ impl Plan {
         futures_util::future::join_all(changed).await.len()
     }
 
-    /// Returns whether the replicas of a slot are others than those that it shall have.
+    /// Returns whether the replicas of a slot are others than those that it should have.
     fn lacks(&self, targets: &Targets<'_>) -> bool {
         self.replicas.all().any(|(slot, replica)| {
             let status = replica.status();
@@ -124,7 +124,7 @@ impl Plan {
     }
 }
 
-/// The nodes that slots shall have, as far as is known here.
+/// The nodes that slots should have, as far as is known here.
 struct Targets<'a> {
     members: &'a Members,
     /// `None` while every node has every slot.

@@ -1,6 +1,6 @@
 //! Decisions about the nodes of slots.
 //!
-//! One node of the cluster decides which nodes each slot shall have, and which of them copy it, as
+//! One node of the cluster decides which nodes each slot should have, and which of them copy it, as
 //! entries of the control slot ([`next_decision`]). A replica of a slot adds and removes replicas
 //! in the slot's own log ([`next_replicas`]), and reports them in the control slot ([`report`]).
 //! All of them may know an earlier state than others: a decision counts only if it follows the last
@@ -62,8 +62,8 @@ pub fn next_decision(
     decision(placement, changed.collect())
 }
 
-/// Returns the replicas that a slot shall have next, by one of those that it has; `None` when there
-/// is nothing to do, or not now.
+/// Returns the replicas that a slot should have next, computed by one of its present replicas; `None`
+/// when there is nothing to do, or not now.
 pub fn next_replicas(
     placement: &PlacementState,
     nodes: &PlacementNodes,

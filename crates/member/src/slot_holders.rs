@@ -140,9 +140,9 @@ fn keeps(
         || replicas.is_some_and(|replicas| replicas.contains(&me))
 }
 
-/// Returns the replicas of a slot that a node has left; `None` if it has not. The slot has the
-/// nodes that it shall have, unless the node `is_new`: it has never counted in the slot. `replicas`
-/// are those of its own log.
+/// Returns the replicas of a slot that a node has left; `None` if it has not. The slot has the nodes
+/// that it should have, unless the node `is_new`: it has never counted in the slot. `replicas` are
+/// those of its own log.
 pub fn left_to<'p>(
     placement: &'p PlacementState,
     me: NodeId,
@@ -156,15 +156,14 @@ pub fn left_to<'p>(
     (is_new || is_settled(of)).then_some(&of.replicas)
 }
 
-/// Returns whether a slot has the nodes that it shall have.
+/// Returns whether a slot has the nodes that it should have.
 fn is_settled(of: &SlotPlacement) -> bool {
     of.replicas == of.wanted && of.learners.is_empty() && !of.replicas.is_empty()
 }
 
 /// Returns whether the replicas of a slot have everything that a node has which left it: all of
 /// them, or, if the node `is_new`, a majority. `own` is the generation and the offset that the node
-/// has reached;
-/// `reached` returns those of a replica that answered.
+/// has reached; `reached` returns those of a replica that answered.
 pub fn are_ahead(
     replicas: &BTreeSet<NodeId>,
     reached: impl Fn(NodeId) -> Option<(u64, u64)>,
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_ends_an_hour_after_its_nodes_are_those_it_shall_have() {
+    fn a_slot_ends_an_hour_after_its_nodes_are_those_it_should_have() {
         let mut keeper = SlotKeeper::new(1, BTreeSet::new());
         let stored = BTreeSet::from([0]);
         let running = here(&[(0, &[2, 3, 4])]);

@@ -33,7 +33,7 @@ pub struct SlotSummary {
     pub chain: String,
     /// The nodes of its replicas.
     pub members: Vec<String>,
-    /// The nodes that it shall have.
+    /// The nodes that it should have.
     pub wanted: Vec<String>,
     /// The nodes that copy it.
     pub learners: Vec<String>,

@@ -1,5 +1,4 @@
-//! Access by document in shards that have it: who may read which document, and the indexes by
-//! principal.
+//! Access by document: the access sets of the documents of a shard, and the indexes by principal.
 //!
 //! The rows are in the keyspaces of indexes under the shard's own number, which no index has: the
 //! access of each document in `index_back`, and its rows by principal in `index_rows`. They are
@@ -80,8 +79,8 @@ fn decode(stored: Option<&[u8]>) -> Result<DocAccess, Error> {
     }
 }
 
-/// Reads the access of a document, and the number of its bytes. Without a stored one, its leaves are
-/// of the admins alone.
+/// Reads the access of a document, and the number of its bytes. Without a stored one, only
+/// admins have its leaves.
 pub fn read(engine: &Engine, shard: ShardNumber, id: &DocId) -> Result<(DocAccess, usize), Error> {
     let key = keys::id_key(shard, id.as_str().as_bytes());
     let stored = engine.get(Keyspace::IndexBack, &key)?;

@@ -388,7 +388,7 @@ fn databases(owners: &CatalogueOwners, findings: &mut Findings) -> Vec<Catalogue
             }
         };
         if record.access.is_some() && !owners.has_format_with_access {
-            let topic = "a database has access by document, which the format of the store does not show to older versions";
+            let topic = "a database has access by document, but the format of the store lets older versions open it";
             findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
         }
         for &shard in &record.shards {

@@ -164,7 +164,7 @@ impl Database {
         let placing = match &query.listing {
             // Of local documents nothing is counted.
             Listing::LocalDocs => None,
-            // Counts would tell of hidden documents.
+            // Counts would reveal hidden documents.
             _ if reader.is_some() => None,
             _ => Some(Box::new(Placing::of(
                 &query,

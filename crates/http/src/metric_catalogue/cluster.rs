@@ -53,7 +53,7 @@ fn slots(list: &mut List, slots: &SlotFigures) {
         ),
         (
             "settee/cluster/slots/under_replicated",
-            "slots with fewer live replicas than they shall have",
+            "slots with fewer live replicas than they should have",
             slots.under_replicated as u64,
         ),
         (

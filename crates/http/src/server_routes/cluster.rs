@@ -138,9 +138,9 @@ async fn drain(member: &Member, req: &mut Request, node: NodeId) -> Result<bool,
     let change = match draining {
         Some(true) => PlacementChange::Drain { node },
         Some(false) => PlacementChange::Undrain { node },
-        None => return Err(ApiError::bad_request("`draining` is true or false")),
+        None => return Err(ApiError::bad_request("`draining` must be true or false")),
     };
-    let refusal = "the other nodes would be fewer than the copies of a slot; every node has one unless `settee cluster place` sets another number";
+    let refusal = "too few nodes would remain for the copies of each slot; while every node has every slot, set a number of copies first (`settee cluster place --copies`)";
     change_placement(member, change, refusal).await
 }
 
@@ -158,11 +158,11 @@ pub async fn place(app: &App, req: &mut Request) -> Answer {
         None => false,
         Some(dry_run) => dry_run
             .as_bool()
-            .ok_or_else(|| ApiError::bad_request("`dry_run` is true or false"))?,
+            .ok_or_else(|| ApiError::bad_request("`dry_run` must be true or false"))?,
     };
     let plan = member.gateway().plan(copies);
     if !is_dry {
-        let refusal = "there are fewer nodes than copies, or a node is being drained";
+        let refusal = "there are fewer nodes than copies, without those that are being drained; all nodes can have every slot only when none is being drained (`settee cluster undrain`)";
         change_placement(member, PlacementChange::Copies { copies }, refusal).await?;
     }
     Ok(Reply::json(200, &json!(plan)))
@@ -171,8 +171,9 @@ pub async fn place(app: &App, req: &mut Request) -> Answer {
 fn number_of_copies(copies: &Value) -> Result<u32, ApiError> {
     let number = copies.as_u64().and_then(|n| u32::try_from(n).ok());
     let number = number.filter(|n| *n > 0);
-    number
-        .ok_or_else(|| ApiError::bad_request("`copies` is a number from 1, or null for all nodes"))
+    number.ok_or_else(|| {
+        ApiError::bad_request("`copies` must be a number from 1, or null for all nodes")
+    })
 }
 
 /// Changes the placement of slots; `refusal` is the reason if the cluster does not accept that.

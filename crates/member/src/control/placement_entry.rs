@@ -53,7 +53,7 @@ pub struct PlacedSlot {
 /// The nodes of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotPlacement {
-    /// The nodes that it shall have.
+    /// The nodes that it should have.
     pub wanted: BTreeSet<NodeId>,
     /// The nodes that it has: those that count, as one of them reported last.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

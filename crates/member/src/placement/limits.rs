@@ -1,4 +1,4 @@
-//! How many slots a node shall have.
+//! How many slots a node should have.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const ROUNDING: f64 = 1e-6;
 /// Steps after which a bisection has the precision of its numbers.
 const BISECTIONS: usize = 100;
 
-/// The number of slots that a node shall have.
+/// The number of slots that a node should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotRange {
     /// It gets slots of others below this number.

@@ -1,7 +1,7 @@
 //! Assigns shards to slots, and slots to nodes.
 //!
 //! Pure functions over what is known of the cluster: [`wanted_sets`] returns the nodes that each
-//! slot shall have, [`next_moves`] the steps towards them that may be taken now.
+//! slot should have, [`next_moves`] the steps towards them that may be taken now.
 
 mod limits;
 mod moves;

@@ -1,7 +1,7 @@
-//! The steps from the replicas that slots have to those that they shall have.
+//! The steps from the replicas that slots have to those that they should have.
 //!
 //! A node learns before it counts, and a replica is added before another one is removed: a slot
-//! never has fewer replicas than it shall have, and always a majority that has its data.
+//! never has fewer replicas than it should have, and always a majority that has its data.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct Learner {
 /// The replicas of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotReplicas {
-    /// The nodes that it shall have. An empty set stands for those that it has.
+    /// The nodes that it should have. An empty set stands for those that it has.
     pub wanted: BTreeSet<NodeId>,
     /// Those that count.
     pub replicas: BTreeSet<NodeId>,
@@ -185,7 +185,7 @@ impl<'a> Slot<'a> {
         copying.map(|(node, of)| (*node, of.from))
     }
 
-    /// Returns the steps of nodes that do not count, and shall not.
+    /// Returns the steps of nodes that do not count, and should not.
     fn forgets(self) -> impl Iterator<Item = Move> + 'a {
         let SlotReplicas {
             wanted,
@@ -201,7 +201,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Returns the removal of a replica that leaves. One that is up counts until the slot has all
-    /// that it shall have without it, since it may have what others lost.
+    /// that it should have without it, since it may have what others lost.
     fn removal(&self) -> Option<Move> {
         let SlotReplicas {
             wanted, replicas, ..
@@ -232,7 +232,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Returns the addition of a node that has learned. A slot has at most one replica more than it
-    /// shall have.
+    /// should have.
     fn addition(&self) -> Option<Move> {
         let SlotReplicas {
             wanted,
@@ -255,7 +255,7 @@ impl<'a> Slot<'a> {
         })
     }
 
-    /// Returns the node that shall learn the slot next: one at a time, unless it went down.
+    /// Returns the node that should learn the slot next: one at a time, unless it went down.
     fn next_learner(&self) -> Option<NodeId> {
         let SlotReplicas {
             wanted,

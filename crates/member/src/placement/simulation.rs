@@ -24,7 +24,7 @@ const LARGE_SEEDS: u64 = 8;
 const SEEDS_MAX: u64 = 100;
 /// Events of a run.
 const EVENTS: usize = 8;
-/// Minutes within which all replicas are where they shall be after an event.
+/// Minutes within which all replicas are where they should be after an event.
 const CALM_MINUTES: u64 = 3_000;
 /// A copy of a slot takes at most this number of minutes.
 const COPY_MINUTES_MAX: u64 = 4;
@@ -43,7 +43,7 @@ enum Mutant {
     Unlimited,
     /// Zones are ignored.
     NoZones,
-    /// Where replicas are does not matter for where they shall be.
+    /// Where replicas are does not matter for where they should be.
     FromScratch,
 }
 
@@ -211,7 +211,7 @@ impl World {
                 )));
             }
             if gaining.len() >= self.size.copies && set.len() != self.size.copies {
-                return Err(Violation(format!("slot {slot} shall have only {set:?}")));
+                return Err(Violation(format!("slot {slot} should have only {set:?}")));
             }
             set.iter()
                 .for_each(|id| *loads.entry(*id).or_default() += 1);
@@ -384,7 +384,7 @@ impl World {
         self.slots.values().all(SlotReplicas::is_settled) && self.nodes.values().all(is_back)
     }
 
-    /// Waits until the dead are replaced, and all replicas are where they shall be.
+    /// Waits until the dead are replaced, and all replicas are where they should be.
     fn settle(&mut self, may_break: bool) -> Result<(), Violation> {
         let end = self.minute + CALM_MINUTES;
         // A death counts half an hour later.

@@ -1,4 +1,4 @@
-//! The nodes that each slot shall have.
+//! The nodes that each slot should have.
 //!
 //! The result depends on the sets before: a replica stays where it is while its node keeps its
 //! slots, the zones are apart, and no node has too many. Other replicas do not move. Of the nodes
@@ -18,7 +18,7 @@ pub type SlotSets = BTreeMap<SlotNumber, BTreeSet<NodeId>>;
 
 static NO_NODES: BTreeSet<NodeId> = BTreeSet::new();
 
-/// Returns the nodes that each slot of `current` shall have: `copies` of those that keep their
+/// Returns the nodes that each slot of `current` should have: `copies` of those that keep their
 /// slots, in as many zones as possible, and each with a number of slots within its [`slot_ranges`].
 /// `None` stands for a copy on every node. While too few nodes keep their slots, a slot keeps those
 /// nodes that it has.

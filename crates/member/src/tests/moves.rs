@@ -86,7 +86,7 @@ async fn step(nodes: &Nodes) -> bool {
     all.all(|of| of.wanted == of.replicas && of.learners.is_empty())
 }
 
-/// Takes steps until all slots have the nodes that they shall have.
+/// Takes steps until all slots have the nodes that they should have.
 async fn settle(nodes: &Nodes) {
     for _ in 0..STEPS_MAX {
         if step(nodes).await {
@@ -142,7 +142,7 @@ async fn write(nodes: &Nodes, from: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_and_their_databases_move_to_the_nodes_that_they_shall_have() {
+async fn slots_and_their_databases_move_to_the_nodes_that_they_should_have() {
     let mut nodes = Nodes::three().await;
     nodes.start(4).await;
     nodes.replicate_on(4).await;

@@ -29,14 +29,14 @@ pub async fn drain(options: &ClusterDrain, is_draining: bool) -> Result<(), Fail
     ask(&options.url, Method::PUT, &path, Some(body)).await?;
     match is_draining {
         true => say!(
-            "the slots of {node} move to other nodes; `settee cluster status` shows how many it still has"
+            "the slots of {node} move to other nodes; `settee cluster status` shows how many are left on it"
         ),
         false => say!("{node} gets slots again"),
     }
     Ok(())
 }
 
-/// A line for each node, below a head.
+/// Returns a head, and a line for each node.
 fn plan_lines(plan: &Value) -> Vec<String> {
     let copies = match plan["copies"].as_u64() {
         Some(copies) => format!("each slot has {copies} nodes"),
@@ -44,11 +44,11 @@ fn plan_lines(plan: &Value) -> Vec<String> {
     };
     let copies = match plan["everywhere"].as_u64() {
         Some(count) if count > 0 && !plan["copies"].is_null() => {
-            format!("{copies}, and {count} of them all nodes")
+            format!("{copies}, except {count} slots that all nodes keep")
         }
         _ => copies,
     };
-    let head = format!("{copies}; {} copies of slots are to be made", plan["moves"]);
+    let head = format!("{copies}; slots to copy: {}", plan["moves"]);
     let line = |cells: [&str; 5]| {
         let [name, zone, slots, planned, moves] = cells;
         format!("{name:<28} {zone:<16} {slots:>6} {planned:>8} {moves:>8}")
@@ -67,8 +67,8 @@ fn plan_lines(plan: &Value) -> Vec<String> {
     lines
 }
 
-/// Describes the zone of a node in the status of a cluster, how many slots it has if it lacks some,
-/// and whether it is being drained.
+/// Returns the end of a node's line in the status of a cluster: its zone, its number of slots if slots
+/// have only some of the nodes, and whether it is being drained.
 pub fn of_node(status: &Value, node: &Value) -> String {
     let zone = node["zone"].as_str();
     let mut text = zone.map_or(String::new(), |zone| format!(", zone {zone}"));
@@ -85,7 +85,8 @@ pub fn of_node(status: &Value, node: &Value) -> String {
     text
 }
 
-/// Describes how many nodes slots have in the status of a cluster, and shall have.
+/// Returns the line of the status of a cluster with the number of nodes of each slot, and of slots
+/// whose nodes change.
 pub fn of_slots(status: &Value) -> String {
     let copies = match status["copies"].as_u64() {
         Some(copies) => format!("{copies} of each slot"),
@@ -104,7 +105,7 @@ pub fn of_slots(status: &Value) -> String {
     }
 }
 
-/// Returns the slots that have some of the nodes only.
+/// Returns the slots that have only some of the nodes.
 fn placed_slots(status: &Value) -> &[Value] {
     array(&status["placement"])
 }
@@ -136,14 +137,11 @@ mod tests {
         let lines = plan_lines(&json!({"copies": 3, "moves": 9, "nodes": nodes}));
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect();
         let cells: Vec<Vec<String>> = lines.iter().map(|line| cells(line)).collect();
-        assert_eq!(
-            lines[0],
-            "each slot has 3 nodes; 9 copies of slots are to be made"
-        );
+        assert_eq!(lines[0], "each slot has 3 nodes; slots to copy: 9");
         let lines = plan_lines(&json!({"copies": 3, "everywhere": 2, "moves": 0, "nodes": []}));
         assert_eq!(
             lines[0],
-            "each slot has 3 nodes, and 2 of them all nodes; 0 copies of slots are to be made"
+            "each slot has 3 nodes, except 2 slots that all nodes keep; slots to copy: 0"
         );
         assert_eq!(cells[2], ["a@h", "east", "16", "10", "0", "draining"]);
         assert_eq!(cells[3], ["b@h", "0", "9", "9"]);
