@@ -231,8 +231,8 @@ impl Database {
 }
 
 impl Database {
-    /// This database as `caller` sees it. A caller who is no server admin sees documents by their
-    /// access sets, until [`DatabaseAs::as_admin`].
+    /// Returns this database as `caller` sees it. In a database with access, a caller who is not a
+    /// server admin sees documents by their access sets, until [`DatabaseAs::as_admin`].
     pub fn seen_by(self: &Arc<Self>, caller: impl Fn() -> Caller) -> DatabaseAs {
         let watch = self.rules().map(|rules| Watch {
             rules: rules.clone(),

@@ -17,11 +17,11 @@ use crate::placement::{PlacementNode, SlotSets};
 use crate::planner::leads;
 use crate::slot_decisions::{next_decision, report};
 
-/// Interval of checks.
+/// Interval at which nodes check whether something is to be decided or reported.
 const EVERY: Duration = Duration::from_millis(500);
 /// A node that has just started does not know which nodes are down.
 const START_TIME: Duration = Duration::from_secs(10);
-/// A node that is not the first one checks at one of 20 checks only.
+/// Nodes other than the first one decide only at one of this number of checks.
 const CHECKS_OF_OTHERS: u64 = 20;
 /// Maximum number of decisions, or reports, in a row: each changes a limited number of slots.
 const ENTRIES_IN_A_ROW: usize = 8;
@@ -46,11 +46,11 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
 struct Decider {
     gateway: Arc<Gateway>,
     checks: u64,
-    /// The number of the last checks at all of which a decision was due.
+    /// The number of consecutive checks, up to the last one, at which a decision was due.
     due_checks: usize,
     /// The facts at the last check that led to no decision.
     settled_for: Option<Facts>,
-    /// Since when the replicas of some slot have been others than those that the cluster knows.
+    /// Since when the replicas of a slot have differed from those that the cluster knows.
     differs_since: Option<Instant>,
 }
 
@@ -104,7 +104,7 @@ impl Decider {
             self.due_checks = 0;
             return Ok(false);
         }
-        // The members may have changed since this node last heard.
+        // The members may have changed since this node last read the state of the cluster.
         self.gateway.hold_control().await?;
         let slots = self.gateway.replicas.count();
         let everywhere = self.gateway.slots_everywhere();

@@ -31,7 +31,7 @@ pub struct ForwardedClientRequest<'a> {
     pub body: Bytes,
 }
 
-/// Forwards a request to another node: one of these, the first one rather, or any that answers now.
+/// Forwards a request to another node: one of these, preferably the first, or any that answers now.
 /// `None` when none does. A request that a failed node may have executed is sent to another one only
 /// if it is `repeatable`.
 pub async fn pass_on(

@@ -187,13 +187,23 @@ impl NodeHandler {
 
     fn log_positions(&self, query: &str) -> Result<Reply, Refusal> {
         let log = value(query, "log").and_then(|log| log.parse().ok());
-        let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a log");
+        let odd = || {
+            Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "the query needs the number of a log",
+            )
+        };
         json(&self.replicas.progress_in(log.ok_or_else(odd)?))
     }
 
     fn reseed(&self, from: NodeId, query: &str) -> Result<Reply, Refusal> {
         let only = value(query, "slot").map(str::parse::<SlotNumber>);
-        let odd = |_| Refusal::new(StatusCode::BAD_REQUEST, "a slot");
+        let odd = |_| {
+            Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "`slot` must be the number of a slot",
+            )
+        };
         let only = only.transpose().map_err(odd)?;
         let (replicas, members) = (self.replicas.clone(), self.members.clone());
         tokio::spawn(reseed::start_for(from, replicas, members, only));

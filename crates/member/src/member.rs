@@ -209,7 +209,7 @@ impl Member {
         named.next().map(|(id, _)| id)
     }
 
-    /// Forwards a client's request to another node: one of these, the first one rather, or any.
+    /// Forwards a client's request to another node: one of these, preferably the first, or any.
     /// `None` when none answers. A request that a failed node may have executed is sent to another
     /// one only if it is `repeatable`.
     pub async fn pass_on(

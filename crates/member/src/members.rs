@@ -63,10 +63,10 @@ const JOBS_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The path of the question which position a node has reached in each slot.
 pub const PROGRESS: &str = "/progress";
-/// The path of the question which position a node has reached in each slot of a log: its query has
-/// the number of the log.
+/// The path of the request for the position that a node has reached in each slot of a log. Its
+/// query has the number of the log.
 pub const LOG_POSITIONS: &str = "/log-positions";
-/// Time limit of these questions.
+/// Time limit of these requests.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The path of the question which record versions a node has: its response is a [`NodeVersions`],
@@ -81,8 +81,8 @@ pub const LOG_REPORT: &str = "/log-report";
 /// Time limit of that question.
 const LOG_REPORT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The path of the request to start new generations in slots that the asking node does not have:
-/// its query may name one slot.
+/// The path of the request to start new generations in slots that the requesting node does not
+/// have. Its query may name one slot.
 pub const RESEED: &str = "/reseed";
 /// Time limit of that request.
 const RESEED_TIME_MAX: Duration = Duration::from_secs(2);

@@ -18,15 +18,15 @@ use crate::placement::{PlacementNode, PlacementNodes, SlotSets, wanted_sets_with
 use crate::replicas::Replica;
 use crate::slot_holders::holders;
 
-/// Interval of checks whether this node's zone is known.
+/// Interval at which a node checks whether the cluster knows its zone.
 const ZONE_EVERY: Duration = Duration::from_secs(5);
 
-/// The nodes of all slots, as they would be.
+/// The number of slots of each node, as they would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlacementPlan {
     /// The number of nodes that have each slot; `None`: all of them.
     pub copies: Option<u32>,
-    /// The number of slots that every node would have all the same.
+    /// The number of slots that all nodes keep, whatever the number of copies is.
     pub everywhere: usize,
     /// The number of slots that nodes would copy from others.
     pub moves: usize,
@@ -116,12 +116,12 @@ impl SlotNodes {
 }
 
 impl Gateway {
-    /// Returns whether nodes may lack slots. Requests of other clusters ask no more than this.
+    /// Returns whether nodes may lack slots. In other clusters, requests check nothing more.
     pub fn lacks_slots(&self) -> bool {
         self.catalogue.is_placed() || self.replicas.lacks_some()
     }
 
-    /// Returns the live nodes that answer for a database, the first one rather; `None` if this node
+    /// Returns the live nodes that answer for a database, best first; `None` if this node
     /// does.
     pub fn nodes_for(&self, name: &str) -> Option<Vec<NodeId>> {
         let (uuid, slots) = self.slots_by_name(name)?;

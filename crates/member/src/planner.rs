@@ -66,7 +66,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
 struct Plan {
     members: Arc<Members>,
     replicas: Arc<Replicas>,
-    /// Since when the replicas of some slot have been others than the nodes that it should have.
+    /// Since when the replicas of a slot have differed from the nodes that it should have.
     lacking_since: Option<Instant>,
     learned: Learned,
 }
@@ -115,7 +115,7 @@ impl Plan {
         futures_util::future::join_all(changed).await.len()
     }
 
-    /// Returns whether the replicas of a slot are others than those that it should have.
+    /// Returns whether the replicas of a slot differ from those that it should have.
     fn lacks(&self, targets: &Targets<'_>) -> bool {
         self.replicas.all().any(|(slot, replica)| {
             let status = replica.status();

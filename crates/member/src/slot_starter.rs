@@ -24,7 +24,7 @@ use crate::slot_holders::{SlotChange, SlotKeeper, are_ahead, left_to};
 use crate::slot_removal::remove_slot;
 use crate::validation::Validators;
 
-/// Interval of checks which slots this node has.
+/// Interval at which the node checks which slots it should have.
 const KEPT_EVERY: Duration = Duration::from_secs(2);
 /// Time limit to learn what the cluster has decided, before a slot ends.
 const CONTROL_TIME_MAX: Duration = Duration::from_secs(3);
@@ -156,7 +156,7 @@ impl SlotStarter {
                 return false;
             }
         }
-        // The cluster may have decided otherwise since this node last heard.
+        // The cluster may have decided otherwise since this node last read its state.
         let deadline = Instant::now() + CONTROL_TIME_MAX;
         let is_fresh = control.fresh(deadline).await.is_ok();
         if !is_fresh || self.left_to(slot, is_new, replicas) != Some(others) {

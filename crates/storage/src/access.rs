@@ -18,7 +18,7 @@ use crate::keyspace::Keyspace;
 use crate::shard::{Shard, View};
 use crate::snapshot::{Cursor, Snapshot};
 
-/// Rows `principal, seq`, whose value is the id: what a feed shows a principal.
+/// Rows `principal, seq`, whose value is the id: the changes that a feed shows a principal.
 const BY_SEQ: u8 = b's';
 /// Rows `principal, id`, without a value: documents of which a principal may read a leaf.
 const BY_ID: u8 = b'i';

@@ -186,7 +186,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the node that is best for one more replica of a slot: in a zone with the fewest, and
-    /// rather one that lacks slots, or has room.
+    /// preferably one that lacks slots, or has room.
     fn first_to_come(&self, slot: SlotNumber) -> Option<NodeId> {
         let free = |node: &NodeId| !self.set(slot).contains(node);
         let room = |node: NodeId| match self.lacks_slots(node) {
@@ -274,7 +274,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the best slot to move from a node to another one, without more replicas in one zone
-    /// than before: rather a slot that moves anyway.
+    /// than before: preferably a slot that moves anyway.
     fn shift(&self, from: NodeId, to: NodeId) -> Option<Shift> {
         let in_same_zone = self.zone(from) == self.zone(to);
         let may_move = |slot: &SlotNumber| {
@@ -287,7 +287,7 @@ impl<'a> Plan<'a> {
         Some(Shift { slot, from, to })
     }
 
-    /// Keeps nodes that leave while there are no others: rather those that are up.
+    /// Keeps nodes that leave while there are no others, preferably those that are up.
     fn keep_leaving(&mut self, slot: SlotNumber) {
         let lacks = self.copies.saturating_sub(self.set(slot).len());
         let before = self.current.get(&slot).unwrap_or(&NO_NODES);
