@@ -44,7 +44,7 @@ fn plan_lines(plan: &Value) -> Vec<String> {
     };
     let copies = match plan["everywhere"].as_u64() {
         Some(count) if count > 0 && !plan["copies"].is_null() => {
-            format!("{copies}, except {count} slots that all nodes keep")
+            format!("{copies} (slots that all nodes keep: {count})")
         }
         _ => copies,
     };
@@ -141,7 +141,7 @@ mod tests {
         let lines = plan_lines(&json!({"copies": 3, "everywhere": 2, "moves": 0, "nodes": []}));
         assert_eq!(
             lines[0],
-            "each slot has 3 nodes, except 2 slots that all nodes keep; slots to copy: 0"
+            "each slot has 3 nodes (slots that all nodes keep: 2); slots to copy: 0"
         );
         assert_eq!(cells[2], ["a@h", "east", "16", "10", "0", "draining"]);
         assert_eq!(cells[3], ["b@h", "0", "9", "9"]);
