@@ -24,8 +24,6 @@ export function Search({ close }: { close: () => void }): JSX.Element {
   const [search, setSearch] = useState('');
   // Not its place in the list: entries that arrive later may stand before it.
   const [active, setActive] = useState<string>();
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current?.focus(), []);
   const list = useRef<HTMLDivElement>(null);
   const [area, db] = place.value.parts;
   const current = area === 'database' ? db : undefined;
@@ -72,7 +70,7 @@ export function Search({ close }: { close: () => void }): JSX.Element {
           autocomplete="off"
           spellcheck={false}
           value={search}
-          ref={input}
+          autofocus
           onInput={(event) => {
             setSearch(event.currentTarget.value);
             setActive(undefined);

@@ -100,6 +100,7 @@ export function TextField({
   ...rest
 }: TextProps): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
+  // A dialog that opens gives the focus to `autofocus`, before anything is typed.
   useEffect(() => {
     if (focus) input.current?.focus();
   }, []);
@@ -112,6 +113,7 @@ export function TextField({
             {...({ type, list: list && `${id}-list` } as { type: 'text' })}
             id={id}
             ref={input}
+            autofocus={focus}
             value={value}
             aria-describedby={described}
             aria-invalid={error !== undefined}
