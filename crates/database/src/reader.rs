@@ -140,7 +140,7 @@ impl Reader {
             is_parent && self.access.key.removal(id, leaf) == *rev
         };
         let nodes = record.tree.nodes();
-        let nodes = nodes.filter(|node| node.rev.generation < rev.generation);
+        let nodes = nodes.filter(|node| node.rev.generation.checked_add(1) == Some(rev.generation));
         let leaf = nodes.map(|node| node.rev.to_rev()).find(is_removed);
         let path = leaf.and_then(|leaf| record.tree.path(&leaf));
         let ancestors = path.map_or_else(
