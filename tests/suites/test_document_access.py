@@ -5,6 +5,7 @@ attachments and `_bulk_get` as a replicator uses them."""
 import base64
 import json
 import re
+import socket
 import threading
 
 import pytest
@@ -159,6 +160,38 @@ def test_a_waiting_feed_ends_when_the_roles_of_its_user_change(ctx):
         admin.expect(201, "PUT", "/_users/org.couchdb.user:bob", {**again, "roles": ["nurse"]})
         rows, _ = changes(users["bob"], answers[0].json["last_seq"] if answers else "0")
         ctx.report.equal("older documents of the role", [row["id"] for row in rows], ["doc"])
+
+
+def test_a_feed_whose_body_comes_late_has_the_roles_of_then(ctx):
+    """The client sends the body once its user has lost the role: the feed must not be open with it for as long as the client likes."""
+    report = ctx.report
+    with ctx.server("late") as server:
+        admin, users = start(server)
+        users["alice"].expect(201, "PUT", "/db/ward", {"_access": ["alice", "role:nurse"]})
+        report.equal("with the role", [row["id"] for row in changes(users["nora"])[0]], ["ward"])
+        lines = [
+            "POST /db/_changes?feed=continuous&heartbeat=1000 HTTP/1.1",
+            "Host: localhost",
+            "Authorization: Basic " + base64.b64encode(b"nora:pw").decode(),
+            "Content-Type: application/json",
+            "Content-Length: 2",
+            "Expect: 100-continue",
+            "Connection: close",
+        ]
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+            report.check("the server waits for the body", connection.recv(1000).startswith(b"HTTP/1.1 100"))
+            user = admin.expect(200, "GET", "/_users/org.couchdb.user:nora")
+            admin.expect(201, "PUT", "/_users/org.couchdb.user:nora", {**user, "roles": []})
+            connection.sendall(b"{}")
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+                if b"ward" in answer:
+                    break
+        report.check("it ends", b"last_seq" in answer, answer)
+        report.check("without rows of the role", b"ward" not in answer, answer)
 
 
 def test_a_deletion_reaches_all_readers(ctx):
@@ -330,6 +363,8 @@ def test_new_documents_are_their_authors_where_that_is_the_default(ctx):
         rev = alice.get("/owners/a").json["_rev"]
         report.equal("an edit still names its author", alice.put("/owners/a", {"_rev": rev, "n": 2}).status, 403)
         report.equal("an invalid default", admin.put("/other?access=true&default_access=all").status, 400)
+        report.equal("a default without access", admin.put("/other?default_access=owner").status, 400)
+        report.equal("nothing is created", admin.get("/other").status, 404)
 
 
 def test_names_that_are_no_users(ctx):

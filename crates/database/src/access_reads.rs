@@ -168,7 +168,8 @@ fn removal_doc(
     rev: &Rev,
 ) -> Result<ReadDoc, Error> {
     let record = view.record(shard, id.as_str())?.unwrap_or_default();
-    let path = reader.removal_path(&record, id.as_str(), rev);
+    let access = view.access(shard, id.as_str())?;
+    let path = reader.removal_path((&record, &access), id.as_str(), rev);
     let mut json = vec![];
     with_members(id.as_str(), rev, true, b"{}", &mut json);
     write_path(&path, None, &mut json);

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
-/// Feeds that have ended are removed once a list has at least this many, and twice as many as after
-/// the last time.
-const PRUNED_MIN: usize = 16;
+/// Feeds that have ended are removed once there are at least this many entries, and twice as many as
+/// after the last time.
+const PRUNED_MIN: usize = 256;
 
 /// The feeds that wait.
 #[derive(Default)]
@@ -21,26 +21,33 @@ pub(crate) struct AccessWatch {
 #[derive(Default)]
 struct Feeds {
     /// By principal.
-    of: FxHashMap<Principal, FeedList>,
+    of: FxHashMap<Principal, Vec<Arc<watch::Sender<u64>>>>,
+    /// How many entries all lists have.
+    count: usize,
+    /// How many there were after the last time that ended ones were removed.
+    pruned: usize,
     /// The database is gone.
     is_closed: bool,
 }
 
-/// The feeds of one principal.
-#[derive(Default)]
-struct FeedList {
-    all: Vec<Arc<watch::Sender<u64>>>,
-    /// How many there were after the last time that ended ones were removed.
-    pruned: usize,
-}
+impl Feeds {
+    fn add(&mut self, principal: &Principal, feed: &Arc<watch::Sender<u64>>) {
+        let list = self.of.entry(principal.clone()).or_default();
+        list.push(feed.clone());
+        self.count += 1;
+    }
 
-impl FeedList {
-    fn add(&mut self, feed: Arc<watch::Sender<u64>>) {
-        if self.all.len() >= PRUNED_MIN.max(2 * self.pruned) {
-            self.all.retain(|feed| feed.receiver_count() > 0);
-            self.pruned = self.all.len();
+    /// Removes feeds that have ended, once there are many: also those of users who do not come back.
+    fn prune(&mut self) {
+        if self.count < PRUNED_MIN.max(2 * self.pruned) {
+            return;
         }
-        self.all.push(feed);
+        self.of.retain(|_, list| {
+            list.retain(|feed| feed.receiver_count() > 0);
+            !list.is_empty()
+        });
+        self.count = self.of.values().map(Vec::len).sum();
+        self.pruned = self.count;
     }
 }
 
@@ -52,10 +59,9 @@ impl AccessWatch {
         let feed = Arc::new(feed);
         let mut feeds = self.feeds.lock();
         if !feeds.is_closed {
-            for principal in user.iter() {
-                let list = feeds.of.entry(principal.clone()).or_default();
-                list.add(feed.clone());
-            }
+            feeds.prune();
+            user.iter()
+                .for_each(|principal| feeds.add(principal, &feed));
         }
         receiver
     }
@@ -68,7 +74,7 @@ impl AccessWatch {
         }
         for principal in principals {
             let list = feeds.of.get(principal);
-            for feed in list.into_iter().flat_map(|list| &list.all) {
+            for feed in list.into_iter().flatten() {
                 feed.send_modify(|n| *n = n.wrapping_add(1));
             }
         }
@@ -79,6 +85,7 @@ impl AccessWatch {
         let mut feeds = self.feeds.lock();
         feeds.is_closed = true;
         feeds.of.clear();
+        feeds.count = 0;
     }
 }
 
@@ -118,13 +125,16 @@ mod tests {
     #[test]
     fn feeds_that_have_ended_are_forgotten() {
         let watch = AccessWatch::default();
-        let user = Principals::of(Some("alice"), []);
-        let kept: Vec<_> = (0..5).map(|_| watch.subscribe(&user)).collect();
-        for _ in 0..10_000 {
-            drop(watch.subscribe(&user));
+        let user = |n: usize| Principals::of(Some(&format!("user{n}")), []);
+        let kept: Vec<_> = (0..5).map(|n| watch.subscribe(&user(n))).collect();
+        // Also those of users who do not come back.
+        for n in 0..10_000 {
+            drop(watch.subscribe(&user(n % 5_000)));
         }
         let feeds = watch.feeds.lock();
-        let longest = feeds.of.values().map(|list| list.all.len()).max();
-        assert!(longest.is_some_and(|n| n <= PRUNED_MIN + kept.len()));
+        let all: usize = feeds.of.values().map(Vec::len).sum();
+        assert_eq!(all, feeds.count);
+        assert!(all <= PRUNED_MIN + 3 * kept.len(), "{all}");
+        assert!(feeds.of.len() <= PRUNED_MIN + 2, "{}", feeds.of.len());
     }
 }

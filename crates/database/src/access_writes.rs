@@ -15,6 +15,7 @@ use storage::{Record, Shard, View};
 
 use crate::Error;
 use crate::database::Database;
+use crate::leaf_limit::access_too_long;
 use crate::reader::Reader;
 use crate::update::{EditMode, NOT_A_WRITER, Outcome, blocking};
 
@@ -52,14 +53,12 @@ impl Database {
         mode: EditMode,
         writer: Option<&Reader>,
     ) -> Result<AdmittedEdits, Error> {
-        let views = self.all_shards().iter().map(|shard| shard.view());
-        let views = views.collect::<Result<Vec<View>, storage::Error>>();
-        let views = self.if_live(views.map_err(Error::from))?;
+        let mut views: Vec<Option<View>> = self.all_shards().iter().map(|_| None).collect();
         let mut admitted = Vec::with_capacity(edits.len());
         let mut outcomes = Vec::with_capacity(edits.len());
         for mut edit in edits {
             let refusal = match edit.id.clone() {
-                Some(id) => self.refusal(&views, &id, &mut edit, mode, writer)?,
+                Some(id) => self.refusal(&mut views, &id, &mut edit, mode, writer)?,
                 None => None,
             };
             if refusal.is_none() {
@@ -74,7 +73,7 @@ impl Database {
     /// under which it is stored.
     fn refusal(
         &self,
-        views: &[View],
+        views: &mut [Option<View>],
         id: &DocId,
         edit: &mut EditDoc,
         mode: EditMode,
@@ -87,12 +86,11 @@ impl Database {
             return Ok(None);
         }
         let path = edit.rev_path();
-        let replicator = writer.filter(|_| mode == EditMode::Replicated);
-        if let Some(rev) = replicator.and_then(|writer| writer.brought_back(id, path.as_ref())) {
+        if mode == EditMode::Replicated
+            && let Some(rev) = self.brought_back(id, path.as_ref())
+        {
             return Ok(Some(Outcome::Ok { rev }));
         }
-        let index = self.shard_index(id.as_str());
-        let (shard, view) = (&self.all_shards()[index], &views[index]);
         if let Some(writer) = writer.filter(|_| mode == EditMode::Interactive && path.is_none()) {
             own(edit, id, writer)?;
         }
@@ -103,6 +101,9 @@ impl Database {
         let Some(writer) = writer else {
             return Ok(None);
         };
+        let index = self.shard_index(id.as_str());
+        let (shard, view) = (&self.all_shards()[index], &mut views[index]);
+        let view = self.opened(shard, view)?;
         let record = view.record(shard, id.as_str())?.unwrap_or_default();
         let mut access = view.access(shard, id.as_str())?;
         access.reconcile(&record.tree);
@@ -131,13 +132,37 @@ impl Database {
                 return Ok(Some(refused("forbidden", NOT_A_WRITER)));
             }
         }
-        Ok(match verdict {
-            AccessVerdict::Write(_) => None,
-            AccessVerdict::Known(rev) => Some(Outcome::Ok { rev }),
-            AccessVerdict::Conflict => Some(Outcome::Conflict),
-            AccessVerdict::NotWriter => Some(refused("forbidden", NOT_A_WRITER)),
-            AccessVerdict::NotWriterAfter => Some(refused("forbidden", NOT_A_WRITER_AFTER)),
-        })
+        Ok(outcome_of(verdict))
+    }
+
+    /// Returns the view of a shard, which is opened for the first edit of one of its documents.
+    fn opened<'v>(&self, shard: &Shard, view: &'v mut Option<View>) -> Result<&'v View, Error> {
+        let opened = match view.take() {
+            Some(opened) => opened,
+            None => self.if_live(shard.view().map_err(Error::from))?,
+        };
+        Ok(view.insert(opened))
+    }
+
+    /// Returns the removal revision that a replicated edit brings back, if it is one. It is accepted,
+    /// and never written: also an admin may replicate from the device of a user who lost the
+    /// document, which must not be deleted for all others by that.
+    fn brought_back(&self, id: &DocId, path: Option<&RevPath>) -> Option<Rev> {
+        let key = &self.access()?.key;
+        let rev = path?.newest()?;
+        key.is_removal(id.as_str(), &rev).then_some(rev)
+    }
+}
+
+/// Returns the outcome of an edit that is not written.
+fn outcome_of(verdict: AccessVerdict) -> Option<Outcome> {
+    match verdict {
+        AccessVerdict::Write(_) => None,
+        AccessVerdict::Known(rev) => Some(Outcome::Ok { rev }),
+        AccessVerdict::Conflict => Some(Outcome::Conflict),
+        AccessVerdict::NotWriter => Some(refused("forbidden", NOT_A_WRITER)),
+        AccessVerdict::NotWriterAfter => Some(refused("forbidden", NOT_A_WRITER_AFTER)),
+        AccessVerdict::TooLong => Some(access_too_long()),
     }
 }
 

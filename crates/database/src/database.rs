@@ -144,7 +144,7 @@ pub struct PurgeOutcome {
 
 /// Maximum number of leaves of a document in a database with access: each edit examines the readers
 /// of all of them.
-const ACCESS_LEAVES_MAX: u64 = 100;
+pub(crate) const ACCESS_LEAVES_MAX: u64 = 100;
 
 /// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;

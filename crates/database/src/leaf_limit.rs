@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use document::ACCESS_BYTES_MAX;
 use storage::ShardEdit;
 
-use crate::database::Database;
+use crate::database::{ACCESS_LEAVES_MAX, Database};
 use crate::refusals::RefusalRoom;
 use crate::update::blocking;
 use crate::{Error, Outcome};
@@ -26,6 +27,16 @@ pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
         )
         .into(),
     )
+}
+
+/// The refusal of an edit of a database with access, after which a document would have too many
+/// leaves, or too many principals in them. It is `forbidden`, as [`too_many_leaves`].
+pub(crate) fn access_too_long() -> Outcome {
+    let kib = ACCESS_BYTES_MAX >> 10;
+    let reason = format!(
+        "in a database with access, a document has at most {ACCESS_LEAVES_MAX} leaf revisions, whose `_access` take at most {kib} KiB together: name fewer principals, or resolve conflicts"
+    );
+    Outcome::Refused("forbidden".into(), reason.into())
 }
 
 impl Database {

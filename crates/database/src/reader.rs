@@ -126,16 +126,32 @@ impl Reader {
         self.access.key.is_removal(id, rev)
     }
 
-    /// Returns the path of a removal revision of a document with this record: it follows its leaf,
-    /// as far as that is known.
-    pub fn removal_path(&self, record: &Record, id: &str, rev: &Rev) -> RevPath {
-        let mut parents = record.tree.nodes().filter(|node| {
-            let is_parent = node.rev.generation + 1 == rev.generation;
-            is_parent && self.access.key.removal(id, &node.rev.to_rev()) == *rev
-        });
-        let parent = parents.next().map(|node| node.rev.to_rev());
-        let path = parent.and_then(|parent| record.tree.path(&parent));
-        let ancestors = path.map_or(vec![], |path| path.ids);
+    /// Returns the path of a removal revision of a document with this record and access: it follows
+    /// its leaf, as far as that is known. The grants of the user know a leaf that was stemmed, without
+    /// which the device would keep it next to the tombstone.
+    pub fn removal_path(
+        &self,
+        (record, access): (&Record, &DocAccess),
+        id: &str,
+        rev: &Rev,
+    ) -> RevPath {
+        let is_removed = |leaf: &Rev| {
+            let is_parent = leaf.generation.checked_add(1) == Some(rev.generation);
+            is_parent && self.access.key.removal(id, leaf) == *rev
+        };
+        let nodes = record.tree.nodes();
+        let nodes = nodes.filter(|node| node.rev.generation.checked_add(1) == Some(rev.generation));
+        let leaf = nodes.map(|node| node.rev.to_rev()).find(is_removed);
+        let path = leaf.and_then(|leaf| record.tree.path(&leaf));
+        let ancestors = path.map_or_else(
+            || {
+                let grants = access.grants_of(&self.user);
+                let mut stemmed = grants.flat_map(|grant| &grant.removed);
+                let stemmed = stemmed.find(|leaf| is_removed(leaf));
+                stemmed.map_or(vec![], |leaf| vec![leaf.hash.clone()])
+            },
+            |path| path.ids,
+        );
         RevPath {
             start: rev.generation,
             ids: std::iter::once(rev.hash.clone()).chain(ancestors).collect(),
@@ -175,13 +191,6 @@ impl Reader {
             None => format!("_local/@/{rest}"),
         };
         DocId::new(&stored).map_err(|e| Error::BadRequest(e.to_string()))
-    }
-
-    /// Returns the removal revision that a replicated edit brings back, if it is one. It is accepted,
-    /// and never written.
-    pub fn brought_back(&self, id: &DocId, path: Option<&RevPath>) -> Option<Rev> {
-        let rev = path?.newest()?;
-        self.access.key.is_removal(id.as_str(), &rev).then_some(rev)
     }
 }
 

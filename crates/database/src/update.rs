@@ -11,7 +11,7 @@ use storage::{Change, Edit, EditAccess, File, ShardEdit, hashed};
 
 use crate::attachments::{HeldContents, MISSING_STUB, ResolvedEdits};
 use crate::database::Database;
-use crate::leaf_limit::too_many_leaves;
+use crate::leaf_limit::{access_too_long, too_many_leaves};
 use crate::reader::Reader;
 use crate::refusals::RefusalRoom;
 use crate::text::add_lucene_versions;
@@ -434,6 +434,9 @@ impl Database {
         let outcomes = outcomes.into_iter().map(|outcome| match outcome {
             storage::Outcome::Written(rev) => Outcome::Ok { rev },
             storage::Outcome::Conflict => Outcome::Conflict,
+            storage::Outcome::TooManyLeaves if self.has_access() => {
+                access_too_long().kept_in(&mut refusals)
+            }
             storage::Outcome::TooManyLeaves => {
                 too_many_leaves(self.limits().leaves_max).kept_in(&mut refusals)
             }

@@ -7,6 +7,7 @@
 
 mod principal;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 pub use principal::{PRINCIPAL_BYTES_MAX, Principal, Principals};
@@ -20,12 +21,20 @@ use crate::varint::{put, take, take_slice};
 pub const ACCESS_MEMBER: &str = "_access";
 /// Maximum number of principals in one list of a document.
 pub const ACCESS_PRINCIPALS_MAX: usize = 256;
+/// Maximum length of the access sets of all leaves of a document together, about, in bytes: each
+/// edit and each read by a user decodes all of them.
+pub const ACCESS_BYTES_MAX: usize = 256 << 10;
 /// Maximum number of leaves that were taken away from a principal, kept for each document and
 /// principal.
 const REMOVED_MAX: usize = 200;
 /// Maximum number of principals that lost a document, kept for each document. The device of a user
 /// who lost it before that many others, and has not replicated since, keeps its copy.
 const LOST_MAX: usize = 1000;
+/// Maximum length of all that is kept of leaves that were taken away from principals, about, in
+/// bytes.
+const REMOVED_BYTES_MAX: usize = 256 << 10;
+/// Memory of a principal or a revision besides its text, about, in bytes.
+const ENTRY_BYTES: usize = 16;
 
 /// Why a member `_access` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,6 +136,12 @@ impl AccessSet {
         self.writers.iter().any(|one| user.contains(one))
     }
 
+    /// Returns its length, about, in bytes.
+    fn bytes(&self) -> usize {
+        let all = self.readers.iter().chain(self.writers.iter());
+        all.map(|one| one.as_str().len() + ENTRY_BYTES).sum()
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         for list in [&self.readers, &self.writers] {
             put(list.len() as u64, out);
@@ -193,6 +208,17 @@ pub struct Grant {
     pub removed: Vec<Rev>,
 }
 
+impl Grant {
+    /// Returns its length, about, in bytes.
+    fn bytes(&self) -> usize {
+        let removed = self.removed.iter();
+        let removed: usize = removed
+            .map(|rev| rev.hash.as_bytes().len() + ENTRY_BYTES)
+            .sum();
+        self.principal.as_str().len() + ENTRY_BYTES + removed
+    }
+}
+
 /// The access to one document. It is a pure function of the document's edits and purges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocAccess {
@@ -252,6 +278,8 @@ pub enum AccessVerdict {
     NotWriter,
     /// The writer could not write the new revision.
     NotWriterAfter,
+    /// The leaves would name too many principals together.
+    TooLong,
 }
 
 /// The part of a document that a feed shows a user.
@@ -331,50 +359,98 @@ impl DocAccess {
         edit: &AccessEdit<'_>,
         writer: Option<&Principals>,
     ) -> AccessVerdict {
-        let (base, is_interactive) = match edit.basis {
+        let base = match edit.basis {
             EditBasis::Interactive(Some(parent)) => match self.leaf(parent.as_ref()) {
-                Some(leaf) => (Some(leaf), true),
+                Some(leaf) => Some(leaf),
                 None => return AccessVerdict::Conflict,
             },
             EditBasis::Interactive(None) => {
                 if tree.winner().is_some_and(|winner| !winner.revision.deleted) {
                     return AccessVerdict::Conflict;
                 }
-                (self.leaves.first(), true)
+                self.leaves.first()
             }
-            EditBasis::Replicated(path) => (self.extended(tree, path), false),
+            EditBasis::Replicated(path) => self.extended(tree, path),
         };
-        if let Some(writer) = writer {
-            let known = match edit.basis {
-                EditBasis::Replicated(path) => path.newest().filter(|rev| tree.get(rev).is_some()),
-                EditBasis::Interactive(_) => None,
-            };
-            if let Some(rev) = &known
-                && self.shows(tree, rev, writer)
-            {
-                return AccessVerdict::Known(rev.clone());
-            }
-            let edited = || base.into_iter().chain(self.leaves.first());
-            let may_write = edited().all(|leaf| leaf.set.may_write(writer));
-            if !may_write && is_interactive && edited().any(|leaf| !leaf.set.may_read(writer)) {
-                return AccessVerdict::Conflict;
-            }
-            if !may_write || edit.design {
-                return AccessVerdict::NotWriter;
-            }
-            let keeps_write = edit.deleted && base.is_some() || edit.set.may_write(writer);
-            if !keeps_write {
-                return AccessVerdict::NotWriterAfter;
-            }
-            if let Some(rev) = known {
-                return AccessVerdict::Known(rev);
-            }
+        let known = match edit.basis {
+            EditBasis::Replicated(path) => path.newest().filter(|rev| tree.get(rev).is_some()),
+            EditBasis::Interactive(_) => None,
+        };
+        if let Some(writer) = writer
+            && let Some(verdict) = self.refusal(tree, edit, (base, known.as_ref()), writer)
+        {
+            return verdict;
         }
-        AccessVerdict::Write(match base {
+        let set = match base {
             _ if edit.design => AccessSet::of_design(),
             Some(leaf) if edit.deleted => leaf.set.clone(),
             _ => edit.set.clone(),
-        })
+        };
+        match known.is_none() && self.outgrows(edit.basis, &set) {
+            true => AccessVerdict::TooLong,
+            false => AccessVerdict::Write(set),
+        }
+    }
+
+    /// Returns the verdict about an edit that `writer` may not make, or need not. `base` is the leaf
+    /// whose place the edit takes, or the winner; `known` its revision, if that is in the tree.
+    fn refusal(
+        &self,
+        tree: &RevTree,
+        edit: &AccessEdit<'_>,
+        (base, known): (Option<&LeafAccess>, Option<&Rev>),
+        writer: &Principals,
+    ) -> Option<AccessVerdict> {
+        if let Some(rev) = known
+            && self.shows(tree, rev, writer)
+        {
+            return Some(AccessVerdict::Known(rev.clone()));
+        }
+        let is_interactive = matches!(edit.basis, EditBasis::Interactive(_));
+        // A path can join branches: it takes the place of each leaf that it names.
+        let edited = self.leaves.iter().enumerate();
+        let edited = edited.filter(|(n, leaf)| *n == 0 || self.replaces(edit.basis, leaf));
+        let edited: Vec<&LeafAccess> = edited.map(|(_, leaf)| leaf).collect();
+        let may_write = edited.iter().all(|leaf| leaf.set.may_write(writer));
+        if !may_write && is_interactive && edited.iter().any(|leaf| !leaf.set.may_read(writer)) {
+            return Some(AccessVerdict::Conflict);
+        }
+        if !may_write || edit.design {
+            return Some(AccessVerdict::NotWriter);
+        }
+        let keeps_write = edit.deleted && base.is_some() || edit.set.may_write(writer);
+        if !keeps_write {
+            return Some(AccessVerdict::NotWriterAfter);
+        }
+        known.map(|rev| AccessVerdict::Known(rev.clone()))
+    }
+
+    /// Returns whether an edit takes the place of a leaf.
+    fn replaces(&self, basis: EditBasis<'_>, leaf: &LeafAccess) -> bool {
+        match basis {
+            EditBasis::Interactive(Some(parent)) => leaf.rev == *parent,
+            EditBasis::Interactive(None) => {
+                let winner = self.leaves.first();
+                winner.is_some_and(|winner| winner.rev == leaf.rev)
+            }
+            EditBasis::Replicated(path) => {
+                leaf.rev.generation < path.start && is_on(path, &leaf.rev)
+            }
+        }
+    }
+
+    /// Returns whether a new leaf with this set makes the sets of all leaves too long. One that makes
+    /// them shorter, or no longer, is always possible.
+    fn outgrows(&self, basis: EditBasis<'_>, set: &AccessSet) -> bool {
+        let (mut before, mut after) = (0, set.bytes());
+        for leaf in &self.leaves {
+            let bytes = leaf.set.bytes();
+            before += bytes;
+            if !self.replaces(basis, leaf) {
+                after += bytes;
+            }
+        }
+        after > ACCESS_BYTES_MAX && after > before
     }
 
     /// Returns the leaf that a replicated revision extends, or the winner if it begins a branch.
@@ -616,21 +692,27 @@ fn is_on(path: &RevPath, rev: &Rev) -> bool {
     at.and_then(|at| path.ids.get(at)) == Some(&rev.hash)
 }
 
-/// Drops the oldest grants of principals who lost the document, if there are too many of them.
+/// Drops the oldest grants of principals who lost the document, if there are too many of them, and
+/// the oldest removed leaves, if all together are too long.
 fn forget_oldest(next: &mut [(Option<Grant>, GrantMove)]) {
-    let is_lost = |(new, moved): &(Option<Grant>, GrantMove)| new.is_some() && !moved.reads;
-    let lost = next.iter().filter(|one| is_lost(one));
-    let mut seqs: Vec<u64> = lost.filter_map(|(_, moved)| moved.to).collect();
-    let Some(excess) = seqs.len().checked_sub(LOST_MAX).filter(|many| *many > 0) else {
-        return;
+    let has_lost = |(new, moved): &(Option<Grant>, GrantMove)| {
+        let lost = new.as_ref();
+        lost.is_some_and(|grant| !moved.reads || !grant.removed.is_empty())
     };
-    seqs.sort_unstable();
-    let oldest = seqs[excess - 1];
-    let mut left = excess;
-    for one in next.iter_mut() {
-        if left > 0 && is_lost(one) && one.1.to.is_some_and(|to| to <= oldest) {
-            (one.0, one.1.to) = (None, None);
-            left -= 1;
+    let mut all: Vec<_> = next.iter_mut().filter(|one| has_lost(one)).collect();
+    // Of equal ones the first principals stay.
+    all.sort_by_key(|(_, moved)| Reverse(moved.to));
+    let (mut lost, mut bytes) = (0, 0);
+    for (new, moved) in all {
+        bytes += new.as_ref().map_or(0, Grant::bytes);
+        lost += usize::from(!moved.reads);
+        let has_room = bytes <= REMOVED_BYTES_MAX;
+        match new {
+            Some(grant) if moved.reads && !has_room => grant.removed.clear(),
+            Some(_) if !moved.reads && (!has_room || lost > LOST_MAX) => {
+                (*new, moved.to) = (None, None);
+            }
+            Some(_) | None => {}
         }
     }
 }

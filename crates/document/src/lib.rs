@@ -36,9 +36,9 @@ pub mod uuid;
 pub mod varint;
 
 pub use access::{
-    ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessEdit, AccessError, AccessSet, AccessVerdict,
-    DocAccess, EditBasis, Grant, GrantMove, LeafAccess, PRINCIPAL_BYTES_MAX, Principal, Principals,
-    Shown, nearest_known,
+    ACCESS_BYTES_MAX, ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessEdit, AccessError, AccessSet,
+    AccessVerdict, DocAccess, EditBasis, Grant, GrantMove, LeafAccess, PRINCIPAL_BYTES_MAX,
+    Principal, Principals, Shown, nearest_known,
 };
 pub use attachment::{Attachment, AttachmentForm, ContentId, Encoding, StoredBody};
 pub use collation::Collator;

@@ -107,15 +107,17 @@ pub fn write(
     }
 }
 
-/// Moves the rows of a document in the indexes of one principal.
+/// Moves the rows of a document in the indexes of one principal. Returns the bytes that it writes,
+/// about.
 pub fn move_rows(
     engine: &Engine,
     wb: &mut WriteBatch,
     (shard, id): (ShardNumber, &DocId),
     moved: &GrantMove,
-) {
+) -> usize {
     let cf = engine.cf(Keyspace::IndexRows);
     let principal = &moved.principal;
+    let before = wb.size_in_bytes();
     if moved.from != moved.to {
         if let Some(from) = moved.from {
             wb.delete_cf(cf, seq_row(shard, principal, from));
@@ -129,6 +131,7 @@ pub fn move_rows(
         (true, false) => wb.delete_cf(cf, id_row(shard, principal, id)),
         (true, true) | (false, false) => {}
     }
+    wb.size_in_bytes() - before
 }
 
 /// Returns the access set of the revision that an edit adds.
@@ -155,6 +158,7 @@ pub fn judge(access: &DocAccess, tree: &RevTree, edit: &Edit) -> Result<AccessSe
         AccessVerdict::Known(rev) => Err(Outcome::Written(rev)),
         AccessVerdict::Conflict => Err(Outcome::Conflict),
         AccessVerdict::NotWriter | AccessVerdict::NotWriterAfter => Err(Outcome::NotPermitted),
+        AccessVerdict::TooLong => Err(Outcome::TooManyLeaves),
     }
 }
 

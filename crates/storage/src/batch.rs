@@ -555,7 +555,8 @@ impl<'e> Batch<'e> {
     }
 
     /// Moves the rows of principals by a change of a document in a shard with access. `added` is the
-    /// revision that came, with its access set.
+    /// revision that came, with its access set. One short edit can move the rows of hundreds of
+    /// principals, so they count for the length of the batch.
     fn record_access(&mut self, i: usize, seq: u64, added: Option<(&Rev, &AccessSet)>) {
         let doc = &mut self.docs[i];
         let Some(access) = &mut doc.access else {
@@ -564,7 +565,8 @@ impl<'e> Batch<'e> {
         let touched = &mut self.touched[doc.touched];
         let number = touched.shard.number;
         for moved in access.change(seq, doc.tree.plain(), added) {
-            access::move_rows(&self.engine, &mut self.wb, (number, &doc.id), &moved);
+            let of = (number, &doc.id);
+            self.bytes += access::move_rows(&self.engine, &mut self.wb, of, &moved);
             if moved.to == Some(seq) {
                 touched.principals.push(moved.principal);
             }

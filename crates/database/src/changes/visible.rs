@@ -69,6 +69,9 @@ impl Changes {
         out: &mut Vec<u8>,
         pace: &mut Pace,
     ) -> Result<Wrote, Error> {
+        if !self.may_show(id) {
+            return Ok(Wrote::Nothing);
+        }
         let view = &self.views[self.shard_of_seq()];
         match reader.change(view, shard, (seq, id))? {
             None => Ok(Wrote::Nothing),
@@ -90,6 +93,15 @@ impl Changes {
         }
     }
 
+    /// Returns whether the filter may show a document of this id, of which nothing is read yet.
+    fn may_show(&self, id: &str) -> bool {
+        match &self.query.filter {
+            Filter::DocIds(ids) => ids.contains(id.as_bytes()),
+            Filter::Design => id.starts_with("_design/"),
+            Filter::None | Filter::Custom(_) | Filter::Batch(_) => true,
+        }
+    }
+
     /// Appends the row of a document that the user sees no more. It passes filters by contents, as
     /// the user's copy has passed them.
     fn write_removed(
@@ -99,12 +111,7 @@ impl Changes {
         framing: Framing,
         out: &mut Vec<u8>,
     ) -> Wrote {
-        let is_shown = match &self.query.filter {
-            Filter::DocIds(ids) => ids.contains(id.as_bytes()),
-            Filter::Design => id.starts_with("_design/"),
-            Filter::None | Filter::Custom(_) | Filter::Batch(_) => true,
-        };
-        let Some(first) = revs.first().filter(|_| is_shown) else {
+        let Some(first) = revs.first() else {
             return Wrote::Nothing;
         };
         self.revs.clear();

@@ -617,3 +617,65 @@ fn a_repaired_store_keeps_access_and_its_format() {
     }
     databases.close();
 }
+
+/// Writes a document as a user, and returns its revision.
+async fn write(db: &Arc<Database>, user: usize, mode: EditMode, doc: Value) -> Rev {
+    let doc = parse_document(doc.to_string().as_bytes()).unwrap();
+    let seen = db.seen_by(|| caller(user));
+    let done = seen.update_as(caller(user), vec![doc], mode, Durability::Delayed);
+    match done.await.unwrap().0.remove(0) {
+        Outcome::Ok { rev } => rev,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The tombstone follows the revision on the device also where the server does not know it any more.
+#[tokio::test]
+async fn a_device_loses_a_document_whose_last_visible_revision_was_stemmed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (databases, db) = open(&dir).await;
+    db.set_revs_limit(1).await.unwrap();
+    let (alice, bob) = (0, 1);
+    let shared = json!({"_id": "a", "_access": ["alice", "bob"]});
+    let first = write(&db, alice, EditMode::Interactive, shared).await;
+    let seen = db.seen_by(|| caller(bob));
+    let mut device = Device::default();
+    device.pull(&seen);
+    assert_eq!(device.live("a"), BTreeSet::from([first.clone()]));
+    let mut last = first;
+    for n in 0..2 {
+        let own = json!({"_id": "a", "_rev": last.to_string(), "_access": ["alice"], "n": n});
+        last = write(&db, alice, EditMode::Interactive, own).await;
+    }
+    device.pull(&seen);
+    assert_eq!(device.live("a"), BTreeSet::new());
+    databases.close();
+}
+
+/// An admin who replicates from the device of a user deletes nothing for others.
+#[tokio::test]
+async fn removal_revisions_that_an_admin_brings_back_are_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (databases, db) = open(&dir).await;
+    let (alice, bob) = (0, 1);
+    let shared = json!({"_id": "a", "_access": ["alice", "bob"]});
+    let first = write(&db, alice, EditMode::Interactive, shared).await;
+    let own = json!({"_id": "a", "_rev": first.to_string(), "_access": ["alice"]});
+    let second = write(&db, alice, EditMode::Interactive, own).await;
+    let (rows, _) = changes(&db.seen_by(|| caller(bob)), Since::Start);
+    let removal = named(&rows[0]).remove(0);
+    let ids = [removal.hash.to_string(), first.hash.to_string()];
+    let path = json!({"start": removal.generation, "ids": ids});
+    let tombstone = json!({"_id": "a", "_revisions": path, "_deleted": true});
+    for user in [bob, ADMIN] {
+        let accepted = write(&db, user, EditMode::Replicated, tombstone.clone()).await;
+        assert_eq!(accepted, removal);
+    }
+    let admin = db.seen_by(|| caller(ADMIN));
+    let (id, options) = (DocId::new("a").unwrap(), ReadOptions::default());
+    let opened = admin.open_revs(&id, &RevSelection::All, &options);
+    let opened = opened.unwrap().unwrap().all().unwrap();
+    let leaves: Vec<Rev> = opened.into_iter().map(|doc| doc.unwrap().rev).collect();
+    assert_eq!(leaves, [second]);
+    databases.close();
+}

@@ -375,3 +375,123 @@ fn what_is_kept_of_those_who_lost_a_document_is_bounded() {
     let seqs = access.grants.iter().map(|grant| grant.seq);
     assert_eq!(seqs.min(), Some(11));
 }
+
+fn rev(text: &str) -> Rev {
+    Rev::parse(text).unwrap()
+}
+
+/// Adds a root revision, by an admin.
+fn add_root(world: &mut World, root: &str, set: &AccessSet) {
+    world.seq += 1;
+    let revision = Revision {
+        deleted: false,
+        seq: world.seq,
+        size: 1,
+    };
+    let root = rev(root);
+    world.tree.merge(&RevPath::single(root.clone()), revision);
+    let added = Some((&root, set));
+    world.access.change(world.seq, &world.tree, added);
+}
+
+#[test]
+fn a_path_that_joins_branches_needs_write_on_each_leaf_that_it_names() {
+    let mut world = World::default();
+    for (root, readers) in [("5-c", 3), ("3-b", 1), ("1-a", 2)] {
+        add_root(&mut world, root, &set_of(readers));
+    }
+    let [a, ..] = users();
+    let set = set_of(3);
+    let verdict = |ids: &[&str]| {
+        let path = RevPath {
+            start: 4,
+            ids: ids.iter().map(|id| RevHash::parse(id)).collect(),
+        };
+        let edit = AccessEdit {
+            basis: EditBasis::Replicated(&path),
+            deleted: false,
+            design: false,
+            set: &set,
+        };
+        world.access.judge(&world.tree, &edit, Some(&a))
+    };
+    assert_eq!(verdict(&["d", "b"]), AccessVerdict::Write(set_of(3)));
+    // The leaf at its end is another user's.
+    assert_eq!(verdict(&["d", "b", "m", "a"]), AccessVerdict::NotWriter);
+}
+
+#[test]
+fn the_access_sets_of_all_leaves_are_bounded_together() {
+    let named = |count: usize| {
+        let long = "x".repeat(400);
+        let names: Vec<String> = (0..count).map(|n| format!(r#""{n}{long}""#)).collect();
+        let body = format!(r#"{{"_access":[{}]}}"#, names.join(","));
+        AccessSet::of_body(body.as_bytes()).unwrap()
+    };
+    let (long, short) = (named(250), named(1));
+    let mut world = World::default();
+    add_root(&mut world, "1-a", &long);
+    let judge = |basis, set: &AccessSet| {
+        let edit = AccessEdit {
+            basis,
+            deleted: false,
+            design: false,
+            set,
+        };
+        world.access.judge(&world.tree, &edit, None)
+    };
+    let write = |set: &AccessSet| AccessVerdict::Write(set.clone());
+    let (leaf, branch) = (rev("1-a"), RevPath::single(rev("1-b")));
+    let (edit, branch) = (
+        EditBasis::Interactive(Some(&leaf)),
+        EditBasis::Replicated(&branch),
+    );
+    assert_eq!(judge(branch, &long), AccessVerdict::TooLong);
+    assert_eq!(judge(branch, &short), write(&short));
+    // It takes the place of the leaf.
+    assert_eq!(judge(edit, &long), write(&long));
+    // What exists is never refused.
+    let known = RevPath::single(leaf.clone());
+    assert_eq!(judge(EditBasis::Replicated(&known), &long), write(&long));
+}
+
+#[test]
+fn removed_leaves_are_bounded_for_all_principals_together() {
+    let (mut world, rounds, leaves) = (World::default(), 8, 40);
+    for round in 0..rounds {
+        let names: Vec<String> = (0..30).map(|n| format!(r#""u{round}-{n}""#)).collect();
+        let body = format!(r#"{{"_access":[{}]}}"#, names.join(","));
+        let set = AccessSet::of_body(body.as_bytes()).unwrap();
+        let generation = 2 * round + 1;
+        let hash = |leaf: u64| format!("{:032x}", 1000 * round + leaf);
+        for leaf in 0..leaves {
+            add_root(&mut world, &format!("{generation}-{}", hash(leaf)), &set);
+        }
+        for leaf in 0..leaves {
+            world.seq += 1;
+            let hashes = [hash(leaf + 500), hash(leaf)];
+            let path = RevPath {
+                start: generation + 1,
+                ids: hashes.iter().map(|hash| RevHash::parse(hash)).collect(),
+            };
+            let revision = Revision {
+                deleted: false,
+                seq: world.seq,
+                size: 1,
+            };
+            world.tree.merge(&path, revision);
+            let (hiding, nobody) = (path.newest().unwrap(), AccessSet::default());
+            let added = Some((&hiding, &nobody));
+            world.access.change(world.seq, &world.tree, added);
+        }
+    }
+    let grants = &world.access.grants;
+    let bytes: usize = grants.iter().map(Grant::bytes).sum();
+    assert!(bytes <= REMOVED_BYTES_MAX, "{bytes}");
+    let last = format!("u{}-", rounds - 1);
+    let newest = grants
+        .iter()
+        .filter(|grant| grant.principal.as_str().starts_with(&last));
+    let removed: Vec<usize> = newest.map(|grant| grant.removed.len()).collect();
+    assert_eq!(removed, vec![leaves as usize; 30]);
+}

@@ -50,11 +50,13 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
             let accounts = accounts_of(app, access);
             let mut changes = access.db.changes(query)?;
             changes.place_contents(late.placement());
+            let mut permission = Permission::of(app, req, access);
+            let is_revoked = access.db.is_limited() && !permission.holds();
             let changes = LiveChanges {
                 changes: Arc::new(Mutex::new(changes)),
                 kind,
-                permission: Permission::of(app, req, access),
-                is_revoked: false,
+                permission,
+                is_revoked,
             };
             let feed = LiveFeed::new(
                 changes,

@@ -41,6 +41,12 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
         Some(_) => return Err(ApiError::bad_request("Invalid `default_access` parameter")),
     };
     let access = flag("access")?.then_some(default);
+    if access.is_none() && default != DefaultAccess::None {
+        // Otherwise every member would read what its author takes for its own.
+        return Err(ApiError::bad_request(
+            "`default_access` is only for databases with `access=true`",
+        ));
+    }
     if req
         .query
         .get("placement")

@@ -33,11 +33,15 @@ fn has_account(req: &Request) -> bool {
 }
 
 impl Permission {
-    /// Returns the permission of a request's user, which was checked.
+    /// Returns the permission of a request's user, which was checked when the request came. In a
+    /// database with access it is checked again at first: the roles may have changed while the
+    /// client sent the body, for as long as it liked.
     pub fn of(app: &App, req: &Request, access: &Access) -> Permission {
         let has_account = has_account(req);
+        // No account is older than its first update.
+        let is_noted = has_account && !access.db.is_limited();
         Permission {
-            users_seq: if has_account { users_seq(&app.node) } else { 0 },
+            users_seq: if is_noted { users_seq(&app.node) } else { 0 },
             auth_version: app.node.auth.version(),
             node: app.node.clone(),
             principals: access.db.principals().cloned(),

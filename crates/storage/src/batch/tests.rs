@@ -83,6 +83,32 @@ fn a_shard_that_cannot_be_read_fails_its_own_documents_alone() {
 }
 
 #[test]
+fn rows_of_principals_count_for_the_length_of_a_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let [shard, _] = shards(&store);
+    shard.keep_access();
+    let id = DocId::new("a").unwrap();
+    let names: Vec<String> = (0..200).map(|n| format!("\"u{n}\"")).collect();
+    let body = format!(r#"{{"_access":[{}]}}"#, names.join(","));
+    let set = AccessSet::of_body(body.as_bytes()).unwrap();
+    let access = crate::EditAccess { set, writer: None };
+    let by_many = Edit {
+        access: Some(Box::new(access)),
+        ..edit(&id)
+    };
+    let mut batch = Batch::new(store.engine().clone(), KeptTrees::default());
+    batch
+        .fetch(&[(&shard, &id)], usize::MAX, |_| false)
+        .unwrap();
+    let outcome = batch.edit(&shard, &by_many, &LIMITS).unwrap();
+    assert!(matches!(outcome, Outcome::Written(_)));
+    let written = batch.wb.size_in_bytes();
+    assert!(batch.wb.len() >= 400, "two rows of each principal");
+    assert!(batch.bytes() >= written, "{} of {written}", batch.bytes());
+}
+
+#[test]
 fn a_purge_forgets_a_bounded_number_of_older_ones() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
