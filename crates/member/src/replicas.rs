@@ -54,7 +54,7 @@ pub(crate) struct StartedSlot {
     pub slot: Slot<DataSlot>,
     /// The design documents that edits must have been validated by.
     pub validators: Arc<Validators>,
-    /// It has no data, and is none of the slot's replicas.
+    /// It has no data, and does not count among the slot's replicas.
     pub is_blank: bool,
 }
 

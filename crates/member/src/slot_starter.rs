@@ -91,7 +91,7 @@ impl SlotStarter {
         }
     }
 
-    /// Returns whether this node has no data of a slot, and is none of its replicas.
+    /// Returns whether this node has no data of a slot, and does not count among its replicas.
     fn is_blank(&self, slot: SlotNumber) -> Result<bool, Error> {
         let store = self.databases.store();
         let unreadable = |e: storage::Error| Error::Membership(e.to_string());
