@@ -10,6 +10,7 @@ use peers::{Call, CallError, Reply};
 use tokio::time::Instant;
 
 use crate::counters::{FORWARD_FAILURES, FORWARDED_REQUESTS, GATHERED_REQUESTS};
+use crate::forward_room::holding;
 use crate::handler::NOT_STARTED;
 use crate::members::Members;
 
@@ -65,6 +66,10 @@ pub async fn pass_on(
             false => members.ready_in_order(&left).await?,
         };
         left.retain(|other| *other != node);
+        let Some(place) = members.forward_room.enter(node) else {
+            FORWARD_FAILURES.count();
+            continue;
+        };
         let call = Call {
             method: method.clone(),
             path: request.target.to_owned(),
@@ -82,7 +87,7 @@ pub async fn pass_on(
         match called {
             // Another node may be able to.
             Ok(reply) if is_refused(&reply, repeatable) => FORWARD_FAILURES.count(),
-            Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
+            Ok(reply) => return Some((reply.status, reply.headers, holding(place, reply.body))),
             Err(e) => {
                 FORWARD_FAILURES.count();
                 tracing::debug!(error = %e, "a client's request was not forwarded");
