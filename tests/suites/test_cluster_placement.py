@@ -8,6 +8,7 @@ import pytest
 
 from harness.api import Disconnected
 from harness.faulty_cluster import ENGINES, FaultyCluster
+from harness.prometheus import metrics
 from harness.server import wait_until
 
 pytestmark = pytest.mark.on_disk
@@ -131,6 +132,15 @@ def test_information_on_all_databases(suite, cluster):
         rows = api.expect(200, "POST", "/_dbs_info", {"keys": keys})
         report.equal("in the order of the request", [row["key"] for row in rows], keys)
         report.equal("a database that does not exist is told", rows[-1].get("error"), "not_found")
+
+
+def test_rights_are_checked_before_a_request_is_forwarded(suite, cluster):
+    """A node without the database reads no body of a client without rights, as one with it."""
+    forwarded = lambda: [metrics(api)("settee_cluster_forwarded_requests_total") for api in cluster.apis().values()]
+    before, path = forwarded(), f"/{names(suite)[0]}/_bulk_docs"
+    statuses = {cluster.api(number, credentials=None).post(path, {"docs": [{}]}).status for number in cluster.nodes}
+    suite.report.check("each node refuses it", statuses <= {401, 403}, statuses)
+    suite.report.equal("no node forwards it", forwarded(), before)
 
 
 class Writer(threading.Thread):

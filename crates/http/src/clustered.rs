@@ -19,7 +19,6 @@ use crate::errors::ApiError;
 use crate::reply::answers::{Answers, Held};
 use crate::reply::{Body, Pieces, Reply, StreamError};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use crate::request::room::Parsed;
 
 type Answer = Result<Reply, ApiError>;
@@ -86,11 +85,12 @@ fn is_of_this_node(req: &Request) -> bool {
     }
 }
 
-/// Answers a request for a database, with `here` when this server can.
+/// Answers a request for a database, with `here` when this server can. `rights` returns the error of
+/// a client without the rights that the route requires.
 pub async fn database<'r>(
     app: &'r App,
     member: &Arc<Member>,
-    req: &'r mut Request,
+    (req, rights): (&'r mut Request, impl Fn(&Request) -> Result<(), ApiError>),
     name: &'r str,
     here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
 ) -> Answer {
@@ -108,6 +108,12 @@ pub async fn database<'r>(
     if gateway.lacks_slots()
         && let Some(nodes) = gateway.nodes_for(name)
     {
+        // Before its body is read here. The other node checks them again.
+        if let Err(e) = rights(req)
+            && matches!(e.status, 401 | 403)
+        {
+            return Err(e);
+        }
         return at_holders(member, nodes, req).await;
     }
     if req.row.cluster == Cluster::Everywhere {
@@ -401,7 +407,7 @@ async fn pass_on(
     };
     let body = match req.method.as_str() {
         "GET" | "HEAD" | "DELETE" | "COPY" => Bytes::new(),
-        _ => req.bytes_of(BodyClass::Many, parsed).await?,
+        _ => req.bytes_of(req.row.body, parsed).await?,
     };
     let target = match &req.raw_query {
         Some(query) => format!("{}?{query}", req.path),

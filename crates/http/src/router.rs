@@ -111,9 +111,18 @@ async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute
             let here = async |app: &App, req: &mut Request, name: &str| {
                 database_here(app, req, name, route).await
             };
-            Box::pin(clustered::database(app, member, req, name, here)).await
+            let rights = |req: &Request| may_open(app, req, name);
+            Box::pin(clustered::database(app, member, (req, rights), name, here)).await
         }
     }
+}
+
+/// Checks the rights that a route requires in a database.
+fn may_open(app: &App, req: &Request, name: &str) -> Result<(), ApiError> {
+    if is_for_server_admins(name) {
+        require_server_admin(&req.user)?;
+    }
+    open(app, req, name).map(drop)
 }
 
 async fn database_here(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {

@@ -7,13 +7,20 @@ use cluster::NodeId;
 use http::header::{HOST, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, Method, StatusCode};
 use peers::{Call, CallError, Reply};
+use tokio::time::Instant;
 
 use crate::counters::{FORWARD_FAILURES, FORWARDED_REQUESTS, GATHERED_REQUESTS};
+use crate::forward_room::holding;
 use crate::handler::NOT_STARTED;
 use crate::members::Members;
 
-/// Time limit of a forwarded client request.
+/// Time limit of a forwarded client request, until its response starts, if any node may execute it.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
+/// Time limit if only some nodes can: the first query of a view may build a large index. Such a
+/// node must be live meanwhile.
+const HOLDER_TIME_MAX: Duration = Duration::from_hours(24);
+/// Interval of checks whether it is.
+const LIVE_CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// Time limit of a response that is joined with those of other nodes, and its maximum size in bytes.
 const GATHERED_TIME_MAX: Duration = Duration::from_secs(5);
 const GATHERED_BYTES_MAX: usize = 64 << 20;
@@ -59,6 +66,10 @@ pub async fn pass_on(
             false => members.ready_in_order(&left).await?,
         };
         left.retain(|other| *other != node);
+        let Some(place) = members.forward_room.enter(node) else {
+            FORWARD_FAILURES.count();
+            continue;
+        };
         let call = Call {
             method: method.clone(),
             path: request.target.to_owned(),
@@ -66,10 +77,17 @@ pub async fn pass_on(
             body: request.body.clone().into(),
         };
         count.count();
-        match peers.call(node, call, PASSED_TIME_MAX).await {
+        let called = match is_any {
+            true => peers.call(node, call, PASSED_TIME_MAX).await,
+            false => {
+                let called = peers.call(node, call, HOLDER_TIME_MAX);
+                while_live(node, called, || members.is_live(node)).await
+            }
+        };
+        match called {
             // Another node may be able to.
             Ok(reply) if is_refused(&reply, repeatable) => FORWARD_FAILURES.count(),
-            Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
+            Ok(reply) => return Some((reply.status, reply.headers, holding(place, reply.body))),
             Err(e) => {
                 FORWARD_FAILURES.count();
                 tracing::debug!(error = %e, "a client's request was not forwarded");
@@ -80,6 +98,28 @@ pub async fn pass_on(
         }
     }
     None
+}
+
+/// Waits for the response of a node as long as the node is live.
+async fn while_live<T>(
+    node: NodeId,
+    called: impl Future<Output = Result<T, CallError>>,
+    is_live: impl Fn() -> bool,
+) -> Result<T, CallError> {
+    let began = Instant::now();
+    tokio::pin!(called);
+    loop {
+        let check = tokio::time::sleep(LIVE_CHECKED_EVERY);
+        tokio::select! {
+            biased;
+            done = &mut called => return done,
+            () = check => {}
+        }
+        if !is_live() {
+            let after = began.elapsed();
+            return Err(CallError::TimedOut { node, after });
+        }
+    }
 }
 
 /// Returns whether another node may execute a request that has this reply.
@@ -124,9 +164,26 @@ pub async fn ask_others(members: &Members, mut request: ForwardedClientRequest<'
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use peers::{Body, Refusal};
 
     use super::*;
+
+    /// An index that is built for minutes, or a process that was stopped.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_its_node_while_that_is_live() {
+        let long = || async {
+            tokio::time::sleep(20 * PASSED_TIME_MAX).await;
+            Ok::<_, CallError>("built")
+        };
+        assert_eq!(while_live(2, long(), || true).await.ok(), Some("built"));
+        let checks = AtomicUsize::new(0);
+        let is_live = || checks.fetch_add(1, Relaxed) < 3;
+        let stopped = while_live(2, long(), is_live).await;
+        assert!(matches!(stopped, Err(CallError::TimedOut { node: 2, .. })));
+        assert_eq!(checks.load(Relaxed), 4);
+    }
 
     #[test]
     fn a_write_is_sent_again_only_if_it_was_not_started() {

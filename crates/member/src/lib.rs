@@ -25,6 +25,7 @@ mod error;
 pub mod everywhere;
 mod figures;
 mod forward;
+mod forward_room;
 mod gateway;
 mod ground;
 mod handler;

@@ -39,6 +39,10 @@ pub(crate) async fn run(log: Arc<RaftLog>, members: Arc<Members>, replicas: Arc<
         let mut all = vec![];
         for (slot, replica) in replicas.all() {
             let status = replica.status();
+            if placement.is_some() && slot != CONTROL && !replica.is_member() {
+                // The nodes that have the slot are asked.
+                continue;
+            }
             let is_copied = is_copied(placement.as_ref(), slot, &status, &live);
             let bounds = bounds(number, &status, is_away);
             all.extend(bounds.map(|bounds| (slot, bounds.while_copied(is_copied))));

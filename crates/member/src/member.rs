@@ -308,6 +308,10 @@ impl Member {
     /// # Errors
     /// [`Error::NotNow`], also for a live node that slots need.
     pub async fn remove(&self, node: NodeId) -> Result<bool, Error> {
+        if self.gateway.lacks_slots() && self.members.is_live(node) {
+            // Another one may have left just now.
+            self.gateway.fresh_control().await?;
+        }
         let needing = self.gateway.slots_that_need(node);
         if needing > 0 && self.members.is_live(node) {
             let why = format!(

@@ -22,6 +22,7 @@ use crate::control::entry::MemberInfo;
 use crate::control::placement_state::PlacementState;
 use crate::copy::Source;
 use crate::counters::FORWARD_FAILURES;
+use crate::forward_room::ForwardRoom;
 use crate::log_table::LogReport;
 use crate::placement::{PlacementNode, PlacementNodes};
 use crate::progress::Progress;
@@ -111,6 +112,8 @@ pub struct Members {
     peers: OnceLock<Arc<Peers>>,
     /// When this node started.
     began: Instant,
+    /// Room for clients' requests to other nodes.
+    pub(crate) forward_room: ForwardRoom,
 }
 
 impl Members {
@@ -122,6 +125,7 @@ impl Members {
             catalogue,
             peers: OnceLock::new(),
             began: Instant::now(),
+            forward_room: ForwardRoom::default(),
         }
     }
 

@@ -118,7 +118,7 @@ impl SlotNodes {
 impl Gateway {
     /// Returns whether nodes may lack slots. In other clusters, requests check nothing more.
     pub fn lacks_slots(&self) -> bool {
-        self.catalogue.is_placed() || self.replicas.lacks_some()
+        self.catalogue.is_placed() || self.replicas.is_partial()
     }
 
     /// Returns the live nodes that answer for a database, best first; `None` if this node
@@ -168,8 +168,8 @@ impl Gateway {
     /// Returns the number of slots that would stop if a node left now.
     pub(crate) fn slots_that_need(&self, node: NodeId) -> usize {
         let is_live = |other: NodeId| self.members.is_live(other);
-        let needing = |state: &ControlState| state.placement.slots_that_need(node, is_live);
-        self.catalogue.with(needing)
+        self.catalogue
+            .with(|state| state.slots_that_need(node, is_live))
     }
 
     /// Returns the number of nodes that have each slot; `None`: all of them.

@@ -1,8 +1,8 @@
 //! The replicas of slots on this node.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub struct Replicas {
     started: OnceLock<Started>,
     /// The number of data slots that do not run here.
     missing: AtomicUsize,
+    /// Slots had, or have, some of the nodes only, and this node does not count in all of them.
+    is_partial: AtomicBool,
 }
 
 struct Started {
@@ -46,8 +48,15 @@ struct Started {
     data: Vec<Lives<Replica>>,
 }
 
-/// A started data slot, with the design documents that edits must have been validated by.
-pub(crate) type StartedSlot = (Slot<DataSlot>, Arc<Validators>);
+/// A started data slot.
+pub(crate) struct StartedSlot {
+    /// The slot.
+    pub slot: Slot<DataSlot>,
+    /// The design documents that edits must have been validated by.
+    pub validators: Arc<Validators>,
+    /// It has no data, and does not count among the slot's replicas.
+    pub is_blank: bool,
+}
 
 /// One replica.
 pub struct Replica {
@@ -62,6 +71,8 @@ pub struct Replica {
     /// When it was last known to be current.
     pub(crate) hold: Arc<Hold>,
     reach: Arc<LogReach>,
+    /// It started without data, and has had none when this was last checked.
+    is_blank: AtomicBool,
 }
 
 enum AnySlot {
@@ -88,6 +99,7 @@ impl Replicas {
             reach: Arc::default(),
             started: OnceLock::new(),
             missing: AtomicUsize::new(0),
+            is_partial: AtomicBool::new(false),
         }
     }
 
@@ -109,7 +121,7 @@ impl Replicas {
             None => Lives::default(),
         });
         let started = Started {
-            control: Replica::new(self.me, control, Arc::default(), &self.reach),
+            control: Replica::new(self.me, control, (Arc::default(), false), &self.reach),
             data: lives.collect(),
         };
         // A second call has no effect.
@@ -123,8 +135,32 @@ impl Replicas {
         self.missing.load(Acquire) > 0
     }
 
-    fn replica(&self, (slot, validators): StartedSlot) -> Replica {
-        Replica::new(self.me, AnySlot::Data(slot), validators, &self.reach)
+    /// Returns whether this node may lack data of slots: some do not run here, or it does not count
+    /// in some since slots had some of the nodes only.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.lacks_some() || self.is_partial.load(Acquire)
+    }
+
+    /// Notes whether slots have some of the nodes only. If not any more, this node still lacks data
+    /// until it counts in all of them.
+    pub(crate) fn note_partial(&self, is_placed: bool) {
+        if is_placed {
+            self.is_partial.store(true, Release);
+        } else if self.is_partial.load(Acquire) {
+            let counts_in_all = self.all().all(|(_, replica)| replica.is_member());
+            let is_partial = self.lacks_some() || !counts_in_all;
+            self.is_partial.store(is_partial, Release);
+        }
+    }
+
+    fn replica(&self, started: StartedSlot) -> Replica {
+        let StartedSlot {
+            slot,
+            validators,
+            is_blank,
+        } = started;
+        let of_slot = (validators, is_blank);
+        Replica::new(self.me, AnySlot::Data(slot), of_slot, &self.reach)
     }
 
     /// Adds a data slot. Returns whether it is the one that runs: another one may have been
@@ -232,7 +268,7 @@ impl Replica {
     fn new(
         me: NodeId,
         slot: AnySlot,
-        validators: Arc<Validators>,
+        (validators, is_blank): (Arc<Validators>, bool),
         reach: &Arc<LogReach>,
     ) -> Replica {
         Replica {
@@ -243,7 +279,19 @@ impl Replica {
             no_reads_until: Mutex::new(None),
             hold: Arc::default(),
             reach: reach.clone(),
+            is_blank: AtomicBool::new(is_blank),
         }
+    }
+
+    /// Returns whether it started without data of the slot, and has none yet.
+    fn is_blank(&self) -> bool {
+        if !self.is_blank.load(Acquire) {
+            return false;
+        }
+        let position = self.status().position;
+        let is_blank = position.next_offset == 0 && position.generation == Generation::default();
+        self.is_blank.store(is_blank, Release);
+        is_blank
     }
 
     /// Returns whether it is worth trying for a write before others.
@@ -257,7 +305,7 @@ impl Replica {
     /// Returns whether it follows its log, and is one of the slot's replicas.
     fn counts(&self) -> bool {
         let status = self.status();
-        status.halted.is_none() && !status.store_fails && self.is_among(&status)
+        status.halted.is_none() && !status.store_fails && self.is_among(&status) && !self.is_blank()
     }
 
     /// Returns whether it is known to be one of the slot's replicas.
@@ -320,8 +368,13 @@ impl Replica {
         with!(self, slot => slot.replaced())
     }
 
-    /// Delivers a message.
+    /// Delivers a message. A replica without data answers no question whose answer counts as that
+    /// of one with data: this node may have had the slot before, and a node that still takes it for
+    /// a replica must not get a majority by its ignorance.
     pub fn deliver(&self, from: NodeId, message: Message) {
+        if counts_for_majorities(&message) && self.is_blank() {
+            return;
+        }
         with!(self, slot => slot.deliver(from, message));
     }
 
@@ -394,10 +447,22 @@ impl Replica {
         with!(self, slot => slot.know(nodes));
     }
 
-    /// Starts a new generation.
+    /// Starts a new generation, unless it has no data: it could not begin, and would be kept from
+    /// copying the present one.
     pub fn reseed(&self) {
+        if self.is_blank() {
+            return;
+        }
         with!(self, slot => slot.reseed());
     }
+}
+
+/// Returns whether the answer to a question is counted towards a majority.
+fn counts_for_majorities(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::AskFence(_) | Message::Seal(_) | Message::AskPosition { .. }
+    )
 }
 
 fn rests(until: &Mutex<Option<Instant>>) -> bool {

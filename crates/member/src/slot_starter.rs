@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::record::RecordVersions;
+use cluster::replica::Cursor;
 use cluster::slot::{Network, Slot, SlotOptions, StoreError};
 use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use database::Databases;
@@ -19,7 +20,7 @@ use crate::members::Members;
 use crate::membership::{Cluster, random};
 use crate::placement::SlotSets;
 use crate::replicas::{Replicas, StartedSlot};
-use crate::slot::{DataSlot, failed};
+use crate::slot::{CURSOR, DataSlot, failed};
 use crate::slot_holders::{SlotChange, SlotKeeper, are_ahead, left_to};
 use crate::slot_removal::remove_slot;
 use crate::validation::Validators;
@@ -52,7 +53,7 @@ impl SlotStarter {
         let stored = self.stored();
         let (databases, catalogue) = (&self.databases, &self.catalogue);
         let control = ControlSlot::start(databases, catalogue, self.copier.clone(), on_setting);
-        let control = self.slot(CONTROL, control)?;
+        let control = self.slot(CONTROL, control, vec![self.cluster.first])?;
         let mut data = BTreeMap::new();
         let mut keeper = SlotKeeper::new(self.node, BTreeSet::new());
         for change in self.changes(&mut keeper, Duration::ZERO, (replicas, &stored)) {
@@ -68,17 +69,51 @@ impl SlotStarter {
     pub fn start(&self, slot: SlotNumber) -> Result<StartedSlot, Error> {
         let validators = Arc::new(Validators::default());
         let of_node = (&self.databases, &self.catalogue, &self.contents);
+        let (genesis, is_blank) = (self.genesis(), self.is_blank(slot)?);
         let store = DataSlot::start(slot, of_node, self.copier.clone(), validators.clone());
-        Ok((self.slot(slot, store)?, validators))
+        let slot = self.slot(slot, store, genesis)?;
+        Ok(StartedSlot {
+            slot,
+            validators,
+            is_blank,
+        })
+    }
+
+    /// Returns the replicas of a data slot of which this node has no data. The first node of the
+    /// cluster was the only one at the beginning. Once there are others, it has removed the slot,
+    /// and copies it: if it took itself for the only replica, it would confirm reads and start
+    /// generations with an empty slot.
+    fn genesis(&self) -> Vec<NodeId> {
+        let has_others = |state: &ControlState| state.members.keys().any(|id| *id != self.node);
+        match self.node == self.cluster.first && self.catalogue.with(has_others) {
+            true => vec![],
+            false => vec![self.cluster.first],
+        }
+    }
+
+    /// Returns whether this node has no data of a slot, and does not count among its replicas.
+    fn is_blank(&self, slot: SlotNumber) -> Result<bool, Error> {
+        let store = self.databases.store();
+        let unreadable = |e: storage::Error| Error::Membership(e.to_string());
+        let Some(at) = store.slot(slot).map_err(unreadable)? else {
+            return Ok(!self.genesis().contains(&self.node));
+        };
+        if at.next_offset > 0 || at.generation != storage::Generation::default() {
+            return Ok(false);
+        }
+        let rows = store.slot_state(slot, CURSOR).map_err(unreadable)?;
+        let cursor = rows.iter().find(|(key, _)| key == CURSOR);
+        let cursor = cursor.and_then(|(_, value)| Cursor::decode(value));
+        Ok(cursor.is_some_and(|cursor| !cursor.members.contains(&self.node)))
     }
 
     fn slot<S: cluster::slot::SlotStore>(
         &self,
         slot: SlotNumber,
         store: S,
+        genesis: Vec<NodeId>,
     ) -> Result<Slot<S>, Error> {
         let start = u64::from_be_bytes(random()?);
-        let genesis = vec![self.cluster.first];
         let stamp = self.cluster.stamp(slot, &self.versions)?;
         let options = SlotOptions::new(stamp, self.node, start, genesis);
         let (log, network) = (self.log.clone(), self.network.clone());
@@ -137,8 +172,7 @@ impl SlotStarter {
         replicas: &Replicas,
         members: &Members,
     ) -> bool {
-        let left_to = self.left_to(slot, is_new, replicas);
-        let (Some(others), Some(control)) = (left_to, replicas.get(CONTROL)) else {
+        let Some(others) = self.left_to(slot, is_new, replicas) else {
             return false;
         };
         match self.reached(slot, replicas).await {
@@ -156,13 +190,14 @@ impl SlotStarter {
                 return false;
             }
         }
-        // The cluster may have decided otherwise since this node last read its state.
-        let deadline = Instant::now() + CONTROL_TIME_MAX;
-        let is_fresh = control.fresh(deadline).await.is_ok();
-        if !is_fresh || self.left_to(slot, is_new, replicas) != Some(others) {
+        if !self.is_left_to(&others, (slot, is_new), replicas).await {
             return false;
         }
         replicas.end(slot).await;
+        // Until it ended, the slot could be taken for one that has learned, and begin to count.
+        if !self.is_left_to(&others, (slot, is_new), replicas).await {
+            return false;
+        }
         match self.remove(slot).await {
             Ok(()) => {
                 tracing::info!(slot, "other nodes have the slot from now on");
@@ -173,6 +208,22 @@ impl SlotStarter {
                 false
             }
         }
+    }
+
+    /// Returns whether this node has left a slot to these nodes, by the current state of the
+    /// cluster: it may have decided otherwise since this node last heard.
+    async fn is_left_to(
+        &self,
+        others: &BTreeSet<NodeId>,
+        (slot, is_new): (SlotNumber, bool),
+        replicas: &Replicas,
+    ) -> bool {
+        let Some(control) = replicas.get(CONTROL) else {
+            return false;
+        };
+        let deadline = Instant::now() + CONTROL_TIME_MAX;
+        let is_fresh = control.fresh(deadline).await.is_ok();
+        is_fresh && self.left_to(slot, is_new, replicas).as_ref() == Some(others)
     }
 
     /// Returns the generation and the offset that this node has reached in a slot; `None` without
@@ -245,7 +296,9 @@ pub(crate) async fn keep_slots(
     let began = Instant::now();
     loop {
         tokio::time::sleep(KEPT_EVERY).await;
-        if !starter.catalogue.is_placed() && !replicas.lacks_some() {
+        let is_placed = starter.catalogue.is_placed();
+        replicas.note_partial(is_placed);
+        if !is_placed && !replicas.lacks_some() {
             if keeper.has_new() {
                 keeper.note(&running(&replicas));
             }
@@ -260,6 +313,8 @@ pub(crate) async fn keep_slots(
                 }
                 SlotChange::End(slot) => {
                     let of_slot = (slot, keeper.is_new(slot));
+                    // One that has ended and was not removed has data.
+                    stored.insert(slot);
                     if starter.leave(of_slot, &replicas, &members).await {
                         stored.remove(&slot);
                     }

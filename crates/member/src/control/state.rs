@@ -413,6 +413,13 @@ impl ControlState {
         Ok((rows, Effect::Members))
     }
 
+    /// Returns the number of slots without a majority of their replicas if a node leaves now. A node
+    /// that has left does not count, even if it is live and still among the replicas of slots.
+    pub(crate) fn slots_that_need(&self, node: NodeId, is_live: impl Fn(NodeId) -> bool) -> usize {
+        let stays = |other: NodeId| self.members.contains_key(&other) && is_live(other);
+        self.placement.slots_that_need(node, stays)
+    }
+
     fn place(&mut self, change: PlacementChange) -> Result<(Vec<Row>, Effect), EntryOutcome> {
         let members: Vec<NodeId> = self.members.keys().copied().collect();
         let rows = self.placement.change(change, &members)?;

@@ -97,6 +97,10 @@ impl Copier {
             CONTROL => None,
             _ => Some(self.room.acquire().await.map_err(closed)?),
         };
+        if !self.may_copy_from(slot, from)? {
+            let why = format!("node {from:x} is no replica of the slot any more");
+            return Err(StoreError::Failed(why));
+        }
         let known = self.catalogue.version();
         let body = self.source.open(from, slot, known).await;
         let body = body.map_err(|e| StoreError::Failed(format!("node {from:x}: {e}")))?;
@@ -119,6 +123,21 @@ impl Copier {
             import,
             then,
         })
+    }
+
+    /// Returns whether a slot may be copied from a node. One without data of the slot may have had
+    /// it before, and would be taken for a replica again by a node that was away since then.
+    fn may_copy_from(&self, slot: SlotNumber, from: NodeId) -> Result<bool> {
+        let counts = self.catalogue.with(|state| {
+            let placement = &state.placement;
+            let decided = placement.copies.and_then(|_| placement.slots.get(&slot));
+            decided.is_none_or(|of| of.replicas.contains(&from))
+        });
+        if counts || slot == CONTROL {
+            return Ok(true);
+        }
+        let at = self.databases.store().slot(slot).map_err(failed)?;
+        Ok(at.is_some_and(|at| from_stored(&at) != cluster::Position::start()))
     }
 
     /// Waits until the local catalogue has this version.

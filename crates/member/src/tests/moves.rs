@@ -1,19 +1,23 @@
 //! Slots that move between nodes as the cluster decides, with their databases.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cluster::{NodeId, SlotNumber};
+use cluster::replica::Message;
+use cluster::slot::StoreError;
+use cluster::{BoxFuture, NodeId, SlotNumber};
 use tokio::time::Instant;
 
 use super::docs;
 use super::nodes::{Node, Nodes, SLOTS, listing, until};
 use super::placement::join;
 use crate::control::entry::Entry;
-use crate::control::placement_entry::PlacementChange;
+use crate::control::placement_entry::{PlacedSlot, PlacementChange, SlotPlacement};
 use crate::control::placement_state::PlacementState;
 use crate::placement::{PlacementNode, PlacementNodes, SlotSets};
 use crate::replicas::Replica;
+use crate::reseed;
 use crate::slot_decisions::{next_decision, next_replicas, report};
 use crate::slot_removal::remove_slot;
 
@@ -182,4 +186,125 @@ async fn slots_and_their_databases_move_to_the_nodes_that_they_should_have() {
     assert!(sets.any(|set| set.contains(&3)), "{placed:?}");
     write(&nodes, 200).await;
     agree(&nodes).await;
+}
+
+/// Changes the replicas of a slot, at node 2.
+async fn change_to(nodes: &Nodes, slot: SlotNumber, members: &[NodeId]) {
+    let replica = nodes.node(2).replicas.get(slot).unwrap();
+    for _ in 0..STEPS_MAX {
+        let known: BTreeSet<NodeId> = replica.status().members.into_iter().collect();
+        if known.iter().eq(members) {
+            return;
+        }
+        let deadline = Instant::now() + CHANGE_TIME_MAX;
+        // One that fails is tried again.
+        let _ = replica.change(members.to_vec(), deadline).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+    panic!("never {members:?}: {}", nodes.describe());
+}
+
+/// Removes slot 1 from the first node, and starts it there again, where it gets no copy yet.
+async fn begin_again(nodes: &Nodes) -> &Replica {
+    let first = nodes.node(1);
+    change_to(nodes, 1, &[2, 3]).await;
+    first.replicas.end(1).await;
+    let (databases, catalogue) = (&first.databases, &first.catalogue);
+    remove_slot(databases, catalogue, SLOTS, 1).await.unwrap();
+    nodes.net.refused_copies.store(u32::MAX, Relaxed);
+    // It has to copy the slot.
+    nodes.log.trim(1, usize::MAX);
+    first.starter.join(1, &first.replicas);
+    first.replicas.get(1).unwrap()
+}
+
+/// Nodes 1 to 3 with the database `a`, which has documents in each slot. Slots may have some of the
+/// nodes only; the cluster knows that node 2 counts in slot 1.
+async fn placed() -> Nodes {
+    let nodes = Nodes::three().await;
+    for id in 1..=3 {
+        nodes.enter(1, join(id)).await;
+    }
+    nodes.create(1, "a", 3).await;
+    nodes.write(2, "a", &docs(0, 30)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let change = PlacementChange::Copies { copies: Some(2) };
+    nodes.enter(1, Entry::Placement { change }).await;
+    let placement = SlotPlacement {
+        wanted: [1, 2].into(),
+        replicas: [2].into(),
+        learners: vec![],
+    };
+    let slots = vec![PlacedSlot { slot: 1, placement }];
+    let change = PlacementChange::Place { slots, decision: 1 };
+    nodes.enter(1, Entry::Placement { change }).await;
+    nodes
+}
+
+/// At the beginning of the cluster it was the only replica of every slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_node_is_no_replica_of_a_slot_that_it_copies_again() {
+    let nodes = placed().await;
+    let first = nodes.node(1);
+    let replica = begin_again(&nodes).await;
+    // An administrator starts new generations: not from an empty slot.
+    let members = first.gateway.members.clone();
+    reseed::start(first.replicas.clone(), members, Some(1)).await;
+    replica.reseed();
+    assert!(
+        replica
+            .fresh(Instant::now() + CHANGE_TIME_MAX)
+            .await
+            .is_err()
+    );
+    assert!(!replica.is_member() && !replica.is_able());
+    nodes.net.refused_copies.store(0, Relaxed);
+    change_to(&nodes, 1, &[1, 2, 3]).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let info = first.databases.get("a").unwrap().info().unwrap();
+    assert_eq!(info.doc_count, 30);
+}
+
+/// A node that was away may still take this one for a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_without_data_is_no_part_of_a_majority_and_copies_those_that_count() {
+    let nodes = placed().await;
+    let first = nodes.node(1);
+    let replica = begin_again(&nodes).await;
+    let told = &nodes.net.positions_told;
+    told.lock().clear();
+    replica.deliver(3, Message::AskPosition { round: 1 });
+    let other = first.replicas.get(0).unwrap();
+    other.deliver(3, Message::AskPosition { round: 1 });
+    until("told", || told.lock().contains(&(1, 0))).await;
+    assert!(!told.lock().contains(&(1, 1)));
+    let then =
+        || -> BoxFuture<'static, Result<(), StoreError>> { Box::pin(std::future::ready(Ok(()))) };
+    let refused = first.starter.copier.clone().fetch(1, 3, Box::new(then));
+    let refused = refused.await.err().map(|e| e.to_string());
+    assert!(refused.is_some_and(|e| e.contains("no replica of the slot")));
+    nodes.net.refused_copies.store(0, Relaxed);
+    until("copied", || replica.status().position.next_offset > 0).await;
+    replica.deliver(3, Message::AskPosition { round: 2 });
+    until("told", || told.lock().contains(&(1, 1))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lacked_a_slot_leaves_requests_to_others_until_it_counts() {
+    let nodes = placed().await;
+    let first = nodes.node(1);
+    first.replicas.note_partial(true);
+    begin_again(&nodes).await;
+    // Every node is to have every slot again.
+    let change = PlacementChange::Copies { copies: None };
+    nodes.enter(1, Entry::Placement { change }).await;
+    let asks_others = || {
+        first.replicas.note_partial(first.catalogue.is_placed());
+        first.gateway.lacks_slots()
+    };
+    assert!(asks_others() && first.gateway.nodes_for("a").is_some());
+    nodes.net.refused_copies.store(0, Relaxed);
+    change_to(&nodes, 1, &[1, 2, 3]).await;
+    nodes.agree(&[1, 2, 3]).await;
+    assert!(!asks_others());
 }

@@ -57,6 +57,8 @@ pub struct Net {
     pub refused_copies: AtomicU32,
     /// Nodes that asked how the generation of a slot started.
     pub begun_asks: Mutex<BTreeSet<(NodeId, SlotNumber)>>,
+    /// Nodes that answered which position they have reached in a slot.
+    pub positions_told: Mutex<BTreeSet<(NodeId, SlotNumber)>>,
     /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
     /// Nodes to which no contents are sent, and nodes that get none at their own request.
@@ -97,6 +99,9 @@ impl Network for NetOf {
     fn send(&self, to: NodeId, slot: SlotNumber, message: Message) {
         if matches!(message, Message::AskBegun) {
             self.net.begun_asks.lock().insert((self.me, slot));
+        }
+        if matches!(message, Message::PositionIs { .. }) {
+            self.net.positions_told.lock().insert((self.me, slot));
         }
         let replicas = self.net.nodes.lock().get(&to).map(|node| node.0.clone());
         if let Some(replica) = replicas.as_ref().and_then(|replicas| replicas.get(slot)) {

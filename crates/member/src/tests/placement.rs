@@ -217,6 +217,24 @@ fn a_slot_needs_a_node_without_which_it_has_no_majority() {
     assert_eq!(state.slots_that_need(5, |_| false), 0);
 }
 
+/// Of two nodes that leave one after the other, the first one is live until it is stopped.
+#[test]
+fn a_slot_does_not_rely_on_a_node_that_has_left() {
+    let mut state = ControlState::default();
+    let of = SlotPlacement {
+        replicas: [1, 2, 3].into(),
+        ..SlotPlacement::default()
+    };
+    state.placement.slots.insert(0, of);
+    for node in 1..=3 {
+        let (name, address) = (format!("node{node}"), format!("node{node}:1"));
+        state.members.insert(node, MemberInfo { name, address });
+    }
+    assert_eq!(state.slots_that_need(2, |_| true), 0);
+    state.members.remove(&1);
+    assert_eq!(state.slots_that_need(2, |_| true), 1);
+}
+
 #[test]
 fn a_learner_of_one_slot_is_none_of_another() {
     let mut state = PlacementState::default();
