@@ -13,10 +13,10 @@ USERS = {
     "alice": ([], {"own", "shared", "public"}),
     "nora": (["nurse"], {"shared", "public"}),
     "stranger": ([], {"public"}),
-    "carol": ([], {"hidden", "gone", "lost", "hidden-winner", "public"}),
+    "carol": ([], {"hidden", "gone", "lost", "overruled", "public"}),
     "dbadmin": ([], None),
 }
-WRITES = {"alice": {"own", "shared"}, "carol": {"hidden", "lost", "hidden-winner"}}
+WRITES = {"alice": {"own", "shared"}, "carol": {"hidden", "lost", "overruled"}}
 ALL = {"read": ["alice", "nora", "stranger"], "write": ["carol"]}
 DOCUMENTS = {
     "own": ["alice"],
@@ -26,7 +26,7 @@ DOCUMENTS = {
     "admins": None,
     "gone": ["carol"],
     "lost": ["carol"],
-    "hidden-winner": ["carol"],
+    "overruled": ["carol"],
 }
 SECURITY = {"admins": {"names": ["dbadmin"], "roles": []}, "members": {"names": list(USERS), "roles": []}}
 
@@ -43,7 +43,7 @@ def body(kind, doc_id):
 
 def create(admin, made):
     """Creates documents, which are [(kind, id)] with kinds of DOCUMENTS. Returns the revision of each: of a hidden winner, where there is one."""
-    leaves = {"lost": ALL, "hidden-winner": ALL}
+    leaves = {"lost": ALL, "overruled": ALL}
     first = [{"_id": doc_id, **body(kind, doc_id), **({"_access": leaves[kind]} if kind in leaves else {})} for kind, doc_id in made]
     rows = admin.expect(201, "POST", "/db/_bulk_docs", {"docs": first})
     revs = {row["id"]: row["rev"] for row in rows}
@@ -51,7 +51,7 @@ def create(admin, made):
     gone = [{"_id": doc_id, "_rev": revs[doc_id], "_deleted": True} for kind, doc_id in made if kind == "gone"]
     revs |= {row["id"]: row["rev"] for row in admin.expect(201, "POST", "/db/_bulk_docs", {"docs": lost + gone})}
     winner = "7-" + "e" * 32
-    hidden = [{"_id": doc_id, "_rev": winner, **body(kind, doc_id)} for kind, doc_id in made if kind == "hidden-winner"]
+    hidden = [{"_id": doc_id, "_rev": winner, **body(kind, doc_id)} for kind, doc_id in made if kind == "overruled"]
     admin.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": hidden})
     return revs | {doc["_id"]: winner for doc in hidden}
 
