@@ -431,7 +431,9 @@ def read_all(world, name):
     listed = [(row["id"], row["value"]["rev"], row["doc"].get("n")) for row in rows]
     world.check(listed == [(doc_id, live[doc_id].rev, live[doc_id].content[0]) for doc_id in order], name, "lists", listed, order)
     skip, limit = world.random.randint(0, 3), world.random.randint(0, 5)
-    pages = api.expect(200, "POST", "/db/_all_docs/queries", {"queries": [{"skip": skip, "limit": limit}, {"keys": ["missing", "none", *order]}]})["results"]
+    pages = api.expect(200, "POST", "/db/_all_docs/queries", {"queries": [{"skip": skip, "limit": limit}, {"keys": ["missing", "none", *order]}]})[
+        "results"
+    ]
     world.check([row["id"] for row in pages[0]["rows"]] == sorted(live)[skip : skip + limit], name, "pages", pages[0], skip, limit)
     world.check([row.get("id") for row in pages[1]["rows"]] == [None, None, *order], name, "lists keys", pages[1])
     rows = api.expect(200, "GET", "/db/_changes?style=all_docs")["results"]
