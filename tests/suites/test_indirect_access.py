@@ -300,6 +300,7 @@ class World:
             "secret": get("/secret/_all_docs"),
             "secret's local": get("/secret/_local_docs?include_docs=true"),
         }
+        state["personal's security"] = get("/personal/_security")
         for name in (*PERSONAL, "taken", "branched"):
             state[f"personal/{name}"] = get(f"/personal/{name}?conflicts=true") if name != "of_outsider" else ""
         jobs = self.api.get("/_replicator/_all_docs?include_docs=true").json["rows"]
