@@ -319,7 +319,7 @@ def read_one(world, name, doc_id):
     answer = api.get(f"/db/{doc_id}{options}")
     if not visible or visible[0].deleted:
         reason = "deleted" if visible else "missing"
-        world.check((answer.status, answer.json["reason"]) == (404, reason), name, "reads", doc_id, answer, reason, tree(doc))
+        world.check((answer.status, answer.json.get("reason")) == (404, reason), name, "reads", doc_id, answer, reason, tree(doc))
         return
     others = {member: {leaf.rev for leaf in visible[1:] if leaf.deleted == deleted} for member, deleted in MEMBERS.items()}
     found = answer.json if answer.status == 200 else {}
