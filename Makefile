@@ -49,7 +49,7 @@ SOAK_power = own_log power_cuts
 SOAK_stores = answer_memory attachment_memory attachments auto_purge backups crash_recovery damaged_store document_memory expiry file_owners many_databases memory_limits mixed_load revision_trees storage_faults store_check time_bins views
 SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores selector_overload \
   function_overload deep_documents hostile_functions query_languages node_query_server number_precision worker_confinement
-SOAK_http = api_behaviour authentication authentication_security authorisation body_memory client_compatibility client_disconnects client_suites connection_limits cors_and_setup couchdb_suites \
+SOAK_http = access_matrix access_model api_behaviour authentication authentication_security authorisation body_memory client_compatibility client_disconnects client_suites connection_limits cors_and_setup couchdb_suites \
   design_functions design_overload dev_mode document_access function_preview function_results function_security hostile_reads http_fuzz http_security indirect_access openapi reverse_proxies settings slow_readers tls \
   vectors
 SOAK_programs = alerts bench_figures bench_workloads bindings check_functions client_libraries command_mistakes csv_loading documentation doctor example_files exports first_start foreign_packages \

@@ -3,9 +3,10 @@
 The ways are rewrites (rules and functions), lists, shows, updates, filters, replications, `_bulk_get`, documents that views
 link, COPY, and documents with attachments. Requests are made up at random, of the names and tricks below, by everybody. Every
 text in a database says which it is of, so that a look at an answer tells whether its reader may see that database; and what
-nobody may change is compared before and after.
+nobody may change is compared before and after. In the database `personal`, each document says who may read it.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -23,13 +24,21 @@ DATABASES = {
     "team": {**ADMINS_OF_DBS, "members": {"names": [], "roles": ["readers"]}},
     "secret": {"admins": {"names": [], "roles": ["_admin"]}, "members": {"names": [], "roles": ["_admin"]}},
 }
-# Who, with which password, reads which databases.
+# Documents of the database `personal`, which has access by document: `_access`, by the mark of the text.
+PERSONAL = {
+    "of_all": {"read": ["*"]},
+    "of_users": {"read": ["role:_users"]},
+    "of_outsider": ["outsider"],
+    "of_readers": {"read": ["role:readers"]},
+    "of_admins": None,
+}
+# Who, with which password, reads which databases, and which documents of `personal`.
 ACTORS = {
-    "anonymous": ("", {"open"}),
-    "outsider": ("outsider:pw", {"open"}),
-    "member": ("member:pw", {"open", "team"}),
-    "dbadmin": ("dbadmin:pw", {"open", "team"}),
-    "admin": (None, {"open", "team", "secret", "_users", "_replicator", "config"}),
+    "anonymous": ("", {"open", "of_all"}),
+    "outsider": ("outsider:pw", {"open", "of_all", "of_users", "of_outsider"}),
+    "member": ("member:pw", {"open", "team", "of_all", "of_users", "of_readers"}),
+    "dbadmin": ("dbadmin:pw", {"open", "team", *PERSONAL}),
+    "admin": (None, {"open", "team", "secret", "_users", "_replicator", "config", *PERSONAL}),
 }
 MARK = re.compile(rb"MARK-([a-z_]+)-")
 
@@ -98,6 +107,10 @@ LINKS = [
     "\u0000",
     "doc1?rev=x",
     "org.couchdb.user:member",
+    "of_admins",
+    "of_outsider",
+    "taken",
+    "branched",
 ]
 SOURCES = [
     "secret",
@@ -115,6 +128,8 @@ SOURCES = [
     "{url}/_users",
     "_replicator",
     "../data",
+    "personal",
+    "{url}/personal",
     "file:///etc/passwd",
     "{url}/_node/_local/_config",
     {"url": "{url}/secret", "headers": {"X-Auth-CouchDB-UserName": "admin", "X-Auth-CouchDB-Roles": "_admin"}},
@@ -196,7 +211,7 @@ def test_random_requests(ctx):
                 continue
             key = (way.__name__, answer.status // 100)
             statuses[key] = statuses.get(key, 0) + 1
-            shown = {found.decode() for found in MARK.findall(answer.raw)} - ACTORS[actor][1]
+            shown = marks(answer.raw) - ACTORS[actor][1]
             if shown:
                 seen.append(f"{actor} saw {shown} by {way.__name__}: {request}: {answer!r}")
             if actor == "admin" or number % LOOK_EVERY == 0:
@@ -212,6 +227,20 @@ def test_random_requests(ctx):
         report.equal("nothing is changed by who may not", world.protected(), before)
         report.check("every way is also answered well", not unanswered(statuses), statuses)
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def marks(raw):
+    """The marks of a text, and of attachments in it."""
+    inner = b"".join(base64.b64decode(data) for data in re.findall(rb'"data": ?"([A-Za-z0-9+/=]+)"', raw))
+    return {found.decode() for found in MARK.findall(raw + inner)}
+
+
+def readers_of(doc):
+    """The actors that may read a document of `personal` by its member `_access`."""
+    access = doc.get("_access", [])
+    named = set(access) if isinstance(access, list) else {name for names in access.values() for name in names}
+    mine = {"anonymous": {"*"}, "outsider": {"*", "role:_users", "outsider"}, "member": {"*", "role:_users", "role:readers", "member"}}
+    return [name for name, principals in mine.items() if principals & named]
 
 
 def unanswered(statuses):
@@ -238,6 +267,27 @@ class World:
             for number in range(3):
                 api.expect(201, "PUT", f"/{name}/doc{number}", {"text": f"MARK-{name}-{number}"})
             api.expect(201, "PUT", f"/{name}/_local/doc1", {"text": f"MARK-{name}-local"})
+        self.prepare_personal()
+
+    def prepare_personal(self):
+        """Documents of which one was taken away from all users, and one has a conflict that they may not read."""
+        api, everybody = self.api, {"read": ["*"]}
+        api.expect(201, "PUT", "/personal?access=true")
+        api.expect(200, "PUT", "/personal/_security", DATABASES["open"])
+        self.apis["dbadmin"].expect(201, "PUT", "/personal/_design/d", design([*LINKS, *PERSONAL]))
+        self.revs = {}
+        for name, access in PERSONAL.items():
+            text = f"MARK-{name}-text"
+            attached = {"file.txt": {"content_type": "text/plain", "data": base64.b64encode(text.encode()).decode()}}
+            doc = {"text": text, "_attachments": attached, **({"_access": access} if access else {})}
+            self.revs[name] = api.expect(201, "PUT", f"/personal/{name}", doc)["rev"]
+        hidden = {"text": "MARK-of_admins-text"}
+        first = api.expect(201, "PUT", "/personal/taken", {"_access": everybody})["rev"]
+        self.revs["taken"] = api.expect(201, "PUT", "/personal/taken", {"_rev": first, **hidden})["rev"]
+        self.revs["branched"] = "1-" + "a" * 32
+        leaves = [{"_id": "branched", "_rev": "2-" + "b" * 32, "_access": everybody}, {"_id": "branched", "_rev": self.revs["branched"], **hidden}]
+        api.expect(201, "POST", "/personal/_bulk_docs", {"new_edits": False, "docs": leaves})
+        self.apis["outsider"].expect(201, "PUT", "/personal/_local/doc1", {"text": "MARK-of_outsider-local"})
 
     def protected(self):
         """What none of the requests may change; of `open` and `team` only what an admin of theirs may."""
@@ -250,6 +300,9 @@ class World:
             "secret": get("/secret/_all_docs"),
             "secret's local": get("/secret/_local_docs?include_docs=true"),
         }
+        state["personal's security"] = get("/personal/_security")
+        for name in (*PERSONAL, "taken", "branched"):
+            state[f"personal/{name}"] = get(f"/personal/{name}?conflicts=true") if name != "of_outsider" else ""
         jobs = self.api.get("/_replicator/_all_docs?include_docs=true").json["rows"]
         state["replications"] = str(sorted((row["id"], row["doc"].get("source"), str(row["doc"].get("user_ctx"))) for row in jobs))
         for name in DATABASES:
@@ -263,11 +316,17 @@ class World:
     def leaked(self):
         """Texts in a database that are another's which not everybody reads who reads this one."""
         found = []
-        for name, above in (("open", ("team", "secret", "_users", "_replicator", "config")), ("team", ("secret", "_users", "_replicator", "config"))):
+        never = {"secret", "_users", "_replicator", "config"}
+        for name, above in (("open", never | {"team", *PERSONAL} - {"of_all"}), ("team", never | {"of_outsider", "of_admins"})):
             raw = self.api.get(f"/{name}/_all_docs?include_docs=true&attachments=true").raw
-            foreign = {mark.decode() for mark in MARK.findall(raw)} & set(above)
+            foreign = marks(raw) & above
             if foreign:
                 found.append(f"{name} holds {foreign}")
+        for row in self.api.expect(200, "GET", "/personal/_all_docs?include_docs=true&attachments=true")["rows"]:
+            readers = readers_of(row["doc"])
+            foreign = {mark for mark in marks(json.dumps(row["doc"]).encode()) if any(mark not in ACTORS[name][1] for name in readers)}
+            if foreign:
+                found.append(f"{row['doc']} shows {foreign} to {readers}")
         return found
 
     def choice(self, *items):
@@ -283,7 +342,7 @@ class World:
         return self.choice("", "", "/", "//", "http://127.0.0.1/") + path + self.choice("", "", "?include_docs=true", "#x", "?x=y&include_docs=true")
 
     def db(self):
-        return self.choice("open", "open", "team")
+        return self.choice("open", "open", "team", "personal")
 
     def ask(self, actor, method, path, body=None, headers=None):
         # Python's client refuses some characters before they are sent.
@@ -415,21 +474,23 @@ def by_update(world, actor):
 
 def by_filter(world, actor):
     name = world.choice("d/told", "_view&view=d/v", "secret/told", "..%2f..%2fsecret/told", "_doc_ids&doc_ids=%5B%22doc1%22%5D", "_design")
-    return world.ask(actor, "GET", f"/{world.choice('open', 'team', 'secret')}/_changes?include_docs=true&filter={name}")
+    return world.ask(actor, "GET", f"/{world.choice('open', 'team', 'secret', 'personal')}/_changes?include_docs=true&filter={name}")
 
 
 def by_bulk_get(world, actor):
     docs = [{"id": world.random.choice(LINKS) or "x", **world.choice({}, {"rev": "1-x"}, {"atts_since": ["1-x"]})} for _ in range(4)]
-    return world.ask(actor, "POST", f"/{world.choice('open', 'team', 'secret')}/_bulk_get?attachments=true", {"docs": docs})
+    return world.ask(actor, "POST", f"/{world.choice('open', 'team', 'secret', 'personal')}/_bulk_get?attachments=true", {"docs": docs})
 
 
 def by_linked_documents(world, actor):
-    return world.ask(actor, "GET", f"/{world.choice('open', 'team', 'secret')}/_design/d/_view/{world.choice('linked', 'v')}?include_docs=true")
+    return world.ask(
+        actor, "GET", f"/{world.choice('open', 'team', 'secret', 'personal')}/_design/d/_view/{world.choice('linked', 'v')}?include_docs=true"
+    )
 
 
 def by_listing(world, actor):
     keys = [world.random.choice(LINKS) for _ in range(5)]
-    path = f"/{world.choice('open', 'team', 'secret', '_users', '_replicator')}/{world.choice('_all_docs', '_local_docs', '_design_docs')}?include_docs=true"
+    path = f"/{world.choice('open', 'team', 'secret', 'personal', '_users', '_replicator')}/{world.choice('_all_docs', '_local_docs', '_design_docs')}?include_docs=true"
     return world.ask(actor, "POST", path, {"keys": keys})
 
 
@@ -460,7 +521,7 @@ def by_replication(world, actor):
         # It may read the one and write the other: that would not be told from a leak.
         source = "open"
         target = "team"
-    elif actor in ("member", "dbadmin") and "team" in str(source):
+    elif actor in ("member", "dbadmin") and ("team" in str(source) or "personal" in str(source)):
         source = "secret"
     elif actor == "dbadmin" and "secret" in str(target):
         target = "open"
@@ -479,6 +540,55 @@ def by_replication(world, actor):
     return world.ask(actor, "POST", "/_replicate", body)
 
 
+def by_revision(world, actor):
+    """A replicated edit that names revisions of others as its ancestors, or their attachments as its own."""
+    name = world.random.choice(list(world.revs))
+    if actor in ("admin", "dbadmin"):
+        return world.ask(actor, "GET", f"/personal/{name}?rev={world.revs[name]}")
+    generation, _, digest = world.revs[name].partition("-")
+    between = [f"{world.random.getrandbits(128):032x}" for _ in range(world.choice(1, 1, 2))]
+    revisions = {"start": int(generation) + len(between), "ids": [*between, *world.choice([digest], [digest], [])]}
+    stub = world.choice({"stub": True}, {"stub": True, "revpos": 1, "digest": "md5-x"}, {"stub": True, "revpos": int(generation)})
+    me = actor if actor != "anonymous" else "*"
+    doc = {
+        "_id": world.choice(name, name, f"copy-of-{name}"),
+        "_revisions": revisions,
+        "_access": [me],
+        **world.choice({}, {"_attachments": {"file.txt": stub}}),
+    }
+    if world.random.random() < 0.5:
+        request, answer = world.ask(actor, "PUT", f"/personal/{doc['_id']}?new_edits=false", doc)
+    else:
+        request, answer = world.ask(actor, "POST", "/personal/_bulk_docs", {"new_edits": False, "docs": [doc]})
+    _, got = world.ask(actor, "GET", f"/personal/{doc['_id']}?open_revs=all&attachments=true", headers={"Accept": "application/json"})
+    answer.raw += got.raw
+    return request, answer
+
+
+def by_personal_reads(world, actor):
+    """Documents of others among one's own, by the options of reads."""
+    name = world.random.choice([*world.revs, "_local/doc1", "_local/@8:outsider/doc1", "copied", "made"])
+    rev = world.revs.get(name, "1-a")
+    tail = world.choice(
+        f"{name}?rev={rev}&attachments=true",
+        f"{name}?open_revs=[%22{rev}%22]&latest=true&attachments=true",
+        f"{name}?meta=true&revs=true&attachments=true",
+        f"{name}/file.txt",
+        f"{name}/file.txt?rev={rev}",
+        "_all_docs?include_docs=true&attachments=true&conflicts=true",
+        f"_all_docs?include_docs=true&startkey=%22{name}%22&descending={world.choice('true', 'false')}",
+        "_changes?style=all_docs&include_docs=true&attachments=true&conflicts=true",
+        f"_changes?style=all_docs&include_docs=true&since={world.random.randint(0, 30)}-x",
+        f"_changes?filter=_doc_ids&doc_ids=[%22{name}%22]&include_docs=true",
+        f"_bulk_get?docs=[%22{name}%22]",
+        f"_design/d/_show/told/{name}",
+        "_design/d/_view/v?include_docs=true",
+        "_design/d/_list/told/_all_docs?include_docs=true",
+        f"_design/d/_rewrite/{name}",
+    )
+    return world.ask(actor, "GET", f"/personal/{tail}")
+
+
 def by_attachments(world, actor):
     """A document whose attachments follow it: stubs and contents that are others'."""
     stub = world.choice(
@@ -494,7 +604,7 @@ def by_attachments(world, actor):
     return world.ask(
         actor,
         "PUT",
-        f"/{world.choice('open', 'team', 'secret') if actor != 'admin' else 'open'}/{doc_id}",
+        f"/{world.choice('open', 'team', 'secret', 'personal') if actor != 'admin' else 'open'}/{doc_id}",
         parts,
         {"Content-Type": 'multipart/related; boundary="b"'},
     )
@@ -517,4 +627,6 @@ WAYS = [
     by_copy,
     by_replication,
     by_attachments,
+    by_revision,
+    by_personal_reads,
 ]

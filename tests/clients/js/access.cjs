@@ -1,5 +1,5 @@
 // Two users with a device each sync with one database with access by document: grants, revocation while a device is offline and while it
-// is live, an edit made offline after it, access given back, deletions and roles.
+// is live, an edit made offline after it, access given back, deletions, and roles given, taken and given back.
 const { mkdtempSync, rmSync } = require('node:fs');
 const { tmpdir } = require('node:os');
 const { join } = require('node:path');
@@ -116,4 +116,35 @@ async function roles() {
   await person('bob', ['team']);
   await sync('bob');
   check('an older document of a new role', await has('bob', 'team'));
+  await rolesTaken();
+}
+
+async function rolesTaken() {
+  const team = { read: ['role:team'], write: ['alice'] };
+  await edit('alice', 'kept', { _access: team, n: 0 });
+  await sync('alice');
+  await sync('bob');
+  await person('bob', []);
+  await edit('alice', 'team', { n: 1 });
+  await edit('alice', 'kept', { n: 1 });
+  await edit('alice', 'later', { _access: team });
+  await edit('bob', 'team', { n: 'mine' });
+  await sync('alice');
+  const taken = await sync('bob');
+  check('an edit of a reader is refused', taken.push.doc_write_failures > 0, taken.push);
+  check('nothing more arrives without the role', !(await has('bob', 'later')));
+  equal('what was there stays', [(await devices.bob.get('team')).n, (await devices.bob.get('kept')).n], ['mine', 0]);
+  await fails('it is hidden', remote('bob').get('team'), 404);
+  await devices.bob.put({ _id: 'own', _access: ['bob'] });
+  await sync('bob');
+  equal('what is his own still goes', (await remote('bob').get('own'))._access, ['bob']);
+  await edit('alice', 'later', { _access: ['alice'] });
+  await edit('alice', 'again', { _access: team });
+  await sync('alice');
+  await person('bob', ['team']);
+  await sync('bob');
+  check('what came meanwhile', await has('bob', 'again'));
+  equal('an edit that was made meanwhile', (await devices.bob.get('kept')).n, 1);
+  check('but not what the role lost', !(await has('bob', 'later')));
+  equal('its edit is there too', (await devices.bob.get('team', { conflicts: true }))._conflicts.length, 1);
 }
