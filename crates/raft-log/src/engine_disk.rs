@@ -18,7 +18,7 @@ use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize};
 
 use crate::disk::{DiskError, GroupWrite, LogDisk, StoredGroup};
 use crate::options::RaftId;
-use crate::synced_files::{Extents, SyncedFiles, SyncedList, remove_empty_newest};
+use crate::synced_files::{Extents, SyncedFiles, SyncedList, find_gone, remove_empty_newest};
 
 /// The group that holds the disk's id. Slots have smaller numbers.
 const DISK: u64 = 1 << 32;
@@ -123,9 +123,14 @@ impl EngineDisk {
     /// Opens or creates a log that has everything that was synced.
     fn open_intact(path: &Path, config: &Config) -> Result<EngineDisk, OpenError> {
         let listed = SyncedList::read(path).map_err(failed)?;
+        if let Some(name) = find_gone(path, &listed).map_err(failed)? {
+            let why = format!("the file {name} was synced, and is gone");
+            return Err(OpenError::Lost(why));
+        }
         let (engine, files) = open_engine(path, config, &listed)?;
+        // raft-engine skips files about which the device reports nothing.
         if let Some(name) = files.find_missing() {
-            return Err(missing(path, &name));
+            return Err(DiskError::Failed(format!("the file {name} was not found")).into());
         }
         let id = match engine.get(DISK, ID) {
             Some(id) => id_of(&id)?,
@@ -190,18 +195,6 @@ fn open_engine(
         return open();
     }
     opened
-}
-
-/// Returns the error for a listed file that raft-engine did not find.
-fn missing(directory: &Path, name: &str) -> OpenError {
-    match directory.join(name).symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            OpenError::Lost(format!("the file {name} was synced, and is gone"))
-        }
-        Err(e) => failed(e).into(),
-        // raft-engine skips files about which the device reports nothing.
-        Ok(_) => DiskError::Failed(format!("the file {name} was not found at first")).into(),
-    }
 }
 
 /// Makes the names of new files and of their directory durable, which a sync of the files does not.

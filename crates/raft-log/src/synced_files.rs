@@ -150,19 +150,40 @@ impl SyncedFiles {
         })
     }
 
-    /// Returns a file that is listed and is newer than all that raft-engine found. Older ones are
-    /// removed and recycled.
+    /// Returns a file that is listed and is newer than all that raft-engine found.
     pub fn find_missing(&self) -> Option<String> {
         let extents = self.extents.lock();
-        let exists_later = |name: &str| {
-            let existing = extents.iter().filter(|(_, extent)| extent.existed);
-            let mut existing = existing.map(|(other, _)| other.as_str());
-            // Numbers have the same number of digits.
-            existing.any(|other| kind(other) == kind(name) && other >= name)
-        };
-        let mut listed = self.listed.keys();
-        listed.find(|name| !exists_later(name.as_str())).cloned()
+        let existing = extents.iter().filter(|(_, extent)| extent.existed);
+        let names: Vec<&str> = existing.map(|(name, _)| name.as_str()).collect();
+        newest_without(&self.listed, &names)
     }
+}
+
+/// Returns a file that is listed and is newer than all that the directory has. raft-engine, once it is
+/// open, has created a new file, which may have this name.
+pub(crate) fn find_gone(directory: &Path, listed: &Extents) -> io::Result<Option<String>> {
+    if listed.is_empty() {
+        return Ok(None); // a new log, perhaps without a directory
+    }
+    let names = names_in(directory)?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(newest_without(listed, &names))
+}
+
+/// Returns a file that is listed and is newer than all of these. Older ones are removed and recycled.
+fn newest_without(listed: &Extents, names: &[&str]) -> Option<String> {
+    // Numbers have the same number of digits.
+    let is_later = |other: &str, name: &str| kind(other) == kind(name) && other >= name;
+    let exists_later = |name: &str| names.iter().any(|other| is_later(other, name));
+    listed.keys().find(|name| !exists_later(name)).cloned()
+}
+
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = vec![];
+    for entry in std::fs::read_dir(directory)? {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
 }
 
 fn name(path: &Path) -> Option<String> {
@@ -382,10 +403,7 @@ impl Drop for SyncedList {
 /// # Errors
 /// The device fails.
 pub(crate) fn remove_empty_newest(directory: &Path, listed: &Extents) -> io::Result<bool> {
-    let mut names = vec![];
-    for entry in std::fs::read_dir(directory)? {
-        names.extend(entry?.file_name().into_string());
-    }
+    let names = names_in(directory)?;
     let mut has_removed = false;
     for wanted in KINDS {
         let mut files: Vec<&String> = names.iter().filter(|name| kind(name) == wanted).collect();
