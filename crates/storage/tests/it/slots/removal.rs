@@ -43,12 +43,18 @@ fn a_slot_that_was_removed_can_start_again_with_empty_shards() {
         assert_eq!(world.store().slot(1).unwrap(), None);
         assert_eq!(world.store().slots().unwrap(), [2]);
         world.restart();
-        // The new shard is in use: it is not among those that a start removes.
-        assert_eq!(world.store().reap().unwrap(), 0);
+        // The old shard is listed until its space is reclaimed.
+        world.store().reap().unwrap();
     }
     write_one(&world, 1, 0);
-    assert_eq!(counts(&world), [1, 1]);
-    assert_eq!(world.store().slot(1).unwrap(), position(1, 1));
+    for _ in 0..2 {
+        assert_eq!(counts(&world), [1, 1]);
+        assert_eq!(world.store().slot(1).unwrap(), position(1, 1));
+        world.restart();
+        // The new shard is in use: it is not among those that a start removes.
+        world.store().reap().unwrap();
+        world.restart();
+    }
 }
 
 #[test]
