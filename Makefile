@@ -120,7 +120,8 @@ docs: setup-docs
 	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
 # Tests wait for syncs more than they compute: their files are in memory, and more tests run at once than there are processors.
-in_memory = $$([ -d /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
+# Stores reserve no room there, which the kernel would clear (scripts/reserve_nothing.c).
+in_memory = $$([ -d /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo "TMPDIR=/dev/shm LD_PRELOAD=$$SETTEE_CACHE/tools/reserve_nothing.so")
 nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 5 / 2))
 stage = bash scripts/stage.sh
 
@@ -128,9 +129,13 @@ stage = bash scripts/stage.sh
 unit: setup-test
 	@$(MAKE) --no-print-directory unit-alone
 
+# The documentation's examples, which are compiled crate by crate and leave a processor idle, run concurrently. Printed only if they fail.
 unit-alone:
-	@$(env) $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
-	@$(env) cargo test --quiet --release --workspace --doc
+	@$(env) printed=$$(mktemp); cargo test --quiet --release --workspace --doc >"$$printed" 2>&1 & examples=$$!; \
+	  trap 'kill $$examples 2>/dev/null || :' INT TERM; code=0; \
+	  $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)') || code=$$?; \
+	  wait $$examples || { code=1; cat "$$printed"; }; \
+	  rm -f "$$printed"; exit $$code
 
 web: setup-test
 	@$(MAKE) --no-print-directory web-alone
@@ -155,13 +160,16 @@ check:
 	  && { [ -z "$$packages" ] || $(stage) examples cargo test --quiet --workspace --doc; } \
 	  && python3 tests/run.py --stage --quick --changed "$$suites" --binary "$$CARGO_TARGET_DIR/debug/settee"
 
+# What the suite `bindings` packs (scripts/bindings-cargo.sh). Compiled there, it would take a minute of the black-box tests.
+libraries = cargo build --quiet --release --locked --workspace --lib
+
 test:
 	@$(stage) begin
 	@$(stage) setup bash scripts/setup.sh test
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
 	@$(stage) web $(MAKE) --no-print-directory web-alone
 	@$(env) $(stage) program bash -c '$(binary)'
-	@$(env) $(stage) tests cargo build --quiet --release --workspace --tests
+	@$(env) $(stage) tests bash -c 'cargo build --quiet --release --workspace --tests && $(libraries)'
 	@$(stage) unit $(MAKE) --no-print-directory unit-alone
 	@$(env) python3 tests/run.py --stage
 	@$(stage) passed

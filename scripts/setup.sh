@@ -209,6 +209,16 @@ ensure_nextest() { ensure_tool cargo-nextest cargo-nextest 0.9.151 --no-default-
 ensure_auditable() { ensure_tool cargo-auditable cargo-auditable 0.7.7; }
 ensure_cyclonedx() { ensure_tool cargo-cyclonedx cargo-cyclonedx 0.5.9; }
 
+# What `make unit` loads into tests whose files are in memory.
+ensure_reserve_nothing() {
+  local source=scripts/reserve_nothing.c made="$SETTEE_CACHE/tools/reserve_nothing.so"
+  [ "$made" -nt "$source" ] && return
+  mkdir -p "$SETTEE_CACHE/tools"
+  # Another run may use it.
+  cc -O1 -Wall -shared -fPIC -o "$made.$$" "$source"
+  mv "$made.$$" "$made"
+}
+
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
 ensure_rust
@@ -224,6 +234,7 @@ if [ "$purpose" = test ]; then
   ensure_mdbook
   ensure_deny
   ensure_nextest
+  ensure_reserve_nothing
   ensure_python pytest tests/requirements.txt
   ensure_prometheus
   ensure_proxies

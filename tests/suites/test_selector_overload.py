@@ -1,6 +1,7 @@
 """Selectors that take very long for one document: others are served meanwhile, and each request ends."""
 
 import collections
+import os
 import pathlib
 import threading
 import time
@@ -64,8 +65,8 @@ def flooded(ctx, server, name, path, selector, statuses):
         answers.append(api.request("POST", path, {"selector": selector}))
         api.close()
 
-    # More than one user may run at a time.
-    requests = ctx.size(3, 6)
+    # More than one user may run at a time: in short one for each of a few processors.
+    requests = ctx.size(min(3, max(2, os.cpu_count() or 2)), 6)
     threads = [threading.Thread(target=hostile) for _ in range(requests)]
     for thread in threads:
         thread.start()

@@ -4,7 +4,8 @@
 // Each check is a line of JSON: {"scenario", "what", "ok", "detail"}. The last line says how many there were: {"done", "failed"}.
 //
 // A scenario exports `name` and `run`, and may export `short` (it is part of `make test`), `themes` (run in light and in dark),
-// `widths` (run at each), `seconds` (its time limit), and `allow` (expressions of console errors that it provokes).
+// `widths` (run at each), `everyWidth` (also in `make test`, where others have the narrowest and the widest), `seconds` (its time
+// limit), and `allow` (expressions of console errors that it provokes).
 import { mkdir, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -79,9 +80,14 @@ function tell(scenario, what, ok, detail) {
   console.log(JSON.stringify({ scenario, what, ok: Boolean(ok), detail: (text ?? '').slice(0, 2000) }));
 }
 
-/** In which themes and at which widths; in short each of them once, but not with each other. */
+/**
+ * In which themes and at which widths. In short the narrowest and the widest alone, unless a scenario's layout changes between
+ * them (`everyWidth`), and each theme once, but not with each width.
+ */
 function* variants(scenario) {
-  const [themes, widths] = [scenario.themes ? ['light', 'dark'] : ['light'], scenario.widths ?? [1280]];
+  const themes = scenario.themes ? ['light', 'dark'] : ['light'];
+  let widths = scenario.widths ?? [1280];
+  if (options.short && !scenario.everyWidth) widths = widths.filter((width) => width === Math.min(...widths) || width === Math.max(...widths));
   const all = options.short
     ? Array.from({ length: Math.max(themes.length, widths.length) }, (_, n) => [themes[n % themes.length], widths[n % widths.length]])
     : themes.flatMap((theme) => widths.map((width) => [theme, width]));

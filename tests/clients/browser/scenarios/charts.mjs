@@ -5,6 +5,8 @@ export const name = 'charts';
 export const short = true;
 export const themes = true;
 export const widths = [390, 768, 1280];
+// Its layout changes between them.
+export const everyWidth = true;
 
 const BIG = '9223372036854775807';
 

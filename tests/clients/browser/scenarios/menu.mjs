@@ -3,6 +3,8 @@ export const name = 'menu and log-out';
 export const short = true;
 export const themes = true;
 export const widths = [390, 768, 1280];
+// Its layout changes between them.
+export const everyWidth = true;
 // A server that cannot be reached.
 export const allow = [/net::ERR_FAILED/];
 
