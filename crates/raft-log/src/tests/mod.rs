@@ -22,7 +22,7 @@ use crate::options::{LogNode, Options};
 use crate::state::GroupState;
 
 /// The number of seeds in a run of all tests. `make soak-simulation` has many more.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1_000;
 
 /// Seeds within which a fault that is in all runs is found.
 const SEEDS_TO_CATCH: u64 = 2_000;
