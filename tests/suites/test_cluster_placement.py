@@ -32,14 +32,14 @@ def settled(cluster, at=1):
     return {slot["slot"]: slot["replicas"] for slot in slots} if is_settled else None
 
 
-def wait_until_settled(suite, cluster, what, is_so=lambda slots: True):
+def wait_until_settled(suite, cluster, what, is_so=lambda slots: True, at=1):
     seen = {}
 
     def is_there():
-        seen["slots"] = settled(cluster)
+        seen["slots"] = settled(cluster, at)
         return seen["slots"] is not None and is_so(seen["slots"])
 
-    suite.report.check(what, wait_until(is_there, SETTLED_TIMEOUT_S, 0.2), (cluster.status(1) or {}).get("placement"))
+    suite.report.check(what, wait_until(is_there, SETTLED_TIMEOUT_S, 0.2), (cluster.status(at) or {}).get("placement"))
     return seen["slots"] or {}
 
 
@@ -62,7 +62,9 @@ def cluster(suite, request):
         cluster.api(2).expect(201, "POST", f"/{OLD}/_bulk_docs", {"docs": [{"_id": f"d{n}"} for n in range(DOCUMENTS)]})
         done = cluster.command("place", cluster.url_of(1), "--copies", COPIES)
         suite.report.check("the command tells the plan", f"each slot has {COPIES} nodes" in done, done)
-        wait_until_settled(suite, cluster, "each slot has its nodes")
+        # Before its first decision, a node takes the former state for the wanted one.
+        for number in cluster.nodes:
+            wait_until_settled(suite, cluster, f"each slot has its nodes, as node {number} knows", lambda slots: loads(slots)[1] > 0, number)
         make_databases(suite, cluster)
         yield cluster
         logs = "".join(node.log() for node in cluster.nodes.values())
