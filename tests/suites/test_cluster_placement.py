@@ -96,10 +96,14 @@ def test_slots_are_spread(suite, cluster):
     report.check("the others are on all nodes", all(len(nodes) in (COPIES, NODES) for nodes in slots.values()), slots)
     held = {tuple(sorted(nodes)) for nodes in cluster.api(1).expect(200, "GET", f"/{OLD}/_shards")["shards"].values()}
     report.equal("a database in two slots is on all nodes", [len(nodes) for nodes in held], [NODES])
-    for name in names(suite)[:3]:
+    sizes = []
+    for name in names(suite)[:DATABASES]:
         of = [cluster.api(number).expect(200, "GET", f"/{name}/_shards")["shards"] for number in cluster.nodes]
         holders = {tuple(sorted(nodes)) for shards in of for nodes in shards.values()}
-        report.check("a new one is on three nodes, as all nodes know", len(holders) == 1 and len(min(holders)) == COPIES, of)
+        report.check("a new one is in one slot, as all nodes know", len(holders) == 1, of)
+        sizes.append(len(min(holders)))
+    # It may be in a slot that all nodes have because of others.
+    report.check("new ones are on three nodes", set(sizes) <= {COPIES, NODES} and COPIES in sizes, sizes)
 
 
 def test_every_node_answers(suite, cluster):
