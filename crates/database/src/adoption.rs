@@ -96,6 +96,7 @@ pub fn own_databases(store: &Store, seqs: KnownSeqs) -> Result<Vec<OwnDatabase>,
                 // A server alone has one copy and ignores the requested number: the cluster has its own.
                 n: None,
                 partitioned: record.partitioned,
+                spread: record.spread,
                 created_unix_s: record.created_unix_s,
                 security: record.security.clone(),
             },

@@ -8,6 +8,7 @@ use storage::{ShardNumber, Store};
 
 use crate::access_key::DatabaseAccess;
 use crate::expiry::Expiry;
+use crate::hash_ranges::Sharding;
 use crate::ttl::Ttl;
 
 /// The stored record of a database, without its shards' rows.
@@ -24,6 +25,9 @@ pub struct DatabaseRecord {
     pub contents: ContentsUnder,
     pub n: u32,
     pub partitioned: bool,
+    /// Whether the last shard has all design documents and nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
     /// Seconds since 1970.
     pub created_unix_s: u64,
     pub revs_limit: u64,
@@ -74,10 +78,22 @@ impl DatabaseRecord {
         let text = bytes.strip_prefix(&[WITH_ACCESS]);
         let record: DatabaseRecord =
             serde_json::from_slice(text.unwrap_or(bytes)).map_err(|_| corrupt())?;
+        if record.spread && record.shards.len() < 2 {
+            return Err(corrupt());
+        }
         // Never a database without access because of a damaged byte.
         match record.access.is_some() == text.is_some() {
             true => Ok(record),
             false => Err(corrupt()),
+        }
+    }
+
+    /// Returns how documents are divided among its shards.
+    pub(crate) fn sharding(&self) -> Sharding {
+        Sharding {
+            shards: self.shards.len(),
+            is_partitioned: self.partitioned,
+            has_design_shard: self.spread,
         }
     }
 
@@ -193,6 +209,7 @@ mod tests {
             contents: ContentsUnder::EachShard,
             n: 1,
             partitioned: true,
+            spread: false,
             created_unix_s: 9,
             revs_limit: 10,
             purged_infos_limit: 11,
@@ -245,6 +262,22 @@ mod tests {
         assert!(DatabaseRecord::decode(text.as_bytes()).is_err());
         let without = [&[2][..], without.as_bytes()].concat();
         assert!(DatabaseRecord::decode(&without).is_err());
+    }
+
+    #[test]
+    fn a_spread_database_has_two_shards_at_least() {
+        let old = String::from_utf8(OLD.to_vec()).unwrap();
+        let spread = old.replace(
+            r#""partitioned":false"#,
+            r#""partitioned":false,"spread":true"#,
+        );
+        let record = DatabaseRecord::decode(spread.as_bytes()).unwrap();
+        assert!(record.sharding().has_design_shard);
+        let again = String::from_utf8(record.encode()).unwrap();
+        assert!(again.contains(r#""spread":true"#), "{again}");
+        let one = spread.replace(r#""shards":[1,2]"#, r#""shards":[1]"#);
+        assert!(DatabaseRecord::decode(one.as_bytes()).is_err());
+        assert!(!DatabaseRecord::decode(OLD).unwrap().spread);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct Info {
     pub doc_del_count: u64,
     /// A compaction is under way.
     pub compact_running: bool,
-    /// Shards.
+    /// Shards, without that of the design documents of a spread database.
     pub q: u32,
     /// Number of copies, as requested.
     pub n: u32,
@@ -106,6 +106,7 @@ pub struct Database {
     pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
     pub(crate) lifecycle: Lifecycle,
     partitioned: bool,
+    spread: bool,
     /// Its properties as a database with access.
     access: Option<Arc<DatabaseAccess>>,
     /// Feeds of users of a database with access.
@@ -235,6 +236,7 @@ impl Database {
             loading: Arc::default(),
             lifecycle: Lifecycle::default(),
             partitioned: record.partitioned,
+            spread: record.spread,
             epoch: record.epoch,
             uuid,
             record: RwLock::new(record),
@@ -358,6 +360,12 @@ impl Database {
         self.partitioned
     }
 
+    /// Whether its shards may be on different nodes of a cluster: the last one has all design
+    /// documents, and nothing else.
+    pub fn is_spread(&self) -> bool {
+        self.spread
+    }
+
     /// Whether documents have access sets.
     pub fn has_access(&self) -> bool {
         self.access.is_some()
@@ -435,7 +443,7 @@ impl Database {
             doc_count: 0,
             doc_del_count: 0,
             compact_running: self.is_compacting(),
-            q: self.shards.len() as u32,
+            q: self.sharding().ranges() as u32,
             n: self
                 .sequencer()
                 .map_or(record.n, |sequencer| sequencer.copies()),

@@ -45,6 +45,9 @@ pub struct CreateOptions {
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
+    /// The shards may be on different nodes of a cluster. Design documents have a shard of their
+    /// own, which all nodes have.
+    pub spread: bool,
     /// Whether documents have access sets, so that each user sees and changes those that name the
     /// user, and that of new documents without one.
     pub access: Option<DefaultAccess>,
@@ -59,6 +62,7 @@ impl Default for CreateOptions {
             q: None,
             n: None,
             partitioned: false,
+            spread: false,
             access: None,
             security: "{}".to_owned(),
         }

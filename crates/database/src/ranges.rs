@@ -7,7 +7,7 @@ use storage::Shard;
 
 use crate::Error;
 use crate::database::Database;
-use crate::hash_ranges::{index_of, range_of, shard_index};
+use crate::hash_ranges::{Sharding, index_of, range_of};
 
 /// A shard's part of the 32-bit CRC of document ids, as `00000000-7fffffff`.
 pub struct ShardRange {
@@ -26,7 +26,23 @@ impl ShardRange {
 impl Database {
     /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
     pub fn shard_index(&self, id: &str) -> usize {
-        shard_index(id, self.all_shards().len(), self.is_partitioned())
+        self.sharding().index_of(id)
+    }
+
+    /// Returns how documents are divided among the shards.
+    pub(crate) fn sharding(&self) -> Sharding {
+        Sharding {
+            shards: self.all_shards().len(),
+            is_partitioned: self.is_partitioned(),
+            has_design_shard: self.is_spread(),
+        }
+    }
+
+    /// Returns the index of the shard that has all design documents and nothing else; `None` if
+    /// there is none, and they are in all shards.
+    pub fn design_shard(&self) -> Option<usize> {
+        let sharding = self.sharding();
+        sharding.has_design_shard.then(|| sharding.ranges())
     }
 
     pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
@@ -47,28 +63,34 @@ impl Database {
         Ok(record.is_some_and(|record| record.seq > update_seq))
     }
 
-    /// The first and the last CRC of the shard with this index, which is below the number of shards.
+    /// The first and the last CRC of the shard with this index, which is below the number of
+    /// ranges.
     pub fn shard_range(&self, index: usize) -> (u32, u32) {
-        range_of(index, self.all_shards().len())
+        range_of(index, self.sharding().ranges())
     }
 
     /// The index of the shard that has exactly this range; `None` when no shard has.
     pub fn shard_by_range(&self, range: (u32, u32)) -> Option<usize> {
-        let n = self.all_shards().len();
+        let n = self.sharding().ranges();
         let index = index_of(range.0, n);
         (range_of(index, n) == range).then_some(index)
     }
 
-    /// The ranges of all shards.
+    /// The ranges of all shards that have one.
     pub fn shards(&self) -> Vec<ShardRange> {
-        (0..self.all_shards().len())
+        (0..self.sharding().ranges())
             .map(|index| ShardRange::of(self.shard_range(index)))
             .collect()
     }
 
-    /// The range of the shard that holds a document.
+    /// The range of the shard that holds a document. That of design documents, if it has no range,
+    /// is shown as all CRCs.
     pub fn shard_of(&self, id: &DocId) -> ShardRange {
-        ShardRange::of(self.shard_range(self.shard_index(id.as_str())))
+        let index = self.shard_index(id.as_str());
+        ShardRange::of(match self.design_shard() == Some(index) {
+            true => range_of(0, 1),
+            false => self.shard_range(index),
+        })
     }
 }
 

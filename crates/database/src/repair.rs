@@ -11,7 +11,6 @@ use storage::{Limits, ShardNumber, Store, StoreOptions};
 use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
-use crate::hash_ranges::shard_index;
 use crate::ttl::Ttl;
 
 /// Rescued data of a database.
@@ -124,6 +123,7 @@ fn databases(source: &Source, lost: &mut dyn FnMut(RepairLoss)) -> Vec<DatabaseT
                 contents: ContentsUnder::EachShard,
                 n: 1,
                 partitioned: false,
+                spread: false,
                 created_unix_s: crate::unix_seconds(),
                 revs_limit: REVS_LIMIT,
                 purged_infos_limit: PURGED_INFOS_LIMIT,
@@ -196,6 +196,7 @@ fn copy(
         .map(|&number| destination(store, number, old))
         .collect::<Result<_, storage::Error>>()?;
     let mut all = RescuedDocuments::default();
+    let sharding = old.sharding();
     for &shard in &old.shards {
         let contents = match old.contents {
             ContentsUnder::EachShard => shard,
@@ -206,7 +207,7 @@ fn copy(
             source,
             from: (shard, contents),
             committer: &store.committer,
-            home: &|id| homes[shard_index(id, homes.len(), old.partitioned)].clone(),
+            home: &|id| homes[sharding.index_of(id)].clone(),
             limits: Limits {
                 revs_limit: old.revs_limit,
                 purged_infos_limit: old.purged_infos_limit,

@@ -63,12 +63,15 @@ pub(crate) type SharedSequencer = Arc<OnceLock<Arc<dyn Sequencer>>>;
 pub struct NewDatabase {
     /// Its identity.
     pub uuid: DatabaseUuid,
-    /// Shards.
+    /// All shards.
     pub q: u32,
     /// Number of copies, as requested.
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
+    /// The last shard has all design documents and nothing else: the others may be on different
+    /// nodes.
+    pub spread: bool,
     /// Seconds since 1970.
     pub created_unix_s: u64,
     /// JSON text of the security object.

@@ -155,6 +155,7 @@ impl Directory {
             q: options.q,
             n: None,
             partitioned: options.partitioned,
+            spread: false,
             access: None,
             security: "{}".to_owned(),
         };

@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use crate::Error;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::control::state::ControlState;
-use crate::everywhere::one_slot;
+use crate::everywhere::{different_slots, one_slot};
 use crate::gateway::{GOING, Gateway};
 
 /// Maximum number of attempts to create a database while one of its name is being dropped.
@@ -50,7 +50,7 @@ impl Gateway {
                 None => {
                     let entry = Entry::CreateDatabase {
                         name: name.clone(),
-                        database: self.in_one_slot(&name, database.clone()),
+                        database: self.with_slots(&name, database.clone()),
                     };
                     match self.enter_for_client(entry).await {
                         // Another node created one, or the old one is being dropped.
@@ -80,10 +80,12 @@ impl Gateway {
         Err(database::Error::NoDatabase)
     }
 
-    /// Returns a new database with all of its shards in one slot, if slots have some of the nodes
-    /// only.
-    fn in_one_slot(&self, name: &str, mut database: CataloguedDatabase) -> CataloguedDatabase {
-        if self.catalogue.is_placed() {
+    /// Returns a new database with its slots: of a spread one different ones, and otherwise one for
+    /// all shards, if slots have some of the nodes only.
+    fn with_slots(&self, name: &str, mut database: CataloguedDatabase) -> CataloguedDatabase {
+        if database.spread {
+            database.slots = different_slots(database.uuid, database.q, self.replicas.count());
+        } else if self.catalogue.is_placed() {
             let (uuid, q) = (database.uuid, database.q);
             database.slots = one_slot(name, uuid, q, self.replicas.count());
         }

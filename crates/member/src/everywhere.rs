@@ -2,7 +2,8 @@
 //!
 //! Nodes look up accounts and jobs in their own replicas of system databases. A database whose
 //! shards are in several slots, as those from before the number of copies was set, can be read
-//! only where all of these slots are.
+//! only where all of these slots are. Of a spread database, only the shard of the design documents
+//! is everywhere: requests read the others at the nodes that have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +29,12 @@ pub fn slots_everywhere(
         if everywhere.len() >= usize::from(slots) {
             break;
         }
-        let of_shards = database.shard_slots(slots).all(database.q as usize);
+        let of_shards = database.shard_slots(slots);
+        if let Some(shard) = database.design_shard() {
+            everywhere.insert(of_shards.of(shard));
+            continue;
+        }
+        let of_shards = of_shards.all(database.q as usize);
         let is_of_system = database::is_system(name) || users == Some(name.as_str());
         if of_shards.len() > 1 || is_of_system {
             everywhere.extend(of_shards);
@@ -88,6 +94,18 @@ pub fn one_slot(
     vec![slot; q as usize]
 }
 
+/// Returns the slots of the `q` shards of a new spread database: different ones, as far as there are
+/// that many, and for the last shard, that of the design documents, the slot that every node has.
+pub fn different_slots(uuid: database::DatabaseUuid, q: u32, slots: SlotNumber) -> Vec<SlotNumber> {
+    let others = slots.saturating_sub(1);
+    let of_shard = |shard: usize| match others {
+        0 => SYSTEM_SLOT,
+        others => 1 + crate::placement::slot_of(uuid, shard, others),
+    };
+    let of_documents = (0..q.saturating_sub(1) as usize).map(of_shard);
+    of_documents.chain([SYSTEM_SLOT]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use database::{DatabaseUuid, NewDatabase};
@@ -105,6 +123,7 @@ mod tests {
             q,
             n: None,
             partitioned: false,
+            spread: false,
             created_unix_s: 0,
             security: "{}".into(),
         })
@@ -137,8 +156,20 @@ mod tests {
             BTreeSet::from([0, 7, 15])
         );
         assert_eq!(one_slot("_users", database(9, 2).uuid, 2, SLOTS), [0, 0]);
+        let mut spread = database(9, 5);
+        spread.spread = true;
+        spread.slots = different_slots(spread.uuid, 5, SLOTS);
+        assert_eq!(spread.slots, [10, 11, 12, 13, 0]);
+        databases.insert("spread".into(), spread);
+        assert_eq!(
+            slots_everywhere(&databases, SLOTS, None),
+            BTreeSet::from([0, 7, 15])
+        );
         let with_users = slots_everywhere(&databases, SLOTS, Some("one"));
         assert_eq!(with_users, BTreeSet::from([0, 3, 7, 15]));
+        let few = different_slots(database(9, 2).uuid, 4, 3);
+        assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 3);
+        assert_eq!(different_slots(database(9, 2).uuid, 3, 1), [0, 0, 0]);
         databases.insert("wide".into(), database(0, 32));
         assert_eq!(slots_everywhere(&databases, SLOTS, None).len(), 16);
     }

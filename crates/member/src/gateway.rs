@@ -281,6 +281,29 @@ impl Gateway {
         self.shard_slots(db.uuid()).all(db.all_shards().len())
     }
 
+    /// Returns the slots that the design documents of a database are in.
+    pub fn design_slots(&self, db: &Database) -> Vec<SlotNumber> {
+        match db.design_shard() {
+            Some(shard) => vec![self.shard_slots(db.uuid()).of(shard)],
+            None => self.slots(db),
+        }
+    }
+
+    /// Returns the slots of a database that a write at this node reads: all, or of a spread one
+    /// those that this node has. Its documents in others are written at their nodes.
+    fn slots_here(&self, db: &Database) -> Vec<SlotNumber> {
+        let mut slots = self.slots(db);
+        if db.is_spread() {
+            let counts = |slot: &SlotNumber| {
+                let replica = self.replicas.get(*slot);
+                replica.is_some_and(Replica::is_member)
+            };
+            let designs = self.design_slots(db);
+            slots.retain(|slot| designs.contains(slot) || counts(slot));
+        }
+        slots
+    }
+
     /// Returns the slots of a database's shards by their indexes.
     pub(crate) fn shard_slots(&self, uuid: DatabaseUuid) -> ShardSlots {
         self.catalogue.shard_slots(uuid, self.replicas.count())
@@ -619,7 +642,7 @@ impl Sequencer for ClusterSequencer {
 
     fn fresh(&self, db: &Database) -> SequencerFuture<()> {
         let me = self.0.clone();
-        let slots = me.slots(db);
+        let slots = me.slots_here(db);
         Box::pin(async move {
             let fresh = me.fresh_slots(slots).await.map(drop);
             fresh.map_err(|e| database::Error::Unavailable(e.to_string()))

@@ -14,6 +14,7 @@ use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
+use crate::barriers_elsewhere::{BARRIERS, BarrierQuestion, BarrierReport};
 use crate::content::{ContentError, ContentExchange};
 use crate::copy::CopySender;
 use crate::jobs::Jobs;
@@ -130,6 +131,7 @@ impl Handler for NodeHandler {
             PROGRESS => json(&self.replicas.progress()),
             VERSIONS => json(&self.members.versions()),
             LOG_POSITIONS => self.log_positions(query),
+            BARRIERS => self.barriers(query).await,
             RESEED => self.reseed(from, query),
             LOG_REPORT => json(&self.logs.report()),
             _ => self.content(from, (path, query), call.body).await,
@@ -194,6 +196,14 @@ impl NodeHandler {
             )
         };
         json(&self.replicas.progress_in(log.ok_or_else(odd)?))
+    }
+
+    async fn barriers(&self, query: &str) -> Result<Reply, Refusal> {
+        let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a slot, a database and a number");
+        let question = BarrierQuestion::from_query(query).ok_or_else(odd)?;
+        let report = BarrierReport::of(self.replica(question.slot)?, &question).await;
+        let refused = |why: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
+        json(&report.map_err(refused)?)
     }
 
     fn reseed(&self, from: NodeId, query: &str) -> Result<Reply, Refusal> {

@@ -4,7 +4,7 @@
 //! [`Member::start`] is the entry point, on top of the node's [`Databases`](database::Databases).
 //! `slot/` applies records to documents, `control/` keeps cluster-wide state, `gateway.rs` proposes
 //! this node's writes (`database_lifecycle.rs`: databases, `validation.rs`: the design documents
-//! that validated them), `content/` copies attachments without the log, `handler.rs` handles
+//! that validated them; `barriers_elsewhere.rs`: in slots of other nodes), `content/` copies attachments without the log, `handler.rs` handles
 //! requests from other nodes, `join.rs` adds nodes, `adopt.rs` makes a single server the first
 //! node, `jobs.rs` assigns jobs to nodes, `placement/` decides which nodes have which slots,
 //! `versions.rs` raises the version of records.
@@ -13,6 +13,7 @@
 
 mod address_check;
 mod adopt;
+mod barriers_elsewhere;
 mod choice;
 mod content;
 pub mod control;

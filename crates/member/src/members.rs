@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
+use crate::barriers_elsewhere::{BarrierQuestion, BarrierReport};
 use crate::choice;
 use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;
@@ -350,6 +351,21 @@ impl Members {
         self.ask(node, path, record.into(), deadline)
             .await
             .map(drop)
+    }
+
+    /// Asks a node for the design documents in force in a slot.
+    ///
+    /// # Errors
+    /// The node does not know them, or does not answer.
+    pub(crate) async fn barriers(
+        &self,
+        node: NodeId,
+        question: BarrierQuestion,
+        deadline: Instant,
+    ) -> Result<BarrierReport, NoOutcome> {
+        let path = question.to_path();
+        let answer = self.ask(node, path, Bytes::new(), deadline).await?;
+        serde_json::from_slice(&answer).map_err(|e| e.to_string().into())
     }
 
     /// Returns whether a live node other than this one reaches the log.

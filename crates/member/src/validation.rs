@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::gateway::Gateway;
 use crate::membership::random;
+use crate::replicas::Replica;
 use crate::slot::stored_in_force;
 
 /// Maximum number of attempts to set the design documents in force while others do so, too.
@@ -115,17 +116,32 @@ impl Gateway {
         db: &Arc<Database>,
         slots: &[SlotNumber],
     ) -> Result<(), database::Error> {
+        let is_here = |slot: &SlotNumber| {
+            let replica = self.replicas.get(*slot);
+            !db.is_spread() || replica.is_some_and(Replica::is_member)
+        };
+        let (here, elsewhere): (Vec<SlotNumber>, Vec<SlotNumber>) =
+            slots.iter().copied().partition(is_here);
+        self.bar_older_elsewhere(db, &elsewhere).await?;
+        self.bar_older_here(db, here).await
+    }
+
+    async fn bar_older_here(
+        &self,
+        db: &Arc<Database>,
+        slots: Vec<SlotNumber>,
+    ) -> Result<(), database::Error> {
         let database = *db.uuid().as_bytes();
         let unavailable = |e: crate::Error| database::Error::Unavailable(e.to_string());
         let failed = |e: StoreError| database::Error::Unavailable(e.to_string());
-        let mut left = slots.to_vec();
+        let mut left = slots;
         for _ in 0..ATTEMPTS_MAX {
             let in_force = |slot: &SlotNumber| {
                 let replica = self.replicas.get(*slot);
                 replica.map_or_else(ActiveDesigns::default, |r| r.validators().get(&database))
             };
             let before: Vec<ActiveDesigns> = left.iter().map(in_force).collect();
-            let seen = self.fresh_slots(self.slots(db)).await;
+            let seen = self.fresh_slots(self.design_slots(db)).await;
             let seen = seen.map_err(unavailable)?;
             let designs = db.designs_hash().await?;
             let store = self.databases.store();

@@ -392,12 +392,16 @@ fn create_options(node: &Node, params: &Map<String, Value>) -> Result<CreateOpti
     let q = text("q")
         .map(|q| q.parse::<u32>().map_err(|_| bad("q")))
         .transpose()?;
-    let partitioned = match text("partitioned").as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => return Err(bad("partitioned")),
+    let flag = |name: &str| match text(name).as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(bad(name)),
     };
-    Ok(new_database(&node.settings(), q, partitioned))
+    let (partitioned, spread) = (flag("partitioned")?, flag("spread")?);
+    Ok(CreateOptions {
+        spread,
+        ..new_database(&node.settings(), q, partitioned)
+    })
 }
 
 /// The filter that a feed over HTTP with these parameters would have; `None` for filters that the

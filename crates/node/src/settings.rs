@@ -39,6 +39,7 @@ pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> C
         q: q.or(Some(settings.cluster.q)),
         n: Some(1),
         partitioned,
+        spread: false,
         access: None,
         security: security.json().to_owned(),
     }

@@ -111,6 +111,7 @@ async fn provide(databases: &Arc<Databases>, settings: &PerUser, user: &str) -> 
         q: Some(settings.q),
         n: None,
         partitioned: false,
+        spread: false,
         access: None,
         security: settings.security.to_owned(),
     };

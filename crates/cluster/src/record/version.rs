@@ -30,8 +30,10 @@ impl RecordVersion {
     /// The control slot keeps continuous replications of `_replicate`, and has a table of the nodes that
     /// keep the log. Databases have explicit slots, and slots have explicit nodes.
     pub const V4: RecordVersion = RecordVersion(4);
+    /// Databases are spread: their shards are in slots of different nodes.
+    pub const V5: RecordVersion = RecordVersion(5);
     /// The latest version that this program reads. A new version is a constant above, and this.
-    pub const LATEST: RecordVersion = RecordVersion::V4;
+    pub const LATEST: RecordVersion = RecordVersion::V5;
 
     /// Returns its number.
     pub const fn number(self) -> u8 {

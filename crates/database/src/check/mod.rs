@@ -19,7 +19,7 @@ use storage::{Shard, ShardMeta, ShardNumber, View};
 use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord};
 use crate::find::WithIndexes;
-use crate::hash_ranges::{range_of, shard_index};
+use crate::hash_ranges::range_of;
 
 pub(crate) use designs::Designs;
 pub use report::{LocatedFinding, Report, Totals};
@@ -46,8 +46,14 @@ struct CatalogueDatabase {
 
 impl CatalogueDatabase {
     fn range(&self, index: usize) -> String {
-        let (start, end) = range_of(index, self.record.shards.len());
-        format!("{start:08x}-{end:08x}")
+        let sharding = self.record.sharding();
+        match index < sharding.ranges() {
+            true => {
+                let (start, end) = range_of(index, sharding.ranges());
+                format!("{start:08x}-{end:08x}")
+            }
+            false => "design".to_owned(),
+        }
     }
 
     fn homes(&self) -> &[ShardNumber] {
@@ -181,11 +187,10 @@ impl Check {
                 .entry(home)
                 .or_insert_with(|| References::new(self.of.temporary()));
             let mut findings = Findings::default();
-            let n = db.record.shards.len();
-            let partitioned = db.record.partitioned;
+            let sharding = db.record.sharding();
             let rules = ShardRules {
                 home,
-                belongs: &|id| shard_index(id, n, partitioned) == index,
+                belongs: &|id| sharding.index_of(id) == index,
             };
             let meta = self.of.shard(shard, &rules, references, &mut findings);
             let meta = match meta {

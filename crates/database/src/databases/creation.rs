@@ -41,6 +41,11 @@ impl Databases {
                 "`q` must be a number from 1 to {SHARDS_MAX}"
             )));
         }
+        if options.spread && name::is_system(name) {
+            return Err(Error::BadRequest(
+                "Cannot spread a system database over several nodes".into(),
+            ));
+        }
         if options.access.is_some() && name::is_system(name) {
             return Err(Error::BadRequest(
                 "A system database cannot have access by document".into(),
@@ -48,9 +53,11 @@ impl Databases {
         }
         let new = NewDatabase {
             uuid: DatabaseUuid::new(random()?),
-            q,
+            // The last one has the design documents.
+            q: q + u32::from(options.spread),
             n: options.n,
             partitioned: options.partitioned,
+            spread: options.spread,
             created_unix_s: unix_seconds(),
             security: options.security,
         };
@@ -90,6 +97,7 @@ impl Databases {
             contents: ContentsUnder::EachShard,
             n: new.n.unwrap_or(self.options.default_n),
             partitioned: new.partitioned,
+            spread: new.spread,
             created_unix_s: new.created_unix_s,
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,

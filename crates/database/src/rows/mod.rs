@@ -23,6 +23,7 @@ pub(crate) use write::write_members;
 
 use crate::attachments::{ContentPlacement, ShownAttachments};
 use crate::database::Database;
+use crate::hash_ranges::Sharding;
 use crate::reader::Reader;
 use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
@@ -73,7 +74,7 @@ enum Plan {
 /// Keys that are still to be looked up.
 struct KeysLeft {
     keys: Keys,
-    is_partitioned: bool,
+    sharding: Sharding,
     /// The places of those that are left.
     places: std::ops::Range<usize>,
     descending: bool,
@@ -198,7 +199,7 @@ impl Database {
             return Plan::Keys(KeysLeft {
                 places: 0..keys.len(),
                 keys,
-                is_partitioned: self.is_partitioned(),
+                sharding: self.sharding(),
                 descending: query.descending,
                 prefix: match &query.listing {
                     Listing::DesignDocs => Some("_design/"),
@@ -282,7 +283,7 @@ impl Rows {
             Plan::Keys(mut keys) => {
                 while let Some(place) = keys.next() {
                     if let Some(key) = keys.keys.get(place) {
-                        self.write_key(key, keys.is_partitioned, out)?;
+                        self.write_key(key, keys.sharding, out)?;
                     }
                     if out.len() >= enough || turn.is_over(true) {
                         self.plan = Plan::Keys(keys);

@@ -6,7 +6,7 @@ use storage::{RecordHead, decode_local, local_rev};
 use super::Rows;
 use super::query::KeyRef;
 use crate::Error;
-use crate::hash_ranges::shard_index;
+use crate::hash_ranges::Sharding;
 use crate::read::write_leaves;
 
 impl Rows {
@@ -95,7 +95,7 @@ impl Rows {
     pub(super) fn write_key(
         &mut self,
         key: KeyRef<'_>,
-        is_partitioned: bool,
+        sharding: Sharding,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         separate(&mut self.first, out);
@@ -109,7 +109,7 @@ impl Rows {
             }
         };
         // By keys all shards are seen.
-        let at = shard_index(id, self.views.shards.len(), is_partitioned);
+        let at = sharding.index_of(id);
         let (shard, view) = (&self.views.shards[at], &self.views.views[at]);
         if id.starts_with("_local/") {
             // A user's own ones are under other ids, and not listed.

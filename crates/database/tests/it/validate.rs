@@ -27,6 +27,7 @@ async fn scene() -> Scene {
         q: Some(3),
         n: None,
         partitioned: false,
+        spread: false,
         access: None,
         security: r#"{"admins":{"names":["anna"]}}"#.to_owned(),
     };

@@ -64,6 +64,7 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     number("n")?;
     let options = CreateOptions {
         access,
+        spread: flag("spread")?,
         ..node::new_database(&req.settings, number("q")?, partitioned)
     };
     app.node.databases.create(name, options).await?;

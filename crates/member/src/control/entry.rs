@@ -170,6 +170,10 @@ pub struct CataloguedDatabase {
     /// Whether ids start with a partition.
     #[serde(default)]
     pub partitioned: bool,
+    /// Whether its shards are in slots of different nodes. The last shard has all design documents,
+    /// in a slot that every node has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
     /// Seconds since 1970.
     pub created_unix_s: u64,
     /// JSON text of the security object.
@@ -203,6 +207,7 @@ impl CataloguedDatabase {
             n: new.n,
             slots: vec![],
             partitioned: new.partitioned,
+            spread: new.spread,
             created_unix_s: new.created_unix_s,
             security: new.security,
             revs_limit: None,
@@ -221,6 +226,7 @@ impl CataloguedDatabase {
             q: self.q,
             n: self.n,
             partitioned: self.partitioned,
+            spread: self.spread,
             created_unix_s: self.created_unix_s,
             security: self.security.clone(),
         }
@@ -232,8 +238,17 @@ impl CataloguedDatabase {
         ShardSlots::new(self.uuid, slots, explicit)
     }
 
-    /// Returns whether its explicit slots are one for each shard.
+    /// Returns the index of the shard with all design documents; `None` if it has no such shard.
+    pub(crate) fn design_shard(&self) -> Option<usize> {
+        self.spread.then(|| (self.q as usize).saturating_sub(1))
+    }
+
+    /// Returns whether its explicit slots are one for each shard, and a spread one has a shard for
+    /// documents.
     pub(crate) fn has_valid_slots(&self) -> bool {
+        if self.spread && self.q < 2 {
+            return false;
+        }
         self.slots.is_empty() || self.slots.len() == self.q as usize
     }
 
@@ -343,6 +358,7 @@ impl Entry {
     /// some entries before there were versions.
     pub fn needs(&self) -> RecordVersion {
         match self {
+            Entry::CreateDatabase { database, .. } if database.spread => RecordVersion::V5,
             Entry::CreateDatabase { database, .. } if !database.slots.is_empty() => {
                 RecordVersion::V4
             }

@@ -56,6 +56,7 @@ pub async fn write(dir: &Path) -> Value {
             q: Some(q),
             n: None,
             partitioned,
+            spread: false,
             access: None,
             security: r#"{"admins":{"names":["alice"],"roles":[]}}"#.into(),
         };
@@ -116,6 +117,7 @@ async fn system(databases: &Arc<Databases>) {
             q: Some(1),
             n: None,
             partitioned: false,
+            spread: false,
             access: None,
             security: admins.into(),
         };
