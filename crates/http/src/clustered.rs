@@ -9,23 +9,28 @@ use bytes::Bytes;
 use cluster::{NodeId, SlotNumber};
 use database::Database;
 use futures_util::{Stream, StreamExt as _};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use member::{Gateway, Member, ReadSlots};
+use hyper::header::{HeaderName, HeaderValue};
+use member::{DatabasePart, Gateway, Member, ReadSlots};
 use routes::{Cluster, Who};
 
 use crate::accounting::traced::{TRACE_PARENT, Traced};
 use crate::app::App;
 use crate::errors::ApiError;
+use crate::forwarded_headers::headers_for_others;
 use crate::reply::answers::{Answers, Held};
 use crate::reply::{Body, Pieces, Reply, StreamError};
 use crate::request::Request;
 use crate::request::room::Parsed;
+use crate::spread::{self, RequestPart};
 
 type Answer = Result<Reply, ApiError>;
 
 /// How long a feed waits for changes after which it is to begin, and the interval of checks.
 const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(3);
 const CATCH_UP_EVERY: Duration = Duration::from_millis(50);
+
+/// What one node without all shards of a spread database cannot do yet.
+const NOT_OF_SPREAD: &str = "requests of this kind to spread databases";
 
 /// The relation of a request to writes of other servers.
 enum Kind {
@@ -91,7 +96,7 @@ pub async fn database<'r>(
     app: &'r App,
     member: &Arc<Member>,
     (req, rights): (&'r mut Request, impl Fn(&Request) -> Result<(), ApiError>),
-    name: &'r str,
+    (name, part): (&'r str, Option<RequestPart>),
     here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
 ) -> Answer {
     let gateway = member.gateway();
@@ -105,14 +110,19 @@ pub async fn database<'r>(
     if is_whole {
         return here(app, req, name).await;
     }
+    let of_database = part.as_ref();
+    let of_database = of_database.map_or(DatabasePart::Whole, RequestPart::of_database);
     if gateway.lacks_slots()
-        && let Some(nodes) = gateway.nodes_for(name)
+        && let Some(nodes) = gateway.nodes_for(name, of_database)
     {
         // Before its body is read here. The other node checks them again.
         if let Err(e) = rights(req)
             && matches!(e.status, 401 | 403)
         {
             return Err(e);
+        }
+        if gateway.is_spread(name) {
+            return at_nodes_of_parts(app, member, (nodes, part), req, name).await;
         }
         return at_holders(member, nodes, req).await;
     }
@@ -131,7 +141,29 @@ pub async fn database<'r>(
     };
     match kind {
         Kind::Plain => here(app, req, name).await,
-        kind => informed(app, member, req, name, kind, here).await,
+        kind => informed(app, member, req, (name, part), kind, here).await,
+    }
+}
+
+/// Answers a request for a part of a spread database that this node does not have.
+async fn at_nodes_of_parts(
+    app: &App,
+    member: &Arc<Member>,
+    (nodes, part): (Vec<NodeId>, Option<RequestPart>),
+    req: &mut Request,
+    name: &str,
+) -> Answer {
+    match part {
+        Some(RequestPart::Divided(_)) if req.headers.contains_key(member::CLIENT) => {
+            at_holders(member, vec![], req).await
+        }
+        Some(RequestPart::Divided(division)) => {
+            spread::divided(&app.node, member, req, name, division).await
+        }
+        Some(RequestPart::Whole) | None if nodes.is_empty() => {
+            Err(ApiError::not_implemented(NOT_OF_SPREAD))
+        }
+        _ => at_holders(member, nodes, req).await,
     }
 }
 
@@ -143,7 +175,7 @@ pub async fn shared<'r>(
     name: &'r str,
     here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
 ) -> Answer {
-    informed(app, member, req, name, Kind::Read, here).await
+    informed(app, member, req, (name, None), Kind::Read, here).await
 }
 
 /// Answers a request once this server has what others have acknowledged.
@@ -151,7 +183,7 @@ async fn informed<'r>(
     app: &'r App,
     member: &Arc<Member>,
     req: &'r mut Request,
-    name: &'r str,
+    (name, part): (&'r str, Option<RequestPart>),
     kind: Kind,
     here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
 ) -> Answer {
@@ -159,7 +191,10 @@ async fn informed<'r>(
     let Ok(db) = app.node.databases.get(name) else {
         return here(app, req, name).await;
     };
-    let slots = slots_of(gateway, &db, req);
+    let slots = match &part {
+        Some(part) if db.is_spread() => gateway.part_slots(&db, part.of_database()),
+        _ => slots_of(gateway, &db, req),
+    };
     drop(db);
     if gateway.is_going(name) {
         return Err(ApiError::busy(member::GOING.into()));
@@ -370,28 +405,6 @@ fn json_of(answers: Vec<Bytes>) -> Vec<serde_json::Value> {
 /// Whether another node requests only this node's part of the response.
 pub fn is_gathered(req: &Request) -> bool {
     req.headers.contains_key(member::GATHERED)
-}
-
-/// The headers of a client's request for another node, where its body may be another one.
-fn headers_for_others(req: &Request) -> HeaderMap {
-    let mut headers = req.headers.clone();
-    for name in [
-        // Of the body as it came.
-        hyper::header::CONTENT_ENCODING,
-        hyper::header::CONTENT_LENGTH,
-        hyper::header::TRANSFER_ENCODING,
-        // The other node counts failed log-ins by the address of the client, as this one knows it.
-        HeaderName::from_static("x-forwarded-for"),
-        HeaderName::from_static(member::CLIENT_ADDRESS),
-        HeaderName::from_static(member::GATHERED),
-    ] {
-        headers.remove(name);
-    }
-    let address = req.peer.map(|peer| HeaderValue::try_from(peer.to_string()));
-    if let Some(Ok(address)) = address {
-        headers.insert(member::CLIENT_ADDRESS, address);
-    }
-    headers
 }
 
 async fn pass_on(

@@ -140,6 +140,11 @@ impl ApiError {
         Self::new(413, format!("{limit}_exceeded"), max.to_string())
     }
 
+    /// The error of a request that purges too many revisions.
+    pub fn too_many_purged() -> Self {
+        Self::bad_request("Exceeded maximum number of revisions.")
+    }
+
     pub fn not_implemented(what: &str) -> Self {
         Self::new(
             501,

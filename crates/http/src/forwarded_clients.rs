@@ -23,18 +23,20 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const FORWARDED: &str = "x-settee-forwarded";
 
 /// Returns the address of the client of a request that another node forwards, and removes the headers
-/// that contain it: functions see a request's headers.
+/// that contain it: functions see a request's headers. Removes what only other nodes may say.
 pub fn client_address(app: &App, headers: &mut HeaderMap) -> Option<IpAddr> {
     app.node.member()?;
     let (token, address) = (
         headers.remove(FORWARDED),
         headers.remove(member::CLIENT_ADDRESS),
     );
-    let (token, address) = (token?, address?);
-    let is_ours = token.as_bytes() == app.forwarding_token.as_bytes();
-    is_ours
-        .then(|| address.to_str().ok()?.parse().ok())
-        .flatten()
+    let is_ours = token.is_some_and(|t| t.as_bytes() == app.forwarding_token.as_bytes());
+    if !is_ours {
+        // Only other nodes may name the shards that a request is about.
+        headers.remove(member::PART);
+        return None;
+    }
+    address?.to_str().ok()?.parse().ok()
 }
 
 /// Answers clients' requests that other nodes forward to this server, at most `connections` at a

@@ -9,7 +9,8 @@
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? The crate `statuses` has the table of statuses |
 //! | `browsers` | what may pages of other origins do? |
-//! | `forwarded_clients` | what happens to requests that another node forwards? |
+//! | `spread` | how are requests to databases on several nodes divided? |
+//! | `forwarded_clients`, `forwarded_headers` | what happens to requests that another node forwards? |
 //! | `app`, `settings` | what does every request need, and which settings are current? |
 //! | `accounting` | what is counted, and logged about a request at its end? |
 //! | `metric_catalogue` | what is the value of each metric? The crate `metrics` writes them |
@@ -26,6 +27,7 @@ mod document_routes;
 mod errors;
 mod exchange;
 mod forwarded_clients;
+mod forwarded_headers;
 mod load;
 mod metric_catalogue;
 mod reply;
@@ -34,6 +36,7 @@ mod router;
 mod server_routes;
 mod settings;
 mod shares;
+mod spread;
 
 pub use app::{App, COUCHDB_VERSION, Ending};
 pub use browsers::dev::Dev;

@@ -21,6 +21,7 @@ use crate::server_routes::{
     backup, cluster, db_updates, doctor, openapi, profile, replication, reshard, root, session,
     setup, slow, this_node, top, utils,
 };
+use crate::spread::RequestPart;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -108,11 +109,21 @@ async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute
     match app.node.member() {
         None => database_here(app, req, name, route).await,
         Some(member) => {
+            // Other clusters decide nothing by it.
+            let part = member.gateway().lacks_slots();
+            let part = part.then(|| RequestPart::of(req, &route));
             let here = async |app: &App, req: &mut Request, name: &str| {
                 database_here(app, req, name, route).await
             };
             let rights = |req: &Request| may_open(app, req, name);
-            Box::pin(clustered::database(app, member, (req, rights), name, here)).await
+            Box::pin(clustered::database(
+                app,
+                member,
+                (req, rights),
+                (name, part),
+                here,
+            ))
+            .await
         }
     }
 }

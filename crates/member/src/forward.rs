@@ -38,6 +38,28 @@ pub struct ForwardedClientRequest<'a> {
     pub body: Bytes,
 }
 
+impl ForwardedClientRequest<'_> {
+    /// Returns the call with which this node answers the request itself. `None` for an invalid
+    /// method.
+    pub(crate) fn to_own_call(&self) -> Option<Call> {
+        let mut headers = self.headers.clone();
+        mark(&mut headers);
+        Some(Call {
+            method: self.method.parse().ok()?,
+            path: self.target.to_owned(),
+            headers,
+            body: self.body.clone().into(),
+        })
+    }
+}
+
+/// Marks a forwarded request: between nodes the header of the host has another value.
+fn mark(headers: &mut HeaderMap) {
+    let host = headers.remove(HOST);
+    let host = host.unwrap_or(HeaderValue::from_static("localhost"));
+    headers.insert(crate::CLIENT, host);
+}
+
 /// Forwards a request to another node: one of these, preferably the first, or any that answers now.
 /// `None` when none does. A request that a failed node may have executed is sent to another one only
 /// if it is `repeatable`.
@@ -49,10 +71,7 @@ pub async fn pass_on(
 ) -> Option<(StatusCode, HeaderMap, peers::Body)> {
     let method: Method = request.method.parse().ok()?;
     let mut headers = request.headers;
-    // Between nodes the header has another value.
-    let host = headers.remove(HOST);
-    let host = host.unwrap_or(HeaderValue::from_static("localhost"));
-    headers.insert(crate::CLIENT, host);
+    mark(&mut headers);
     let count = match headers.contains_key(crate::GATHERED) {
         true => &GATHERED_REQUESTS,
         false => &FORWARDED_REQUESTS,

@@ -14,7 +14,7 @@ use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use crate::barriers_elsewhere::{BARRIERS, BarrierQuestion, BarrierReport};
+use crate::barrier_report::{BARRIERS, BarrierQuestion, BarrierReport, REPORT_TIME_MAX};
 use crate::content::{ContentError, ContentExchange};
 use crate::copy::CopySender;
 use crate::jobs::Jobs;
@@ -164,6 +164,9 @@ impl Handler for NodeHandler {
 pub const CLIENT: &str = "x-settee-client";
 /// The header of requests that a node sends to all others, each for its own part of a response.
 pub const GATHERED: &str = "x-settee-gathered";
+/// The header of forwarded requests for a part of a spread database: the numbers of the slots,
+/// separated by commas.
+pub const PART: &str = "x-settee-part";
 /// The header of a 503 with which a node refuses a forwarded request before it executes any of it:
 /// another node may execute it.
 pub const NOT_STARTED: &str = "x-settee-not-started";
@@ -201,9 +204,15 @@ impl NodeHandler {
     async fn barriers(&self, query: &str) -> Result<Reply, Refusal> {
         let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a slot, a database and a number");
         let question = BarrierQuestion::from_query(query).ok_or_else(odd)?;
-        let report = BarrierReport::of(self.replica(question.slot)?, &question).await;
-        let refused = |why: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
-        json(&report.map_err(refused)?)
+        let replica = self.replica(question.slot)?;
+        let fresh = replica.fresh(Instant::now() + REPORT_TIME_MAX).await;
+        fresh.map_err(|why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why))?;
+        let (validators, database) = (replica.validators(), &question.database);
+        let number = question.number;
+        json(&BarrierReport {
+            in_force: validators.get(database).number,
+            has_counted: number != 0 && validators.has_counted(database, number),
+        })
     }
 
     fn reseed(&self, from: NodeId, query: &str) -> Result<Reply, Refusal> {

@@ -13,6 +13,7 @@
 
 mod address_check;
 mod adopt;
+mod barrier_report;
 mod barriers_elsewhere;
 mod choice;
 mod content;
@@ -74,8 +75,9 @@ pub use control::entry::MemberInfo;
 pub use control::replications::KeptReplication;
 pub use error::Error;
 pub use figures::{ClusterFigures, HaltedLog, LogStatus, OwnLogStatus, PeerFigures, SlotFigures};
+pub use forward::ForwardedClientRequest;
 pub use gateway::{GOING, Gateway, ReadSlots};
-pub use handler::{CLIENT, CLIENT_ADDRESS, Clients, GATHERED, NOT_STARTED};
+pub use handler::{CLIENT, CLIENT_ADDRESS, Clients, GATHERED, NOT_STARTED, PART};
 pub use jobs::Jobs;
 pub use join::{init, join};
 pub use member::{ClusterVersions, Member, NodeStatus};
@@ -83,7 +85,7 @@ pub use membership::{LogKeeper, Membership, folder, is_member};
 pub use network_bench::{NetworkFigures, NodeNetwork};
 pub use open_log::LogPlace;
 pub use options::MemberOptions;
-pub use placing::{PlacementPlan, PlannedNode, SlotNodes};
+pub use placing::{DatabasePart, PlacementPlan, PlannedNode, SlotNodes};
 pub use raft_log::LogFigures;
 pub use requested::{KeepError, RequestedReplications};
 pub use slot_summary::SlotSummary;

@@ -21,7 +21,7 @@ use crate::figures::{CONTROL_NAME, ClusterFigures, LogStatus};
 use crate::forward::{self, ForwardedClientRequest};
 use crate::gateway::{ClusterSequencer, Gateway};
 use crate::ground::Ground;
-use crate::handler::Clients;
+use crate::handler::{Clients, NOT_STARTED};
 use crate::jobs::{self, Jobs};
 use crate::join::Issuer;
 use crate::log_duty::LogDuty;
@@ -228,6 +228,35 @@ impl Member {
             body,
         };
         forward::pass_on(&self.members, to, request, repeatable).await
+    }
+
+    /// Sends a part of a client's request to one of these nodes, which may include this one: then
+    /// it is answered here. `None` when none answers.
+    pub async fn ask_nodes(
+        &self,
+        mut nodes: Vec<NodeId>,
+        request: ForwardedClientRequest<'_>,
+        repeatable: bool,
+    ) -> Option<peers::Reply> {
+        let me = self.node();
+        if nodes.contains(&me)
+            && let Some(clients) = self.clients.get()
+        {
+            nodes.retain(|node| *node != me);
+            match clients.answer(request.to_own_call()?).await {
+                Ok(reply) if !reply.headers.contains_key(NOT_STARTED) => return Some(reply),
+                Ok(_) => {}
+                Err(_) if !repeatable => return None,
+                Err(_) => {}
+            }
+        }
+        let passed = forward::pass_on(&self.members, Some(nodes), request, repeatable);
+        let (status, headers, body) = passed.await?;
+        Some(peers::Reply {
+            status,
+            headers,
+            body,
+        })
     }
 
     /// Returns its number.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
-use crate::barriers_elsewhere::{BarrierQuestion, BarrierReport};
+use crate::barrier_report::{BarrierQuestion, BarrierReport};
 use crate::choice;
 use crate::content::{ContentError, ContentPeers};
 use crate::control::Catalogue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cluster::record::RecordVersion;
 use cluster::{NodeId, SlotNumber};
-use database::DatabaseUuid;
+use database::{Database, DatabaseUuid};
 use serde::Serialize;
 
 use crate::Error;
@@ -115,16 +115,42 @@ impl SlotNodes {
     }
 }
 
+/// The part of a database that a request is about. It matters only if the database is spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabasePart<'a> {
+    /// All of it.
+    Whole,
+    /// Its properties and design documents, which every node has.
+    Shared,
+    /// The shard of the document with this id.
+    Document(&'a str),
+    /// The shards in these slots.
+    Slots(&'a [SlotNumber]),
+}
+
+/// A database of the catalogue, and its slots.
+struct DatabaseSlots {
+    uuid: DatabaseUuid,
+    slots: Vec<SlotNumber>,
+    is_spread: bool,
+}
+
 impl Gateway {
     /// Returns whether nodes may lack slots. In other clusters, requests check nothing more.
     pub fn lacks_slots(&self) -> bool {
         self.catalogue.is_placed() || self.replicas.is_partial()
     }
 
-    /// Returns the live nodes that answer for a database, best first; `None` if this node
-    /// does.
-    pub fn nodes_for(&self, name: &str) -> Option<Vec<NodeId>> {
-        let (uuid, slots) = self.slots_by_name(name)?;
+    /// Returns the live nodes that answer for a part of a database, best first; `None` if this
+    /// node does.
+    pub fn nodes_for(&self, name: &str, part: DatabasePart<'_>) -> Option<Vec<NodeId>> {
+        let found = self.slots_by_name(name)?;
+        let (uuid, mut slots) = (found.uuid, found.slots);
+        if found.is_spread
+            && let Ok(db) = self.databases.get(name)
+        {
+            slots = self.part_slots(&db, part);
+        }
         let counts = |slot: &SlotNumber| {
             let replica = self.replicas.get(*slot);
             replica.is_some_and(Replica::is_member)
@@ -150,18 +176,52 @@ impl Gateway {
         if !self.lacks_slots() {
             return None;
         }
-        let (uuid, slots) = self.slots_by_name(name)?;
+        let DatabaseSlots { uuid, slots, .. } = self.slots_by_name(name)?;
         let is_live = |node: NodeId| self.members.is_live(node);
         let decided = |state: &ControlState| holders(&state.placement, uuid, &slots, is_live);
         let nodes = self.catalogue.with(decided)?;
         Some(nodes.first() == Some(&self.members.me))
     }
 
+    /// Returns whether a database is spread.
+    pub fn is_spread(&self, name: &str) -> bool {
+        self.slots_by_name(name)
+            .is_some_and(|found| found.is_spread)
+    }
+
+    /// Returns the slots of a part of a database: of one that is not spread, all.
+    pub fn part_slots(&self, db: &Database, part: DatabasePart<'_>) -> Vec<SlotNumber> {
+        match part {
+            DatabasePart::Slots(slots) if db.is_spread() => slots.to_vec(),
+            DatabasePart::Document(id) if db.is_spread() => vec![self.slot(db, id)],
+            DatabasePart::Shared if db.is_spread() => self.design_slots(db),
+            _ => self.slots(db),
+        }
+    }
+
+    /// Returns the live nodes that count in a slot, this one too, in the order in which requests
+    /// for a database are sent to them.
+    pub fn nodes_of_slot(&self, db: &Database, slot: SlotNumber) -> Vec<NodeId> {
+        let me = self.members.me;
+        let is_live = |node: NodeId| node == me || self.members.is_live(node);
+        let uuid = db.uuid();
+        let decided = |state: &ControlState| holders(&state.placement, uuid, &[slot], is_live);
+        let nodes = self.catalogue.with(decided);
+        nodes.unwrap_or_else(|| {
+            let others = self.members.live_others().into_iter();
+            std::iter::once(me).chain(others).collect()
+        })
+    }
+
     /// Returns the slots of a database in the catalogue, and its identity.
-    fn slots_by_name(&self, name: &str) -> Option<(DatabaseUuid, Vec<SlotNumber>)> {
+    fn slots_by_name(&self, name: &str) -> Option<DatabaseSlots> {
         self.catalogue.with(|state| {
             let database = state.databases.get(name)?;
-            Some((database.uuid, self.all_slots(database)))
+            Some(DatabaseSlots {
+                uuid: database.uuid,
+                slots: self.all_slots(database),
+                is_spread: database.spread,
+            })
         })
     }
 

@@ -11,13 +11,14 @@ use serde_json::{Map, Value, json};
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
 };
-use crate::document_routes::documents::{parse_revs_or, read_options, since_revs};
+use crate::document_routes::documents::{read_options, since_revs};
 use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
 use crate::errors::ApiError;
 use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart};
 use crate::request::Request;
+use crate::request::revisions::parse_revs_or;
 
 type Answer = Result<Reply, ApiError>;
 

@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::revs_diff::{write_revs, write_text};
-use crate::document_routes::documents::{self, parse_revs};
+use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::stream::{CHUNK_BYTES, pull};
 use crate::reply::{Body, Reply, pieces_of};
 use crate::request::Request;
+use crate::request::revisions::parse_revs;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -319,9 +320,7 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
     }
     let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
     if revs as u64 > req.settings.purge.max_revisions_number {
-        return Err(ApiError::bad_request(
-            "Exceeded maximum number of revisions.",
-        ));
+        return Err(ApiError::too_many_purged());
     }
     let done = access.db.purge(requests).await?;
     let purged: Map<String, Value> = done

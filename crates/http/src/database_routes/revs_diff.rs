@@ -7,12 +7,12 @@ use database::{DatabaseAs, RevsDiff, Turn};
 use document::{Rev, RevHash};
 use serde_json::{Map, Value};
 
-use crate::document_routes::documents::parse_revs_or;
 use crate::errors::ApiError;
 use crate::load::SHORT_BODY_BYTES_MAX;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, PieceMaker, pull, pull_apart};
 use crate::request::Request;
+use crate::request::revisions::parse_revs_or;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;

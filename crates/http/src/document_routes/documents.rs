@@ -19,6 +19,7 @@ use crate::document_routes::wide::WideKey;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::request::revisions::parse_revs;
 use crate::request::{Request, long_text, room};
 use node::{Access, check_document, parse_id};
 use node::{Query, decode};
@@ -234,24 +235,6 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
 /// The attachments that were added after these revisions.
 pub fn since_revs(revs: Vec<Rev>) -> AttachmentSelection {
     AttachmentSelection::Since(Arc::new(revs.into_iter().collect()))
-}
-
-/// A JSON list of revisions.
-pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
-    parse_revs_or(value, "Invalid list of revisions")
-}
-
-/// A JSON list of revisions; `reason` is the error of a value that is not a list.
-pub fn parse_revs_or(value: &Value, reason: &'static str) -> Result<Vec<Rev>, ApiError> {
-    let Value::Array(revs) = value else {
-        return Err(ApiError::bad_request(reason));
-    };
-    revs.iter()
-        .map(|r| match r {
-            Value::String(r) => Ok(Rev::parse(r)?),
-            _ => Err(document::RevError.into()),
-        })
-        .collect()
 }
 
 // ---- writing

@@ -13,12 +13,12 @@ use node::{Access, Query};
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
 };
-use crate::document_routes::documents::parse_revs;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::Answers;
 use crate::reply::stream::{CHUNK_BYTES, pull_apart};
 use crate::request::Request;
+use crate::request::revisions::parse_revs;
 
 type Answer = Result<Reply, ApiError>;
 

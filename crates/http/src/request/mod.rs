@@ -8,6 +8,7 @@ pub mod long_text;
 pub mod parameters;
 pub mod proxy_headers;
 mod reading;
+pub mod revisions;
 pub mod room;
 
 use std::sync::Arc;

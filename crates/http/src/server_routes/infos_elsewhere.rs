@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use member::DatabasePart;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -22,7 +23,12 @@ pub fn elsewhere<'n>(app: &App, names: impl Iterator<Item = &'n str>) -> InfosEl
     let Some(member) = member.filter(|member| member.gateway().lacks_slots()) else {
         return InfosElsewhere::new();
     };
-    let missing = names.filter(|name| member.gateway().nodes_for(name).is_some());
+    let missing = names.filter(|name| {
+        member
+            .gateway()
+            .nodes_for(name, DatabasePart::Whole)
+            .is_some()
+    });
     missing.map(|name| (name.to_owned(), None)).collect()
 }
 

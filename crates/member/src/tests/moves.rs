@@ -16,6 +16,7 @@ use crate::control::entry::Entry;
 use crate::control::placement_entry::{PlacedSlot, PlacementChange, SlotPlacement};
 use crate::control::placement_state::PlacementState;
 use crate::placement::{PlacementNode, PlacementNodes, SlotSets};
+use crate::placing::DatabasePart;
 use crate::replicas::Replica;
 use crate::reseed;
 use crate::slot_decisions::{next_decision, next_replicas, report};
@@ -108,7 +109,13 @@ async fn change(nodes: &Nodes, change: PlacementChange) {
 
 /// Returns the nodes that answer for a database.
 fn holders(nodes: &Nodes, name: &str) -> Vec<NodeId> {
-    let has = |id: &NodeId| nodes.node(*id).gateway.nodes_for(name).is_none();
+    let has = |id: &NodeId| {
+        nodes
+            .node(*id)
+            .gateway
+            .nodes_for(name, DatabasePart::Whole)
+            .is_none()
+    };
     NODES.into_iter().filter(has).collect()
 }
 
@@ -302,7 +309,7 @@ async fn a_node_that_lacked_a_slot_leaves_requests_to_others_until_it_counts() {
         first.replicas.note_partial(first.catalogue.is_placed());
         first.gateway.lacks_slots()
     };
-    assert!(asks_others() && first.gateway.nodes_for("a").is_some());
+    assert!(asks_others() && first.gateway.nodes_for("a", DatabasePart::Whole).is_some());
     nodes.net.refused_copies.store(0, Relaxed);
     change_to(&nodes, 1, &[1, 2, 3]).await;
     nodes.agree(&[1, 2, 3]).await;
