@@ -134,6 +134,8 @@ pub struct DatabaseAs {
     /// In a database with access: the caller, unless it is an admin.
     reader: Option<Reader>,
     requester: Requester,
+    /// The shards that feeds read, by their indexes; `None` for all.
+    shards: Option<Arc<[usize]>>,
 }
 
 /// The reason of a request that access sets do not cover.
@@ -251,6 +253,7 @@ impl Database {
             watch,
             reader,
             requester: Requester::Background,
+            shards: None,
         }
     }
 }
@@ -263,6 +266,7 @@ impl Database {
             watch: None,
             reader: None,
             requester: Requester::Background,
+            shards: None,
         }
     }
 }
@@ -272,6 +276,13 @@ impl DatabaseAs {
     #[must_use]
     pub fn for_requester(self, requester: Requester) -> DatabaseAs {
         DatabaseAs { requester, ..self }
+    }
+
+    /// Lets feeds read these shards only, by their indexes: other nodes read the others.
+    #[must_use]
+    pub fn for_shards(self, shards: impl Into<Arc<[usize]>>) -> DatabaseAs {
+        let shards = Some(shards.into());
+        DatabaseAs { shards, ..self }
     }
 
     /// Lets the caller, an admin of the database, see and change all documents.
@@ -504,7 +515,8 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the feed.
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
-        let mut changes = self.db.changes_for(query, self.reader.as_ref())?;
+        let (reader, shards) = (self.reader.as_ref(), self.shards.as_ref());
+        let mut changes = self.db.changes_for(query, reader, shards)?;
         changes.watch = self.watch.clone();
         changes.requester = self.requester.clone();
         Ok(changes)

@@ -220,7 +220,7 @@ async fn informed<'r>(
 /// Whether a feed begins after changes that this node does not have yet.
 fn is_ahead(db: &Database, req: &Request) -> bool {
     let since = req.since(req.query.last(&["feed"]) == Some("eventsource"));
-    req.segment(1) == Some("_changes") && since.is_some_and(|since| db.is_behind(since))
+    req.segment(1) == Some("_changes") && since.is_some_and(|since| db.is_behind(since, |_| true))
 }
 
 /// Waits for changes that another node has shown before they were acknowledged. Those that never come

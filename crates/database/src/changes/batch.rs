@@ -48,6 +48,10 @@ impl Changes {
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
         while self.shard < self.views.len() && !self.limit_reached() {
+            if !self.reads(self.shard) {
+                self.end_shard();
+                continue;
+            }
             let shard = self.db.all_shards()[self.shard].clone();
             let batch = self.gather(&shard)?;
             if batch.changes.is_empty() {

@@ -81,6 +81,9 @@ impl Changes {
                 continue;
             };
             let i = self.db.shard_index(id);
+            if !self.only.as_ref().is_none_or(|only| only.contains(&i)) {
+                continue;
+            }
             let shard = &self.db.all_shards()[i];
             if let Some(value) = self.views[i].record_value(shard, id)? {
                 let seq = RecordHead::decode(&value)?.seq;

@@ -7,6 +7,8 @@
 
 mod batch;
 mod lookups;
+#[cfg(test)]
+mod parts;
 mod query;
 mod row;
 mod selector;
@@ -69,21 +71,41 @@ pub struct Changes {
     pub(crate) watch: Option<Watch>,
     /// The user whose feed it is, in a database with access.
     reader: Option<Reader>,
+    /// The shards that are read, by their indexes; `None` for all. The feed stays where it is in the
+    /// others, which other nodes read.
+    only: Option<Arc<[usize]>>,
 }
 
 impl Database {
-    /// Returns whether a seq is later than this server's state of a database of a cluster: it may be
-    /// another node's.
-    pub fn is_behind(&self, since: &str) -> bool {
+    /// Returns whether a seq is later than this server's state of a database of a cluster, in one of
+    /// the shards that are `asked`, by their indexes: it may be another node's.
+    pub fn is_behind(&self, since: &str, asked: impl Fn(usize) -> bool) -> bool {
         let shards = self.all_shards();
         let seqs = Seqs::parse(since, self.epoch(), shards.len());
-        let is_later = |(at, shard): (&u64, &Arc<Shard>)| *at > shard.meta().update_seq;
-        self.has_sequencer() && seqs.is_ok_and(|seqs| seqs.at.iter().zip(shards).any(is_later))
+        let is_later = |seqs: Seqs| {
+            let mut all = seqs.at.into_iter().zip(shards).enumerate();
+            all.any(|(i, (at, shard))| asked(i) && at > shard.meta().update_seq)
+        };
+        self.has_sequencer() && seqs.is_ok_and(is_later)
+    }
+
+    /// Returns a seq with the places of another one in some shards, by their indexes.
+    ///
+    /// # Errors
+    /// [`Error::MalformedSeq`].
+    pub fn seq_with(&self, seq: &str, other: &str, shards: &[usize]) -> Result<String, Error> {
+        let count = self.all_shards().len();
+        let parse = |text| Seqs::parse(text, self.epoch(), count);
+        let (mut seqs, other) = (parse(seq)?, parse(other)?);
+        for shard in shards.iter().filter(|shard| **shard < count) {
+            seqs.at[*shard] = other.at[*shard];
+        }
+        Ok(seqs.to_string())
     }
 
     /// Opens a feed.
     pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
-        self.changes_for(query, None)
+        self.changes_for(query, None, None)
     }
 
     /// Opens a feed of the documents that a user sees.
@@ -91,6 +113,7 @@ impl Database {
         self: &Arc<Self>,
         query: ChangesQuery,
         reader: Option<&Reader>,
+        only: Option<&Arc<[usize]>>,
     ) -> Result<Changes, Error> {
         if reader.is_some() {
             query.refuse_unseen()?;
@@ -99,30 +122,11 @@ impl Database {
         let shards = self.all_shards();
         let views = shards.iter().map(|s| Ok(s.view()?));
         let views = self.if_live(views.collect::<Result<Vec<_>, Error>>())?;
-        let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
-        let epoch = self.epoch();
-        let at = match &query.since {
-            // As in CouchDB, a descending feed begins at the newest change, whatever `since` is.
-            _ if query.descending => Seqs::start(epoch, shards.len()),
-            Since::Start => Seqs::start(epoch, shards.len()),
-            Since::Now => Seqs {
-                epoch,
-                at: ends.clone(),
-            },
-            Since::Seq(text) => match time_of(text) {
-                Some(time) => Seqs {
-                    epoch,
-                    at: self.seqs_since(time?, &ends)?,
-                },
-                None => match reader {
-                    None => known(Seqs::parse(text, epoch, shards.len())?, &ends),
-                    Some(reader) => match reader.signed(text) {
-                        Some(seq) => known(Seqs::parse(seq, epoch, shards.len())?, &ends),
-                        None => Seqs::start(epoch, shards.len()),
-                    },
-                },
-            },
-        };
+        let mut ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
+        if let Some(only) = only {
+            self.keep_others(only, &mut ends, &query.since)?;
+        }
+        let at = self.begin_of(&query, reader, &ends)?;
         let mut feed = Changes {
             db: self.clone(),
             requester: Requester::Background,
@@ -143,6 +147,7 @@ impl Database {
             place: None,
             watch: None,
             reader: reader.cloned(),
+            only: only.cloned(),
             query,
         };
         feed.pending_at_start = feed.count_after()?;
@@ -151,6 +156,50 @@ impl Database {
             feed.at.at = feed.ends.clone();
         }
         Ok(feed)
+    }
+
+    /// Returns where a feed begins.
+    fn begin_of(
+        &self,
+        query: &ChangesQuery,
+        reader: Option<&Reader>,
+        ends: &[u64],
+    ) -> Result<Seqs, Error> {
+        let (epoch, shards) = (self.epoch(), ends.len());
+        Ok(match &query.since {
+            // As in CouchDB, a descending feed begins at the newest change, whatever `since` is.
+            _ if query.descending => Seqs::start(epoch, shards),
+            Since::Start => Seqs::start(epoch, shards),
+            Since::Now => Seqs {
+                epoch,
+                at: ends.to_vec(),
+            },
+            Since::Seq(text) => match time_of(text) {
+                Some(time) => Seqs {
+                    epoch,
+                    at: self.seqs_since(time?, ends)?,
+                },
+                None => match reader {
+                    None => known(Seqs::parse(text, epoch, shards)?, ends),
+                    Some(reader) => match reader.signed(text) {
+                        Some(seq) => known(Seqs::parse(seq, epoch, shards)?, ends),
+                        None => Seqs::start(epoch, shards),
+                    },
+                },
+            },
+        })
+    }
+
+    /// Lets the shards that a feed does not read end where it begins.
+    fn keep_others(&self, only: &[usize], ends: &mut [u64], since: &Since) -> Result<(), Error> {
+        let (epoch, shards) = (self.epoch(), ends.len());
+        let begin = match since {
+            Since::Now => return Ok(()),
+            Since::Seq(text) if time_of(text).is_none() => Seqs::parse(text, epoch, shards)?,
+            Since::Start | Since::Seq(_) => Seqs::start(epoch, shards),
+        };
+        keep_others(only, ends, &begin.at);
+        Ok(())
     }
 }
 
@@ -188,6 +237,10 @@ impl Changes {
         let mut pace = self.begin_piece();
         let with_document = self.query.include_docs || self.query.filter.needs_doc();
         while self.shard < self.views.len() {
+            if !self.reads(self.shard) {
+                self.end_shard();
+                continue;
+            }
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
             let mut it = self.rows_to_read(&snapshot, &shard);
@@ -213,6 +266,12 @@ impl Changes {
             self.end_shard();
         }
         Ok(false)
+    }
+
+    /// Whether the feed reads the shard with this index.
+    fn reads(&self, shard: usize) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| only.contains(&shard))
     }
 
     /// Begins a piece. It judges the document that the last one left to another thread.
@@ -359,6 +418,9 @@ impl Changes {
             .map(|s| s.view())
             .collect::<Result<_, _>>()?;
         self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
+        if let Some(only) = &self.only {
+            keep_others(only, &mut self.ends, &self.at.at);
+        }
         self.shard = 0;
         self.partial = None;
         if self.counts_down() {
@@ -417,6 +479,15 @@ impl Pace {
     fn pause(&mut self) {
         if let Some(working) = &mut self.working {
             working.pause();
+        }
+    }
+}
+
+/// Lets the shards that a feed does not read end where it is.
+fn keep_others(only: &[usize], ends: &mut [u64], at: &[u64]) {
+    for (i, (end, at)) in ends.iter_mut().zip(at).enumerate() {
+        if !only.contains(&i) {
+            *end = *at;
         }
     }
 }
