@@ -46,6 +46,12 @@ impl Changes {
             let snapshot = self.views[i].snapshot.clone();
             let it = ChangeIter::new(&snapshot, shard.number, seq - 1, false);
             if let Some((found, value)) = it.entry().filter(|(found, _)| *found == seq) {
+                if i != self.shard && !self.query.descending {
+                    // As in other feeds, nothing is left of the shards before.
+                    for (at, end) in self.at.at.iter_mut().zip(&self.ends).take(i) {
+                        *at = (*end).max(*at);
+                    }
+                }
                 self.at.at[i] = seq;
                 self.shard = i;
                 self.write_row(&shard, (found, value), framing, out, pace)?;
