@@ -39,7 +39,7 @@ impl Database {
     }
 
     /// Returns the index of the shard that has all design documents and nothing else; `None` if
-    /// there is none, and they are in all shards.
+    /// they are in all shards.
     pub fn design_shard(&self) -> Option<usize> {
         let sharding = self.sharding();
         sharding.has_design_shard.then(|| sharding.ranges())

@@ -29,7 +29,7 @@ type Answer = Result<Reply, ApiError>;
 const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(3);
 const CATCH_UP_EVERY: Duration = Duration::from_millis(50);
 
-/// What one node without all shards of a spread database cannot do yet.
+/// The requests that need all shards of a spread database on one node.
 const NOT_OF_SPREAD: &str = "requests of this kind to spread databases";
 
 /// The relation of a request to writes of other servers.
@@ -135,7 +135,7 @@ pub async fn database<'r>(
         Err(_) => Kind::Plain,
         // A feed that continues another node's would begin again here.
         Ok(db) => match Kind::of(req) {
-            Kind::Plain if is_ahead(&db, req) => Kind::Read,
+            Kind::Plain if is_ahead(gateway, &db, req) => Kind::Read,
             kind => kind,
         },
     };
@@ -154,11 +154,18 @@ async fn at_nodes_of_parts(
     name: &str,
 ) -> Answer {
     match part {
-        Some(RequestPart::Divided(_)) if req.headers.contains_key(member::CLIENT) => {
+        Some(RequestPart::Divided(_) | RequestPart::Feed)
+            if req.headers.contains_key(member::CLIENT) =>
+        {
             at_holders(member, vec![], req).await
         }
         Some(RequestPart::Divided(division)) => {
             spread::divided(&app.node, member, req, name, division).await
+        }
+        Some(RequestPart::Feed) => {
+            let db = app.node.databases.get(name)?;
+            let place = app.open_feed(req, db.name())?;
+            spread::changes(member, req, db, (place, app.stopping())).await
         }
         Some(RequestPart::Whole) | None if nodes.is_empty() => {
             Err(ApiError::not_implemented(NOT_OF_SPREAD))
@@ -203,7 +210,7 @@ async fn informed<'r>(
         Ok(seen) => seen,
         Err(e) => return elsewhere(member, req, &e).await,
     };
-    catch_up(app, req, name).await;
+    catch_up(app, gateway, req, name).await;
     let reply = here(app, req, name).await;
     if !matches!(kind, Kind::Read) {
         return reply;
@@ -218,17 +225,22 @@ async fn informed<'r>(
 }
 
 /// Whether a feed begins after changes that this node does not have yet.
-fn is_ahead(db: &Database, req: &Request) -> bool {
+fn is_ahead(gateway: &Gateway, db: &Database, req: &Request) -> bool {
     let since = req.since(req.query.last(&["feed"]) == Some("eventsource"));
-    req.segment(1) == Some("_changes") && since.is_some_and(|since| db.is_behind(since, |_| true))
+    if req.segment(1) != Some("_changes") {
+        return false;
+    }
+    let asked = spread::shards_of(req, gateway, db);
+    let is_asked = |shard| asked.as_ref().is_none_or(|asked| asked.contains(&shard));
+    since.is_some_and(|since| db.is_behind(since, is_asked))
 }
 
 /// Waits for changes that another node has shown before they were acknowledged. Those that never come
 /// were lost: the feed then begins again, as in CouchDB.
-async fn catch_up(app: &App, req: &Request, name: &str) {
+async fn catch_up(app: &App, gateway: &Gateway, req: &Request, name: &str) {
     let is_behind = || {
         let db = app.node.databases.get(name);
-        db.is_ok_and(|db| is_ahead(&db, req))
+        db.is_ok_and(|db| is_ahead(gateway, &db, req))
     };
     let deadline = tokio::time::Instant::now() + CATCH_UP_TIME_MAX;
     while is_behind() && tokio::time::Instant::now() < deadline {

@@ -21,7 +21,7 @@ use crate::server_routes::{
     backup, cluster, db_updates, doctor, openapi, profile, replication, reshard, root, session,
     setup, slow, this_node, top, utils,
 };
-use crate::spread::RequestPart;
+use crate::spread::{self, RequestPart};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -222,7 +222,12 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         Some(rewritten) => rewritten.bound(access),
         None => access,
     };
+    let shards = app.node.member().filter(|_| access.db.is_spread());
+    let shards = shards.and_then(|member| spread::shards_of(req, member.gateway(), &access.db));
     access.db = access.db.for_requester(req.requester());
+    if let Some(shards) = shards {
+        access.db = access.db.for_shards(shards);
+    }
     if access.db.is_limited() && !req.row.by_access {
         return Err(ApiError::forbidden(NOT_BY_ACCESS));
     }

@@ -281,6 +281,11 @@ impl Gateway {
         self.shard_slots(db.uuid()).all(db.all_shards().len())
     }
 
+    /// Returns the slot of a shard.
+    pub fn slot_of_shard(&self, db: &Database, shard: usize) -> SlotNumber {
+        self.shard_slots(db.uuid()).of(shard)
+    }
+
     /// Returns the slots that the design documents of a database are in.
     pub fn design_slots(&self, db: &Database) -> Vec<SlotNumber> {
         match db.design_shard() {

@@ -3,17 +3,22 @@
 //! A request about one document goes to a node with its shard. Requests about several documents
 //! (`_bulk_docs`, `_bulk_get`, `_revs_diff`, `_missing_revs`, `_purge`) are divided: each node gets
 //! the documents of its shards, and the responses are joined in the order of the request
-//! (`division.rs`).
+//! (`division.rs`). A feed is those of the shards, one after the other (`feed.rs`).
 
 mod division;
+mod feed;
+mod feed_text;
+mod feed_waits;
 mod nodes;
 
 use cluster::SlotNumber;
+use database::Database;
 use hyper::header::{HeaderName, HeaderValue};
-use member::{DatabasePart, PART};
+use member::{DatabasePart, Gateway, PART};
 use routes::{DatabaseRoute, DesignRoute};
 
 pub use division::Division;
+pub use feed::changes;
 pub use nodes::divided;
 
 use crate::request::Request;
@@ -27,6 +32,8 @@ pub enum RequestPart {
     Shared,
     /// The shard of a document.
     Document(String),
+    /// A feed over all shards.
+    Feed,
     /// The shards of the documents in its body.
     Divided(Division),
     /// Another node divided the request: the shards in these slots.
@@ -45,7 +52,7 @@ impl RequestPart {
     /// Returns it for the gateway.
     pub fn of_database(&self) -> DatabasePart<'_> {
         match self {
-            RequestPart::Whole | RequestPart::Divided(_) => DatabasePart::Whole,
+            RequestPart::Whole | RequestPart::Feed | RequestPart::Divided(_) => DatabasePart::Whole,
             RequestPart::Shared => DatabasePart::Shared,
             RequestPart::Document(id) => DatabasePart::Document(id),
             RequestPart::Slots(slots) => DatabasePart::Slots(slots),
@@ -67,6 +74,14 @@ fn slots_of_header(req: &Request) -> Option<Vec<SlotNumber>> {
     text.split(',').map(|slot| slot.parse().ok()).collect()
 }
 
+/// Returns the shards that another node requests of a spread database, by their indexes.
+pub fn shards_of(req: &Request, gateway: &Gateway, db: &Database) -> Option<Vec<usize>> {
+    let slots = slots_of_header(req).filter(|_| db.is_spread())?;
+    let shards = 0..db.all_shards().len();
+    let is_asked = |shard: &usize| slots.contains(&gateway.slot_of_shard(db, *shard));
+    Some(shards.filter(is_asked).collect())
+}
+
 /// Returns the part that a route is about. `partition` is the parameter of this name.
 fn of_route(route: &DatabaseRoute, method: &str, partition: Option<&str>) -> RequestPart {
     match route {
@@ -76,6 +91,7 @@ fn of_route(route: &DatabaseRoute, method: &str, partition: Option<&str>) -> Req
         DatabaseRoute::Partition(name) | DatabaseRoute::InPartition(name) => of_partition(name),
         DatabaseRoute::Listing(_) => partition.map_or(RequestPart::Whole, of_partition),
         DatabaseRoute::Database if method == "POST" => RequestPart::Divided(Division::NewDocument),
+        DatabaseRoute::Changes => RequestPart::Feed,
         DatabaseRoute::BulkDocs => RequestPart::Divided(Division::BulkDocs),
         DatabaseRoute::BulkGet => RequestPart::Divided(Division::BulkGet),
         DatabaseRoute::RevsDiff => RequestPart::Divided(Division::RevsDiff),
@@ -135,7 +151,8 @@ mod tests {
         assert_eq!(design(DesignRoute::Document), document("_design/d"));
         assert_eq!(design(DesignRoute::View("v".into())), RequestPart::Whole);
         assert_eq!(of(DatabaseRoute::Security), RequestPart::Shared);
-        assert_eq!(of(DatabaseRoute::Changes), RequestPart::Whole);
+        assert_eq!(of(DatabaseRoute::Changes), RequestPart::Feed);
+        assert_eq!(of(DatabaseRoute::Find), RequestPart::Whole);
         assert_eq!(of(DatabaseRoute::Database), RequestPart::Whole);
         let created = of_route(&DatabaseRoute::Database, "POST", None);
         assert_eq!(created, RequestPart::Divided(Division::NewDocument));
