@@ -134,7 +134,7 @@ pub struct DatabaseAs {
     /// In a database with access: the caller, unless it is an admin.
     reader: Option<Reader>,
     requester: Requester,
-    /// The shards that feeds read, by their indexes; `None` for all.
+    /// The shards that feeds and listings read, by their indexes; `None` for all.
     shards: Option<Arc<[usize]>>,
 }
 
@@ -278,7 +278,7 @@ impl DatabaseAs {
         DatabaseAs { requester, ..self }
     }
 
-    /// Lets feeds read these shards only, by their indexes: other nodes read the others.
+    /// Lets feeds and listings read these shards only, by their indexes: other nodes read the others.
     #[must_use]
     pub fn for_shards(self, shards: impl Into<Arc<[usize]>>) -> DatabaseAs {
         let shards = Some(shards.into());
@@ -495,7 +495,9 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        let mut rows = self.db.rows_for(query, self.reader.as_ref())?;
+        let mut rows = self
+            .db
+            .rows_for(query, self.reader.as_ref(), self.shards.as_deref())?;
         rows.watch = self.watch.clone();
         Ok(rows)
     }
@@ -505,7 +507,9 @@ impl DatabaseAs {
     /// # Errors
     /// Errors of the listing.
     pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        let mut rows = self.db.start_rows_for(query, self.reader.as_ref())?;
+        let mut rows =
+            self.db
+                .start_rows_for(query, self.reader.as_ref(), self.shards.as_deref())?;
         rows.watch = self.watch.clone();
         Ok(rows)
     }

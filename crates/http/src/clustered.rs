@@ -154,7 +154,7 @@ async fn at_nodes_of_parts(
     name: &str,
 ) -> Answer {
     match part {
-        Some(RequestPart::Divided(_) | RequestPart::Feed)
+        Some(RequestPart::Divided(_) | RequestPart::Feed | RequestPart::Listing)
             if req.headers.contains_key(member::CLIENT) =>
         {
             at_holders(member, vec![], req).await
@@ -166,6 +166,10 @@ async fn at_nodes_of_parts(
             let db = app.node.databases.get(name)?;
             let place = app.open_feed(req, db.name())?;
             spread::changes(member, req, db, (place, app.stopping())).await
+        }
+        Some(RequestPart::Listing) => {
+            let db = app.node.databases.get(name)?;
+            spread::listing(member, req, db).await
         }
         Some(RequestPart::Whole) | None if nodes.is_empty() => {
             Err(ApiError::not_implemented(NOT_OF_SPREAD))

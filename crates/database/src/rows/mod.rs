@@ -14,7 +14,7 @@ mod write;
 
 use std::sync::Arc;
 
-use storage::{Contents, RecordHead};
+use storage::{Contents, RecordHead, Shard};
 
 use placing::Placing;
 use query::KeyRef;
@@ -39,6 +39,9 @@ const ROWS_A_PIECE_MAX: u32 = 10_000;
 
 /// The reason of another listing as a user of a database with access.
 const ONLY_ALL_DOCS: &str = "only admins of a database with access by document can list these";
+
+/// The reason of a listing of some shards that needs all.
+const NOT_OF_PARTS: &str = "some shards list no keys, and have no update seq of their own";
 
 /// Rows of a listing, produced piece by piece from one snapshot.
 pub struct Rows {
@@ -112,7 +115,7 @@ impl KeysLeft {
 impl Database {
     /// Opens a listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        self.rows_for(query, None)
+        self.rows_for(query, None, None)
     }
 
     /// Opens a listing of the documents that a user sees.
@@ -120,8 +123,9 @@ impl Database {
         &self,
         query: RowsQuery,
         reader: Option<&Reader>,
+        only: Option<&[usize]>,
     ) -> Result<Rows, Error> {
-        let mut rows = self.start_rows_for(query, reader)?;
+        let mut rows = self.start_rows_for(query, reader, only)?;
         while self.if_live(rows.place())? {}
         Ok(rows)
     }
@@ -129,7 +133,7 @@ impl Database {
     /// Opens a listing on a thread that serves requests: counts that take longer than a piece of
     /// its rows are left to [`Rows::place`].
     pub fn start_rows(&self, query: RowsQuery) -> Result<Rows, Error> {
-        self.start_rows_for(query, None)
+        self.start_rows_for(query, None, None)
     }
 
     /// [`Database::start_rows`] of the documents that a user sees.
@@ -137,12 +141,23 @@ impl Database {
         &self,
         query: RowsQuery,
         reader: Option<&Reader>,
+        only: Option<&[usize]>,
     ) -> Result<Rows, Error> {
         self.live()?;
-        self.if_live(self.rows_now(query, reader))
+        self.if_live(self.rows_now(query, reader, only))
     }
 
-    fn rows_now(&self, mut query: RowsQuery, reader: Option<&Reader>) -> Result<Rows, Error> {
+    /// Opens a listing. `only` are the shards that are read, by their indexes: other nodes read the
+    /// others.
+    fn rows_now(
+        &self,
+        mut query: RowsQuery,
+        reader: Option<&Reader>,
+        only: Option<&[usize]>,
+    ) -> Result<Rows, Error> {
+        if only.is_some() && (query.keys.is_some() || query.update_seq) {
+            return Err(Error::BadRequest(NOT_OF_PARTS.to_owned()));
+        }
         if reader.is_some() {
             if !matches!(query.listing, Listing::AllDocs) {
                 return Err(Error::Forbidden(ONLY_ALL_DOCS));
@@ -157,9 +172,18 @@ impl Database {
             }
             _ => 0..self.all_shards().len(),
         };
-        let (views, blocks) = Views::open(&self.all_shards()[shards.clone()])?;
-        let contents_of = |shard| self.homes().of_shard(shard).clone();
-        let contents = shards.map(contents_of).collect();
+        let ((views, blocks), contents) = match only {
+            None => {
+                let opened = Views::open(&self.all_shards()[shards.clone()])?;
+                (opened, self.contents_of_shards(shards))
+            }
+            Some(only) => {
+                let only = only.iter().copied().filter(|shard| *shard < shards.end);
+                let chosen = only.clone().map(|shard| self.all_shards()[shard].clone());
+                let chosen: Vec<Arc<Shard>> = chosen.collect();
+                (Views::open(&chosen)?, self.contents_of_shards(only))
+            }
+        };
         let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_term());
         let range = query.keys.is_none().then(|| Range::of(&query));
         let placing = match &query.listing {
@@ -192,6 +216,11 @@ impl Database {
         };
         rows.place()?;
         Ok(rows)
+    }
+
+    fn contents_of_shards(&self, shards: impl Iterator<Item = usize>) -> Vec<Arc<Contents>> {
+        let contents = shards.map(|shard| self.homes().of_shard(shard).clone());
+        contents.collect()
     }
 
     fn plan_rows(&self, query: RowsQuery, range: Option<Range>) -> Plan {

@@ -7,17 +7,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{Database, Framing};
-use hyper::header::{ACCEPT_ENCODING, HeaderMap, IF_NONE_MATCH};
-use member::{ForwardedClientRequest, Member};
-use serde_json::Value;
+use member::Member;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::feed_text::{FeedEnd, FeedText, rows_of, seq_of};
-use super::feed_waits::{WakingShard, wake};
-use super::part_header;
+use super::feed_waits::wake;
+use super::shard_nodes::{ShardNodes, other_parameters};
 use crate::errors::ApiError;
-use crate::forwarded_headers::headers_for_others;
 use crate::reply::Reply;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural};
 use crate::request::Request;
@@ -34,8 +31,6 @@ const OWN_PARAMETERS: [&str; 7] = [
     "heartbeat",
     "seq_interval",
 ];
-/// Maximum size of an error's text, in bytes.
-const ERROR_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of nodes that fail in a row before the feed ends.
 const FAILURES_MAX: u32 = 4;
 
@@ -61,15 +56,14 @@ pub async fn changes(
         true => req.bytes_of(req.row.body, Parsed::Values).await?,
         false => Bytes::new(),
     };
-    let request = FeedRequest::of(req, body);
+    let query = req.raw_query.as_deref().unwrap_or_default();
+    let parameters = other_parameters(query, &OWN_PARAMETERS);
+    let nodes = Arc::new(ShardNodes::new(member, db, req, body));
     let (waking, changed) = watch::channel(0);
     let mut feed = SpreadFeed {
-        shards: db.all_shards().len(),
-        feeds: ShardFeeds {
-            member: member.clone(),
-            db,
-            request,
-        },
+        shards: nodes.count(),
+        nodes,
+        parameters,
         kind,
         since: "0".to_owned(),
         left: limit,
@@ -93,89 +87,11 @@ pub async fn changes(
     Ok(LiveFeed::new(feed, kind, times, changed, stopping, answers).reply())
 }
 
-/// The request for a shard's feed, but for its own parameters.
-struct FeedRequest {
-    method: String,
-    path: String,
-    /// Other parameters, each with `&` before it.
-    parameters: String,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl FeedRequest {
-    fn of(req: &Request, body: Bytes) -> FeedRequest {
-        let mut headers = headers_for_others(req);
-        headers.remove(IF_NONE_MATCH);
-        headers.remove(ACCEPT_ENCODING);
-        headers.remove("last-event-id");
-        let query = req.raw_query.as_deref().unwrap_or_default();
-        FeedRequest {
-            method: req.method.clone(),
-            path: req.path.clone(),
-            parameters: other_parameters(query),
-            headers,
-            body,
-        }
-    }
-}
-
-/// The feeds of the shards of a database.
-struct ShardFeeds {
-    member: Arc<Member>,
-    db: Arc<Database>,
-    request: FeedRequest,
-}
-
-impl ShardFeeds {
-    /// Opens the feed of a shard at the first of its nodes that answers.
-    async fn ask(&self, shard: usize, since: &str, limit: &str) -> Result<peers::Body, ApiError> {
-        let gateway = self.member.gateway();
-        let slot = gateway.slot_of_shard(&self.db, shard);
-        let request = &self.request;
-        let (path, others) = (&request.path, &request.parameters);
-        let mut target = format!("{path}?feed=normal{limit}{others}&since=");
-        node::encode_into(since, &mut target);
-        let mut headers = request.headers.clone();
-        headers.extend(part_header(&[slot]));
-        let nodes = gateway.nodes_of_slot(&self.db, slot);
-        let forwarded = ForwardedClientRequest {
-            method: &request.method,
-            target: &target,
-            headers,
-            body: request.body.clone(),
-        };
-        let reply = self.member.ask_nodes(nodes, forwarded, true).await;
-        let no_answer = || ApiError::busy("the nodes of a shard do not answer".to_owned());
-        let reply = reply.ok_or_else(no_answer)?;
-        if reply.status.is_success() {
-            return Ok(reply.body);
-        }
-        let status = reply.status.as_u16();
-        let text = reply.body.read(ERROR_BYTES_MAX).await.unwrap_or_default();
-        Err(error_of(status, &text))
-    }
-}
-
-/// Returns the parameters that all shards' feeds have, each with `&` before it.
-fn other_parameters(query: &str) -> String {
-    let name_of = |pair: &str| {
-        pair.split('=')
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase()
-    };
-    let is_other = |pair: &&str| {
-        let name = name_of(pair);
-        !pair.is_empty() && !OWN_PARAMETERS.contains(&name.as_str())
-    };
-    let others = query.split('&').filter(is_other);
-    others.flat_map(|pair| ["&", pair]).collect()
-}
-
 /// A feed over all shards.
 struct SpreadFeed {
-    feeds: ShardFeeds,
+    nodes: Arc<ShardNodes>,
+    /// The parameters that all shards' feeds have, each with `&` before it.
+    parameters: String,
     kind: FeedKind,
     /// Where the feed is.
     since: String,
@@ -208,25 +124,37 @@ impl SpreadFeed {
             return Ok(());
         }
         for shard in 0..self.shards {
-            let mut body = self.feeds.ask(shard, since, "&limit=0").await?;
+            let query = self.query(since, Some(0));
+            let mut body = self.nodes.ask(shard, &query).await?;
             let mut text = FeedText::default();
             while let Some(piece) = body.next().await {
                 text.push(&piece.map_err(|e| ApiError::busy(e.to_string()))?);
             }
             let end = text.end()?;
             self.since = self
-                .feeds
+                .nodes
                 .db
                 .seq_with(&self.since, &end.last_seq, &[shard])?;
         }
         Ok(())
     }
 
+    /// Returns the query of a shard's feed.
+    fn query(&self, since: &str, limit: Option<u64>) -> String {
+        let limit = limit.map(|limit| format!("&limit={limit}"));
+        let mut query = format!(
+            "feed=normal{}{}&since=",
+            limit.unwrap_or_default(),
+            self.parameters
+        );
+        node::encode_into(since, &mut query);
+        query
+    }
+
     /// Opens the feed of the shard that is read.
     async fn open_shard(&mut self) -> Result<(), ApiError> {
-        let limit = self.left.map(|left| format!("&limit={left}"));
-        let limit = limit.unwrap_or_default();
-        let body = self.feeds.ask(self.shard, &self.since, &limit).await?;
+        let query = self.query(&self.since, self.left);
+        let body = self.nodes.ask(self.shard, &query).await?;
         self.open = Some((body, FeedText::default()));
         Ok(())
     }
@@ -333,15 +261,9 @@ impl LiveSource for SpreadFeed {
     fn release(&mut self) {
         if self.waits.is_empty() {
             for shard in 0..self.shards {
-                let waking = WakingShard {
-                    member: self.feeds.member.clone(),
-                    db: self.feeds.db.clone(),
-                    shard,
-                    path: self.feeds.request.path.clone(),
-                    headers: self.feeds.request.headers.clone(),
-                };
-                let since = self.waited_since.subscribe();
-                self.waits.spawn(wake(waking, since, self.waking.clone()));
+                let (nodes, since) = (self.nodes.clone(), self.waited_since.subscribe());
+                self.waits
+                    .spawn(wake(nodes, shard, since, self.waking.clone()));
             }
         }
         self.waited_since.send_replace(self.since.clone());
@@ -360,36 +282,5 @@ impl LiveSource for SpreadFeed {
         };
         out.extend_from_slice(end.as_bytes());
         Ok(())
-    }
-}
-
-/// Returns the error that a node answered with.
-fn error_of(status: u16, text: &[u8]) -> ApiError {
-    let value: Value = serde_json::from_slice(text).unwrap_or_default();
-    let member = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    let error = member("error").unwrap_or_else(|| "service_unavailable".to_owned());
-    ApiError::new(status, error, member("reason").unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_shard_has_its_own_place_and_the_other_parameters() {
-        let others =
-            other_parameters("since=3-a&include_docs=true&limit=5&Feed=longpoll&&style=all_docs");
-        assert_eq!(others, "&include_docs=true&style=all_docs");
-        assert_eq!(other_parameters(""), "");
-    }
-
-    #[test]
-    fn the_error_of_a_node_is_the_error_of_the_feed() {
-        let e = error_of(404, b"{\"error\":\"not_found\",\"reason\":\"missing\"}\n");
-        assert_eq!(
-            (e.status, &*e.error, &*e.reason),
-            (404, "not_found", "missing")
-        );
-        assert_eq!(error_of(502, b"<html>").error, "service_unavailable");
     }
 }

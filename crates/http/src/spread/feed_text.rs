@@ -71,7 +71,7 @@ impl FeedText {
         if end > 0 {
             add_rows(&mut rows, &self.held[..end]);
         }
-        let tail = [b"{", &self.held[end + TAIL.len()..]].concat();
+        let tail = [&b"{"[..], &self.held[end + TAIL.len()..]].concat();
         let tail: Tail = serde_json::from_slice(&tail).map_err(|e| odd(&e.to_string()))?;
         Ok(FeedEnd {
             rows,

@@ -3,22 +3,27 @@
 //! A request about one document goes to a node with its shard. Requests about several documents
 //! (`_bulk_docs`, `_bulk_get`, `_revs_diff`, `_missing_revs`, `_purge`) are divided: each node gets
 //! the documents of its shards, and the responses are joined in the order of the request
-//! (`division.rs`). A feed is those of the shards, one after the other (`feed.rs`).
+//! (`division.rs`). A feed is those of the shards, one after the other (`feed.rs`); a listing has
+//! their rows, merged (`listing.rs`).
 
 mod division;
 mod feed;
 mod feed_text;
 mod feed_waits;
+mod listing;
+mod listing_text;
 mod nodes;
+mod shard_nodes;
 
 use cluster::SlotNumber;
 use database::Database;
 use hyper::header::{HeaderName, HeaderValue};
 use member::{DatabasePart, Gateway, PART};
-use routes::{DatabaseRoute, DesignRoute};
+use routes::{DatabaseRoute, DesignRoute, ListingKind};
 
 pub use division::Division;
 pub use feed::changes;
+pub use listing::listing;
 pub use nodes::divided;
 
 use crate::request::Request;
@@ -34,6 +39,8 @@ pub enum RequestPart {
     Document(String),
     /// A feed over all shards.
     Feed,
+    /// A listing over all shards.
+    Listing,
     /// The shards of the documents in its body.
     Divided(Division),
     /// Another node divided the request: the shards in these slots.
@@ -52,7 +59,10 @@ impl RequestPart {
     /// Returns it for the gateway.
     pub fn of_database(&self) -> DatabasePart<'_> {
         match self {
-            RequestPart::Whole | RequestPart::Feed | RequestPart::Divided(_) => DatabasePart::Whole,
+            RequestPart::Whole
+            | RequestPart::Feed
+            | RequestPart::Listing
+            | RequestPart::Divided(_) => DatabasePart::Whole,
             RequestPart::Shared => DatabasePart::Shared,
             RequestPart::Document(id) => DatabasePart::Document(id),
             RequestPart::Slots(slots) => DatabasePart::Slots(slots),
@@ -89,7 +99,9 @@ fn of_route(route: &DatabaseRoute, method: &str, partition: Option<&str>) -> Req
         DatabaseRoute::Attachment(id, _) => RequestPart::Document(id.clone()),
         DatabaseRoute::Design(id, route) => of_design(id, route, partition),
         DatabaseRoute::Partition(name) | DatabaseRoute::InPartition(name) => of_partition(name),
-        DatabaseRoute::Listing(_) => partition.map_or(RequestPart::Whole, of_partition),
+        // Its counts are those of all documents.
+        DatabaseRoute::Listing(ListingKind::DesignDocs) => RequestPart::Whole,
+        DatabaseRoute::Listing(_) => partition.map_or(RequestPart::Listing, of_partition),
         DatabaseRoute::Database if method == "POST" => RequestPart::Divided(Division::NewDocument),
         DatabaseRoute::Changes => RequestPart::Feed,
         DatabaseRoute::BulkDocs => RequestPart::Divided(Division::BulkDocs),
@@ -156,7 +168,7 @@ mod tests {
         assert_eq!(of(DatabaseRoute::Database), RequestPart::Whole);
         let created = of_route(&DatabaseRoute::Database, "POST", None);
         assert_eq!(created, RequestPart::Divided(Division::NewDocument));
-        let all_docs = DatabaseRoute::Listing(routes::ListingKind::AllDocs);
+        let all_docs = DatabaseRoute::Listing(ListingKind::AllDocs);
         assert_eq!(of_route(&all_docs, "GET", Some("p")), document("p:"));
         let (name, value) = part_header(&[3, 14]).expect("a header");
         assert_eq!((name.as_str(), value.as_bytes()), (PART, &b"3,14"[..]));
