@@ -428,6 +428,12 @@ impl Database {
 
     /// Its counts and sizes now.
     pub fn info(&self) -> Result<Info, Error> {
+        self.info_of(None)
+    }
+
+    /// Returns the counts and sizes of some shards, by their indexes; `None` for all. Contents of
+    /// attachments are not those of single shards.
+    pub(crate) fn info_of(&self, only: Option<&[usize]>) -> Result<Info, Error> {
         self.live()?;
         let record = self.record.read();
         let mut info = Info {
@@ -451,19 +457,31 @@ impl Database {
         let mut update_seq = Seqs::start(self.epoch, 0);
         let mut purge_seq = Seqs::start(self.epoch, 0);
         let mut young_bytes = 0;
-        for shard in &self.shards {
-            let (meta, file_bytes) = (shard.meta(), shard.file_bytes());
+        for (index, shard) in self.shards.iter().enumerate() {
+            let meta = shard.meta();
+            update_seq.at.push(meta.update_seq);
+            purge_seq.at.push(meta.purge_seq);
+            if only.is_some_and(|only| !only.contains(&index)) {
+                continue;
+            }
+            let file_bytes = shard.file_bytes();
             info.file_bytes += file_bytes;
             info.external_bytes += meta.external_bytes;
             info.active_bytes += meta.active_part_of(file_bytes);
             young_bytes += meta.active_bytes();
             info.doc_count += meta.doc_count;
             info.doc_del_count += meta.doc_del_count;
-            update_seq.at.push(meta.update_seq);
-            purge_seq.at.push(meta.purge_seq);
         }
-        let contents = self.homes.stored_bytes()?;
-        let live_contents = contents.saturating_sub(self.attachment_garbage()?);
+        let (contents, live_contents) = match only {
+            Some(_) => (0, 0),
+            None => {
+                let contents = self.homes.stored_bytes()?;
+                (
+                    contents,
+                    contents.saturating_sub(self.attachment_garbage()?),
+                )
+            }
+        };
         // Young data is in the log and in memory only, which the engine does not attribute to a shard. The counters have the
         // attachments with each leaf that names them, which the contents below are.
         if info.file_bytes == 0 {

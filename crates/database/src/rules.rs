@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
-use crate::database::{Database, RevsDiff};
+use crate::database::{Database, Info, RevsDiff};
 use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::reader::Reader;
 use crate::rows::{Rows, RowsQuery};
@@ -512,6 +512,14 @@ impl DatabaseAs {
                 .start_rows_for(query, self.reader.as_ref(), self.shards.as_deref())?;
         rows.watch = self.watch.clone();
         Ok(rows)
+    }
+
+    /// [`Database::info`]
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn info(&self) -> Result<Info, Error> {
+        self.db.info_of(self.shards.as_deref())
     }
 
     /// [`Database::changes`]

@@ -154,9 +154,8 @@ async fn at_nodes_of_parts(
     name: &str,
 ) -> Answer {
     match part {
-        Some(RequestPart::Divided(_) | RequestPart::Feed | RequestPart::Listing)
-            if req.headers.contains_key(member::CLIENT) =>
-        {
+        // A request is forwarded once: this node does not send its parts to others.
+        Some(part) if part.is_joined() && req.headers.contains_key(member::CLIENT) => {
             at_holders(member, vec![], req).await
         }
         Some(RequestPart::Divided(division)) => {
@@ -166,6 +165,10 @@ async fn at_nodes_of_parts(
             let db = app.node.databases.get(name)?;
             let place = app.open_feed(req, db.name())?;
             spread::changes(member, req, db, (place, app.stopping())).await
+        }
+        Some(RequestPart::Info) => {
+            let db = app.node.databases.get(name)?;
+            spread::info(member, req, db).await
         }
         Some(RequestPart::Listing) => {
             let db = app.node.databases.get(name)?;

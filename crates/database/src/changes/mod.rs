@@ -103,6 +103,23 @@ impl Database {
         Ok(seqs.to_string())
     }
 
+    /// Joins seqs, one of each shard in order: each has the place of its shard. Returns the form of
+    /// [`Info::update_seq`](crate::Info::update_seq).
+    ///
+    /// # Errors
+    /// [`Error::MalformedSeq`], also for another number of seqs.
+    pub fn joined_seq(&self, seqs: &[String]) -> Result<String, Error> {
+        let (epoch, count) = (self.epoch(), self.all_shards().len());
+        let mut joined = Seqs::start(epoch, count);
+        if seqs.len() != count {
+            return Err(Error::MalformedSeq);
+        }
+        for (shard, seq) in seqs.iter().enumerate() {
+            joined.at[shard] = Seqs::parse(seq, epoch, count)?.at[shard];
+        }
+        Ok(joined.to_term())
+    }
+
     /// Opens a feed.
     pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
         self.changes_for(query, None, None)

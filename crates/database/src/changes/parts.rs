@@ -94,5 +94,13 @@ fn a_seq_takes_places_of_some_shards_from_another() {
     let part = db.seq_with("0", &end, &[0, 2]).unwrap();
     assert_ne!(part, end);
     assert_eq!(db.seq_with(&part, &end, &[1, 9]).unwrap(), end);
+    let whole = db.info().unwrap().update_seq;
+    assert_eq!(
+        db.joined_seq(&[&whole; 3].map(String::clone)).unwrap(),
+        whole
+    );
+    let seqs = [part, "0".to_owned(), end.clone()];
+    assert_ne!(db.joined_seq(&seqs).unwrap(), whole);
+    assert!(db.joined_seq(&seqs[..2]).is_err());
     assert!(db.seq_with("x", &end, &[1]).is_err());
 }

@@ -10,6 +10,7 @@ mod division;
 mod feed;
 mod feed_text;
 mod feed_waits;
+mod info;
 mod listing;
 mod listing_text;
 mod nodes;
@@ -23,6 +24,7 @@ use routes::{DatabaseRoute, DesignRoute, ListingKind};
 
 pub use division::Division;
 pub use feed::changes;
+pub use info::info;
 pub use listing::listing;
 pub use nodes::divided;
 
@@ -41,6 +43,8 @@ pub enum RequestPart {
     Feed,
     /// A listing over all shards.
     Listing,
+    /// The information on the database.
+    Info,
     /// The shards of the documents in its body.
     Divided(Division),
     /// Another node divided the request: the shards in these slots.
@@ -56,12 +60,27 @@ impl RequestPart {
         }
     }
 
+    /// Returns whether the nodes of several shards answer, and their responses are joined.
+    pub fn is_joined(&self) -> bool {
+        match self {
+            RequestPart::Feed
+            | RequestPart::Listing
+            | RequestPart::Info
+            | RequestPart::Divided(_) => true,
+            RequestPart::Whole
+            | RequestPart::Shared
+            | RequestPart::Document(_)
+            | RequestPart::Slots(_) => false,
+        }
+    }
+
     /// Returns it for the gateway.
     pub fn of_database(&self) -> DatabasePart<'_> {
         match self {
             RequestPart::Whole
             | RequestPart::Feed
             | RequestPart::Listing
+            | RequestPart::Info
             | RequestPart::Divided(_) => DatabasePart::Whole,
             RequestPart::Shared => DatabasePart::Shared,
             RequestPart::Document(id) => DatabasePart::Document(id),
@@ -104,6 +123,7 @@ fn of_route(route: &DatabaseRoute, method: &str, partition: Option<&str>) -> Req
         DatabaseRoute::Listing(_) => partition.map_or(RequestPart::Listing, of_partition),
         DatabaseRoute::Database if method == "POST" => RequestPart::Divided(Division::NewDocument),
         DatabaseRoute::Changes => RequestPart::Feed,
+        DatabaseRoute::Database => RequestPart::Info,
         DatabaseRoute::BulkDocs => RequestPart::Divided(Division::BulkDocs),
         DatabaseRoute::BulkGet => RequestPart::Divided(Division::BulkGet),
         DatabaseRoute::RevsDiff => RequestPart::Divided(Division::RevsDiff),
@@ -165,7 +185,7 @@ mod tests {
         assert_eq!(of(DatabaseRoute::Security), RequestPart::Shared);
         assert_eq!(of(DatabaseRoute::Changes), RequestPart::Feed);
         assert_eq!(of(DatabaseRoute::Find), RequestPart::Whole);
-        assert_eq!(of(DatabaseRoute::Database), RequestPart::Whole);
+        assert_eq!(of(DatabaseRoute::Database), RequestPart::Info);
         let created = of_route(&DatabaseRoute::Database, "POST", None);
         assert_eq!(created, RequestPart::Divided(Division::NewDocument));
         let all_docs = DatabaseRoute::Listing(ListingKind::AllDocs);
