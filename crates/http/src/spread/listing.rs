@@ -13,6 +13,7 @@ use member::Member;
 use serde_json::Value;
 
 use super::listing_text::{ListingCounts, ListingText, id_of};
+use super::nth::{NthRow, NthStart, NthStep};
 use super::shard_nodes::{ShardNodes, other_parameters};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -23,6 +24,10 @@ use crate::request::Request;
 const OWN_PARAMETERS: [&str; 2] = ["skip", "limit"];
 /// Parameters that say where a listing begins.
 const START_PARAMETERS: [&str; 2] = ["startkey", "start_key"];
+/// Skips up to this many rows by walking them; more by their ranks.
+const SKIP_WALKED_MAX: u64 = 512;
+/// Maximum size of the response with a row or a rank, in bytes: rows have no documents.
+const ROW_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of nodes that fail before the listing ends.
 const FAILURES_MAX: u32 = 4;
 
@@ -56,10 +61,14 @@ pub async fn listing(
     let mut merge = MergedListing {
         shards: shards.map(|shard| ShardRows::new(&nodes, shard)).collect(),
         query: ListingQuery {
-            rows: limit.map(|limit| limit.saturating_add(skip)),
+            rows: match skip > SKIP_WALKED_MAX {
+                true => Some(0),
+                false => limit.map(|limit| limit.saturating_add(skip)),
+            },
             others: other_parameters(query, &OWN_PARAMETERS),
             is_descending: req.query.get("descending") == Some("true"),
         },
+        head: vec![],
         skip,
         left: limit.unwrap_or(u64::MAX),
         state: State::Head,
@@ -68,18 +77,12 @@ pub async fn listing(
     let query = &merge.query;
     let opened = merge.shards.iter_mut().map(|rows| rows.read_head(query));
     try_join_all(opened).await?;
-    let pieces = stream::unfold(merge, |mut merge| async move {
-        match merge.next_piece().await {
-            Ok(piece) if piece.is_empty() => None,
-            Ok(piece) => Some((Ok(Bytes::from(piece)), merge)),
-            Err(e) => {
-                merge.state = State::Done;
-                Some((Err(e.into_stream_error()), merge))
-            }
-        }
-    });
-    let json = HeaderValue::from_static("application/json");
-    Ok(Reply::stream(json, Box::pin(pieces)))
+    let head = merge.head();
+    if skip > SKIP_WALKED_MAX {
+        merge.jump(&nodes, limit).await?;
+    }
+    merge.head = head;
+    Ok(merge.reply())
 }
 
 /// The query of the shards' listings.
@@ -92,6 +95,25 @@ struct ListingQuery {
 }
 
 impl ListingQuery {
+    /// Returns the query of a listing without the documents, from a row on: with this skip and limit,
+    /// and without its last row.
+    fn rank_text(&self, from: Option<&str>, skip: u64, limit: u64) -> String {
+        const OWN: [&str; 5] = [
+            "endkey",
+            "end_key",
+            "inclusive_end",
+            "include_docs",
+            "attachments",
+        ];
+        let mut others = other_parameters(&self.others, &OWN);
+        if let Some(id) = from {
+            others = other_parameters(&others, &START_PARAMETERS);
+            others.push_str("&startkey=");
+            node::encode_into(&Value::from(id).to_string(), &mut others);
+        }
+        format!("skip={skip}&limit={limit}{others}")
+    }
+
     /// Returns the query of a shard's listing, from a row on.
     fn text(&self, from: Option<&str>) -> String {
         let mut text = String::from("skip=0");
@@ -122,6 +144,8 @@ struct ShardRows {
     counts: Option<ListingCounts>,
     /// The id of the current row, if there is one.
     id: Option<String>,
+    /// The id from which rows are read, if that is another one than the query's.
+    start: Option<String>,
     /// The last row that was passed, or is the current one.
     last: Option<String>,
     failures: u32,
@@ -136,9 +160,21 @@ impl ShardRows {
             text: ListingText::default(),
             counts: None,
             id: None,
+            start: None,
             last: None,
             failures: 0,
         }
+    }
+
+    /// Begins again, at a row.
+    fn begin_at(&mut self, start: NthStart<String>) {
+        self.open = None;
+        self.text = ListingText::default();
+        (self.id, self.start, self.last) = match start {
+            NthStart::First => (None, None, None),
+            NthStart::At(id) => (None, Some(id), None),
+            NthStart::After(id) => (None, None, Some(id)),
+        };
     }
 
     /// Reads until the counts are known.
@@ -159,7 +195,7 @@ impl ShardRows {
 
     async fn read_more(&mut self, query: &ListingQuery) -> Result<(), ApiError> {
         let Some(body) = &mut self.open else {
-            let text = query.text(self.last.as_deref());
+            let text = query.text(self.last.as_deref().or(self.start.as_deref()));
             self.open = Some(self.nodes.get(self.shard, &text).await?);
             self.text = ListingText::default();
             return Ok(());
@@ -220,19 +256,37 @@ enum State {
 struct MergedListing {
     shards: Vec<ShardRows>,
     query: ListingQuery,
+    /// The text before the rows.
+    head: Vec<u8>,
     skip: u64,
     left: u64,
     state: State,
 }
 
 impl MergedListing {
+    /// Returns the response.
+    fn reply(self) -> Reply {
+        let pieces = stream::unfold(self, |mut merge| async move {
+            match merge.next_piece().await {
+                Ok(piece) if piece.is_empty() => None,
+                Ok(piece) => Some((Ok(Bytes::from(piece)), merge)),
+                Err(e) => {
+                    merge.state = State::Done;
+                    Some((Err(e.into_stream_error()), merge))
+                }
+            }
+        });
+        let json = HeaderValue::from_static("application/json");
+        Reply::stream(json, Box::pin(pieces))
+    }
+
     /// Returns the next piece; an empty one at the end.
     async fn next_piece(&mut self) -> Result<Vec<u8>, ApiError> {
         let mut out = vec![];
         match self.state {
             State::Done => return Ok(out),
             State::Head => {
-                self.write_head(&mut out);
+                out.append(&mut self.head);
                 self.state = State::First;
             }
             State::First | State::More => {}
@@ -250,7 +304,46 @@ impl MergedListing {
         Ok(out)
     }
 
-    fn write_head(&self, out: &mut Vec<u8>) {
+    /// Begins shortly before the first row that is not skipped.
+    async fn jump(&mut self, nodes: &ShardNodes, limit: Option<u64>) -> Result<(), ApiError> {
+        let rows_left = |rows: &ShardRows| {
+            let counts = rows.counts.unwrap_or_default();
+            let total = counts.total_rows.unwrap_or_default();
+            total.saturating_sub(counts.offset.unwrap_or_default())
+        };
+        let begin_of = |rows: &ShardRows| rows.counts.unwrap_or_default().offset;
+        let begins: Vec<u64> = self
+            .shards
+            .iter()
+            .map(|rows| begin_of(rows).unwrap_or_default())
+            .collect();
+        let mut search = NthRow::new(self.skip, self.shards.iter().map(rows_left));
+        let (start, skip) = loop {
+            match search.step(SKIP_WALKED_MAX) {
+                NthStep::Near(start, skip) => break (start, skip),
+                NthStep::Row(shard, rank) => {
+                    let text = self.query.rank_text(None, rank, 1);
+                    let found = listing_of(nodes, shard, &text).await?;
+                    let row = found.row().ok_or_else(moved)?;
+                    let id = id_of(row)?.into_owned();
+                    let text = self.query.rank_text(Some(&id), 0, 0);
+                    let ranks = begins.iter().enumerate();
+                    let ranks = ranks.map(|(shard, begin)| rank_of(nodes, (shard, *begin), &text));
+                    let ranks = try_join_all(ranks).await?;
+                    search.take(shard, id, &ranks);
+                }
+            }
+        };
+        self.skip = skip;
+        self.query.rows = limit.map(|limit| limit.saturating_add(skip));
+        for rows in &mut self.shards {
+            rows.begin_at(start.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns the text before the rows.
+    fn head(&self) -> Vec<u8> {
         let counts = self
             .shards
             .iter()
@@ -265,7 +358,7 @@ impl MergedListing {
         let number = |n: Option<u64>| n.map_or("null".to_owned(), |n| n.to_string());
         let (total, offset) = (number(total), number(offset));
         let head = format!("{{\"total_rows\":{total},\"offset\":{offset},\"rows\":[\r\n");
-        out.extend_from_slice(head.as_bytes());
+        head.into_bytes()
     }
 
     /// Appends rows until a shard's next row is not known, or the piece is long enough; returns
@@ -300,6 +393,38 @@ impl MergedListing {
         }
         Ok(true)
     }
+}
+
+/// Returns a whole listing of a shard.
+async fn listing_of(
+    nodes: &ShardNodes,
+    shard: usize,
+    query: &str,
+) -> Result<ListingText, ApiError> {
+    let body = nodes.get(shard, query).await?;
+    let text = body.read(ROW_BYTES_MAX).await;
+    let text = text.map_err(|e| ApiError::busy(e.to_string()))?;
+    let mut listing = ListingText::default();
+    listing.push(&text)?;
+    listing.finish()?;
+    Ok(listing)
+}
+
+/// Returns the number of rows of a shard's listing before a row, which the query names; `begin` is
+/// the offset of the first one.
+async fn rank_of(
+    nodes: &ShardNodes,
+    (shard, begin): (usize, u64),
+    query: &str,
+) -> Result<u64, ApiError> {
+    let found = listing_of(nodes, shard, query).await?;
+    let offset = found.counts().and_then(|counts| counts.offset);
+    Ok(offset.ok_or_else(moved)?.saturating_sub(begin))
+}
+
+/// The error for rows that were deleted while they were counted.
+fn moved() -> ApiError {
+    ApiError::busy("the documents changed while they were counted: try again".to_owned())
 }
 
 /// Returns the shard whose row comes first.

@@ -14,6 +14,7 @@ mod info;
 mod listing;
 mod listing_text;
 mod nodes;
+mod nth;
 mod shard_nodes;
 
 use cluster::SlotNumber;
