@@ -93,6 +93,7 @@ groups! {
         number("q", "Number of shards; at least 1."),
         number("n", "Number of replicas; accepted for compatibility."),
         flag("partitioned", "Whether ids begin with the name of a partition."),
+        flag("spread", "Whether the shards may be on different nodes of a cluster."),
         flag("access", "Whether each user sees and changes only the documents that name the user."),
         word("default_access", &["none", "owner"], "In a database with access: whether a user's new document without `_access` is refused or the user's own."),
         text("placement", "Replicas by zone, `zone:n`; accepted for compatibility."),

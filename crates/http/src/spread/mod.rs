@@ -140,6 +140,10 @@ fn of_route(route: &DatabaseRoute, method: &str, partition: Option<&str>) -> Req
         | DatabaseRoute::EnsureFullCommit
         | DatabaseRoute::Shards(_)
         | DatabaseRoute::SyncShards
+        | DatabaseRoute::Compact(_)
+        | DatabaseRoute::ViewCleanup
+        | DatabaseRoute::SearchCleanup
+        | DatabaseRoute::NouveauCleanup
         | DatabaseRoute::NoLocalId
         | DatabaseRoute::NoPartition
         | DatabaseRoute::NotInPartition(_)
