@@ -17,6 +17,7 @@ SETTLED_TIMEOUT_S = 180
 SPREAD, WHOLE = "spread", "whole"
 DESIGN = {
     "_id": "_design/d",
+    "views": {"v": {"map": "function(doc) { if ('n' in doc) { emit([doc.n % 5, doc.text], doc.n); emit(doc.n % 7); emit(doc.n % 7, 'again'); } }"}},
     "validate_doc_update": "function(doc, old) { if (doc.bad || old && old.fixed) throw({forbidden: 'no'}); }",
     "filters": {"even": "function(doc) { return doc.n % 2 == 0; }"},
 }
@@ -72,6 +73,25 @@ def test_listings_are_those_of_one_node(suite, cluster, query):
     expected = cluster.api(1).expect(200, "GET", f"/{WHOLE}/_all_docs{query}")
     for number, api in cluster.apis().items():
         suite.report.equal(f"node {number}", api.expect(200, "GET", f"/{SPREAD}/_all_docs{query}"), expected)
+
+
+VIEWS = [
+    "",
+    "?limit=7&skip=5",
+    "?descending=true&limit=300&skip=3",
+    "?key=3",
+    "?key=3&descending=true",
+    "?startkey=2&endkey=[1]&limit=400",
+    "?startkey=3&startkey_docid=doc-0300&limit=40",
+    "?limit=0",
+]
+
+
+@pytest.mark.parametrize("query", VIEWS)
+def test_map_views_are_those_of_one_node(suite, cluster, query):
+    expected = cluster.api(1).expect(200, "GET", f"/{WHOLE}/_design/d/_view/v{query}")
+    for number, api in cluster.apis().items():
+        suite.report.equal(f"node {number}", api.expect(200, "GET", f"/{SPREAD}/_design/d/_view/v{query}"), expected)
 
 
 def test_each_change_comes_once_and_feeds_continue(suite, cluster):

@@ -134,7 +134,7 @@ pub struct DatabaseAs {
     /// In a database with access: the caller, unless it is an admin.
     reader: Option<Reader>,
     requester: Requester,
-    /// The shards that feeds and listings read, by their indexes; `None` for all.
+    /// The shards that feeds, listings and views read, by their indexes; `None` for all.
     shards: Option<Arc<[usize]>>,
 }
 
@@ -278,7 +278,7 @@ impl DatabaseAs {
         DatabaseAs { requester, ..self }
     }
 
-    /// Lets feeds and listings read these shards only, by their indexes: other nodes read the others.
+    /// Lets feeds, listings and views read these shards only, by their indexes: other nodes read the others.
     #[must_use]
     pub fn for_shards(self, shards: impl Into<Arc<[usize]>>) -> DatabaseAs {
         let shards = Some(shards.into());
@@ -546,7 +546,8 @@ impl DatabaseAs {
         query: ViewQuery,
     ) -> Result<ViewRows, Error> {
         self.refuse_limited()?;
-        let mut rows = self.db.view_rows(design, index, at, query)?;
+        let only = self.shards.as_deref();
+        let mut rows = self.db.view_rows_of(design, index, at, query, only)?;
         rows.seen = self.clone();
         Ok(rows)
     }

@@ -170,6 +170,10 @@ async fn at_nodes_of_parts(
             let db = app.node.databases.get(name)?;
             spread::info(member, req, db).await
         }
+        Some(RequestPart::View(design, view)) => {
+            let db = app.node.databases.get(name)?;
+            spread::view(member, req, db, (&design, &view)).await
+        }
         Some(RequestPart::Listing) => {
             let db = app.node.databases.get(name)?;
             spread::listing(member, req, db).await

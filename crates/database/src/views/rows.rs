@@ -100,7 +100,19 @@ impl Database {
         design: &Design,
         index: &ViewIndex,
         at: ViewAt,
+        query: ViewQuery,
+    ) -> Result<ViewRows, Error> {
+        self.view_rows_of(design, index, at, query, None)
+    }
+
+    /// Opens a view's rows of some shards, by their indexes; `None` for all.
+    pub(crate) fn view_rows_of(
+        self: &Arc<Self>,
+        design: &Design,
+        index: &ViewIndex,
+        at: ViewAt,
         mut query: ViewQuery,
+        only: Option<&[usize]>,
     ) -> Result<ViewRows, Error> {
         self.live()?;
         self.note_used_index(index);
@@ -117,6 +129,7 @@ impl Database {
             .iter()
             .enumerate()
             .filter(|(i, _)| one.is_none_or(|one| one == *i))
+            .filter(|(i, _)| only.is_none_or(|only| only.contains(i)))
             .map(|(_, i)| i.view())
             .collect::<Result<Vec<_>, _>>()?;
         let raw = design.spec.views[at.view].raw;

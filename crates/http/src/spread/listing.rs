@@ -1,18 +1,19 @@
-//! `_all_docs` and `_local_docs` of a spread database: the rows of all shards, merged by their ids.
+//! `_all_docs`, `_local_docs` and map views of a spread database: the rows of all shards, merged by
+//! their ids, or by their keys and ids.
 //!
 //! After a node has failed, another one continues behind the last row.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::Database;
+use database::{Database, write_key_sort};
 use futures_util::future::try_join_all;
 use futures_util::stream;
 use hyper::header::HeaderValue;
 use member::Member;
 use serde_json::Value;
 
-use super::listing_text::{ListingCounts, ListingText, id_of};
+use super::listing_text::{ListingCounts, ListingText, id_of, key_of};
 use super::nth::{NthRow, NthStart, NthStep};
 use super::shard_nodes::{ShardNodes, other_parameters};
 use crate::errors::ApiError;
@@ -23,7 +24,12 @@ use crate::request::Request;
 /// Parameters that each shard's listing has of its own.
 const OWN_PARAMETERS: [&str; 2] = ["skip", "limit"];
 /// Parameters that say where a listing begins.
-const START_PARAMETERS: [&str; 2] = ["startkey", "start_key"];
+const START_PARAMETERS: [&str; 4] = [
+    "startkey",
+    "start_key",
+    "startkey_docid",
+    "start_key_doc_id",
+];
 /// Skips up to this many rows by walking them; more by their ranks.
 const SKIP_WALKED_MAX: u64 = 512;
 /// Maximum size of the response with a row or a rank, in bytes: rows have no documents.
@@ -31,11 +37,45 @@ const ROW_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of nodes that fail before the listing ends.
 const FAILURES_MAX: u32 = 4;
 
+/// Answers a request for the rows of a map view.
+pub async fn view(
+    member: &Arc<Member>,
+    req: &Request,
+    db: Arc<Database>,
+    (design, name): (&str, &str),
+) -> Result<Reply, ApiError> {
+    let design = db.design(design)?;
+    let missing = || ApiError::new(404, "not_found", "missing_named_view");
+    let at = design.view(name).ok_or_else(missing)?;
+    let reduces = at.reduce.is_some() && req.query.get("reduce") != Some("false");
+    if reduces
+        || req
+            .query
+            .get("include_docs")
+            .is_some_and(|value| value != "false")
+    {
+        return Err(ApiError::not_implemented(
+            "reductions and `include_docs` of views of spread databases",
+        ));
+    }
+    let is_raw = design.spec.views[at.view].raw;
+    merged(member, req, db, RowOrder::Keys { is_raw }).await
+}
+
 /// Answers a request for a listing of a range.
 pub async fn listing(
     member: &Arc<Member>,
     req: &Request,
     db: Arc<Database>,
+) -> Result<Reply, ApiError> {
+    merged(member, req, db, RowOrder::Ids).await
+}
+
+async fn merged(
+    member: &Arc<Member>,
+    req: &Request,
+    db: Arc<Database>,
+    order: RowOrder,
 ) -> Result<Reply, ApiError> {
     let has = |name: &str| req.query.get(name).is_some();
     let update_seq = req
@@ -58,10 +98,13 @@ pub async fn listing(
     let query = req.raw_query.as_deref().unwrap_or_default();
     let nodes = Arc::new(ShardNodes::new(member, db, req, Bytes::new()));
     let shards = 0..nodes.count();
+    // The rows of a view with one key have no ranks by their documents.
+    let jumps = skip > SKIP_WALKED_MAX && order == RowOrder::Ids;
     let mut merge = MergedListing {
         shards: shards.map(|shard| ShardRows::new(&nodes, shard)).collect(),
         query: ListingQuery {
-            rows: match skip > SKIP_WALKED_MAX {
+            order,
+            rows: match jumps {
                 true => Some(0),
                 false => limit.map(|limit| limit.saturating_add(skip)),
             },
@@ -78,15 +121,82 @@ pub async fn listing(
     let opened = merge.shards.iter_mut().map(|rows| rows.read_head(query));
     try_join_all(opened).await?;
     let head = merge.head();
-    if skip > SKIP_WALKED_MAX {
+    if jumps {
         merge.jump(&nodes, limit).await?;
     }
     merge.head = head;
     Ok(merge.reply())
 }
 
+/// The order of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowOrder {
+    /// By the ids of their documents.
+    Ids,
+    /// By their keys, and then by the ids of their documents.
+    Keys {
+        /// Keys are compared as raw text.
+        is_raw: bool,
+    },
+}
+
+/// The place of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RowPlace {
+    /// The key in the form in which keys are compared; empty in an order by ids.
+    sort: Vec<u8>,
+    /// The id of the document.
+    id: String,
+    /// JSON text of the key; `None` in an order by ids.
+    key: Option<String>,
+}
+
+impl RowPlace {
+    fn of(row: &[u8], order: RowOrder) -> Result<RowPlace, ApiError> {
+        let id = id_of(row)?.into_owned();
+        let RowOrder::Keys { is_raw } = order else {
+            return Ok(RowPlace::of_id(id));
+        };
+        let (mut sort, key) = (vec![], key_of(row)?);
+        let odd = |e: &dyn std::fmt::Display| {
+            ApiError::internal("A node's view has a key that is not JSON.", e.to_string())
+        };
+        write_key_sort(key.as_bytes(), is_raw, &mut sort).map_err(|e| odd(&e))?;
+        let key = Some(key.to_owned());
+        Ok(RowPlace { sort, id, key })
+    }
+
+    /// Returns what places are compared by.
+    fn order(&self) -> (&[u8], &str) {
+        (&self.sort, &self.id)
+    }
+
+    /// Returns the place of a document.
+    fn of_id(id: String) -> RowPlace {
+        RowPlace {
+            sort: vec![],
+            id,
+            key: None,
+        }
+    }
+
+    /// Appends the parameters of a query that begins here.
+    fn write_to(&self, query: &mut String) {
+        query.push_str("&startkey=");
+        match &self.key {
+            None => node::encode_into(&Value::from(self.id.as_str()).to_string(), query),
+            Some(key) => {
+                node::encode_into(key, query);
+                query.push_str("&startkey_docid=");
+                node::encode_into(&self.id, query);
+            }
+        }
+    }
+}
+
 /// The query of the shards' listings.
 struct ListingQuery {
+    order: RowOrder,
     /// Rows of each shard, at most.
     rows: Option<u64>,
     /// The other parameters, each with `&` before it.
@@ -97,7 +207,7 @@ struct ListingQuery {
 impl ListingQuery {
     /// Returns the query of a listing without the documents, from a row on: with this skip and limit,
     /// and without its last row.
-    fn rank_text(&self, from: Option<&str>, skip: u64, limit: u64) -> String {
+    fn rank_text(&self, from: Option<&RowPlace>, skip: u64, limit: u64) -> String {
         const OWN: [&str; 5] = [
             "endkey",
             "end_key",
@@ -106,28 +216,26 @@ impl ListingQuery {
             "attachments",
         ];
         let mut others = other_parameters(&self.others, &OWN);
-        if let Some(id) = from {
+        if let Some(place) = from {
             others = other_parameters(&others, &START_PARAMETERS);
-            others.push_str("&startkey=");
-            node::encode_into(&Value::from(id).to_string(), &mut others);
+            place.write_to(&mut others);
         }
         format!("skip={skip}&limit={limit}{others}")
     }
 
-    /// Returns the query of a shard's listing, from a row on.
-    fn text(&self, from: Option<&str>) -> String {
+    /// Returns the query of a shard's listing, from a place on, where this number of rows is returned
+    /// again.
+    fn text(&self, from: Option<&RowPlace>, repeats: u64) -> String {
         let mut text = String::from("skip=0");
         if let Some(rows) = self.rows {
-            // The row that it continues from is returned again.
-            let rows = rows.saturating_add(u64::from(from.is_some()));
+            let rows = rows.saturating_add(repeats);
             text.push_str(&format!("&limit={rows}"));
         }
         match from {
             None => text.push_str(&self.others),
-            Some(id) => {
+            Some(place) => {
                 text.push_str(&other_parameters(&self.others, &START_PARAMETERS));
-                text.push_str("&startkey=");
-                node::encode_into(&Value::from(id).to_string(), &mut text);
+                place.write_to(&mut text);
             }
         }
         text
@@ -142,12 +250,15 @@ struct ShardRows {
     text: ListingText,
     /// The counts of the first node.
     counts: Option<ListingCounts>,
-    /// The id of the current row, if there is one.
-    id: Option<String>,
-    /// The id from which rows are read, if that is another one than the query's.
-    start: Option<String>,
-    /// The last row that was passed, or is the current one.
-    last: Option<String>,
+    /// The place of the current row, if there is one.
+    place: Option<RowPlace>,
+    /// The place from which rows are read, if that is another one than the query's.
+    start: Option<RowPlace>,
+    /// The place of the last row that was passed, or is the current one, and the number of rows
+    /// there so far: one document may have several with one key.
+    last: Option<(RowPlace, u64)>,
+    /// Rows at this place that the node returns again.
+    repeats: u64,
     failures: u32,
 }
 
@@ -159,21 +270,22 @@ impl ShardRows {
             open: None,
             text: ListingText::default(),
             counts: None,
-            id: None,
+            place: None,
             start: None,
             last: None,
+            repeats: 0,
             failures: 0,
         }
     }
 
     /// Begins again, at a row.
-    fn begin_at(&mut self, start: NthStart<String>) {
+    fn begin_at(&mut self, start: NthStart<RowPlace>) {
         self.open = None;
         self.text = ListingText::default();
-        (self.id, self.start, self.last) = match start {
+        (self.place, self.start, self.last) = match start {
             NthStart::First => (None, None, None),
-            NthStart::At(id) => (None, Some(id), None),
-            NthStart::After(id) => (None, None, Some(id)),
+            NthStart::At(place) => (None, Some(place), None),
+            NthStart::After(place) => (None, None, Some((place, 1))),
         };
     }
 
@@ -187,7 +299,7 @@ impl ShardRows {
 
     /// Reads until a row is complete, or none follows.
     async fn read_row(&mut self, query: &ListingQuery) -> Result<(), ApiError> {
-        while self.id.is_none() && !self.text.is_over() {
+        while self.place.is_none() && !self.text.is_over() {
             self.read_more(query).await?;
         }
         Ok(())
@@ -195,7 +307,10 @@ impl ShardRows {
 
     async fn read_more(&mut self, query: &ListingQuery) -> Result<(), ApiError> {
         let Some(body) = &mut self.open else {
-            let text = query.text(self.last.as_deref().or(self.start.as_deref()));
+            let last = self.last.as_ref();
+            self.repeats = last.map_or(0, |(_, count)| *count);
+            let from = last.map(|(place, _)| place).or(self.start.as_ref());
+            let text = query.text(from, self.repeats);
             self.open = Some(self.nodes.get(self.shard, &text).await?);
             self.text = ListingText::default();
             return Ok(());
@@ -208,7 +323,7 @@ impl ShardRows {
         match done {
             Ok(()) => {
                 self.counts = self.counts.or(self.text.counts());
-                self.note_row()
+                self.note_row(query.order)
             }
             // Another node continues.
             Err(_) if self.failures < FAILURES_MAX => {
@@ -220,27 +335,33 @@ impl ShardRows {
         }
     }
 
-    /// Notes the id of the current row, and passes the row from which this node continues.
-    fn note_row(&mut self) -> Result<(), ApiError> {
-        while self.id.is_none()
+    /// Notes the place of the current row, and passes the rows from which this node continues.
+    fn note_row(&mut self, order: RowOrder) -> Result<(), ApiError> {
+        while self.place.is_none()
             && let Some(row) = self.text.row()
         {
-            let id = id_of(row)?.into_owned();
-            if self.last.as_ref() == Some(&id) {
-                self.text.pass();
-                continue;
+            let place = RowPlace::of(row, order)?;
+            let last = self.last.as_mut().filter(|(last, _)| *last == place);
+            match last {
+                Some(_) if self.repeats > 0 => {
+                    self.repeats -= 1;
+                    self.text.pass();
+                    continue;
+                }
+                Some((_, count)) => *count += 1,
+                None => self.last = Some((place.clone(), 1)),
             }
-            self.last = Some(id.clone());
-            self.id = Some(id);
+            self.repeats = 0;
+            self.place = Some(place);
         }
         Ok(())
     }
 
     /// Passes the current row.
-    fn pass(&mut self) -> Result<(), ApiError> {
-        self.id = None;
+    fn pass(&mut self, order: RowOrder) -> Result<(), ApiError> {
+        self.place = None;
         self.text.pass();
-        self.note_row()
+        self.note_row(order)
     }
 }
 
@@ -325,12 +446,12 @@ impl MergedListing {
                     let text = self.query.rank_text(None, rank, 1);
                     let found = listing_of(nodes, shard, &text).await?;
                     let row = found.row().ok_or_else(moved)?;
-                    let id = id_of(row)?.into_owned();
-                    let text = self.query.rank_text(Some(&id), 0, 0);
+                    let place = RowPlace::of(row, self.query.order)?;
+                    let text = self.query.rank_text(Some(&place), 0, 0);
                     let ranks = begins.iter().enumerate();
                     let ranks = ranks.map(|(shard, begin)| rank_of(nodes, (shard, *begin), &text));
                     let ranks = try_join_all(ranks).await?;
-                    search.take(shard, id, &ranks);
+                    search.take(shard, place, &ranks);
                 }
             }
         };
@@ -371,7 +492,7 @@ impl MergedListing {
             if self
                 .shards
                 .iter()
-                .any(|rows| rows.id.is_none() && !rows.text.is_over())
+                .any(|rows| rows.place.is_none() && !rows.text.is_over())
             {
                 return Ok(true);
             }
@@ -389,7 +510,7 @@ impl MergedListing {
                 out.extend_from_slice(row);
                 self.left -= 1;
             }
-            rows.pass()?;
+            rows.pass(self.query.order)?;
         }
         Ok(true)
     }
@@ -430,10 +551,10 @@ fn moved() -> ApiError {
 /// Returns the shard whose row comes first.
 fn first(shards: &[ShardRows], is_descending: bool) -> Option<usize> {
     let ids = shards.iter().enumerate();
-    let ids = ids.filter_map(|(shard, rows)| Some((rows.id.as_deref()?, shard)));
+    let ids = ids.filter_map(|(shard, rows)| Some((rows.place.as_ref()?.order(), shard)));
     let first = ids.min_by(|a, b| match is_descending {
-        true => b.0.cmp(a.0),
-        false => a.0.cmp(b.0),
+        true => b.0.cmp(&a.0),
+        false => a.0.cmp(&b.0),
     });
     first.map(|(_, shard)| shard)
 }
@@ -445,13 +566,44 @@ mod tests {
     #[test]
     fn a_shard_continues_from_its_last_row() {
         let query = ListingQuery {
+            order: RowOrder::Ids,
             rows: Some(10),
             others: "&startkey=%22a%22&include_docs=true&endkey=%22z%22".to_owned(),
             is_descending: false,
         };
         let begun = "skip=0&limit=10&startkey=%22a%22&include_docs=true&endkey=%22z%22";
-        assert_eq!(query.text(None), begun);
+        assert_eq!(query.text(None, 0), begun);
         let continued = "skip=0&limit=11&include_docs=true&endkey=%22z%22&startkey=%22m%22";
-        assert_eq!(query.text(Some("m")), continued);
+        let place = RowPlace::of_id("m".to_owned());
+        assert_eq!(query.text(Some(&place), 1), continued);
+        let row = br#"{"id":"d 1","key":[1,"a"],"value":{"key":2}}"#;
+        let place = RowPlace::of(row, RowOrder::Keys { is_raw: false });
+        let place = place.unwrap_or_else(|e| panic!("{}", e.reason));
+        let text = query.text(Some(&place), 0);
+        assert!(
+            text.ends_with("&startkey=%5B1%2C%22a%22%5D&startkey_docid=d%201"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn rows_of_views_are_in_the_order_of_their_keys_and_ids() {
+        let place = |id: &str, key: &str| {
+            let row = format!("{{\"id\":\"{id}\",\"key\":{key},\"value\":null}}");
+            let place = RowPlace::of(row.as_bytes(), RowOrder::Keys { is_raw: false });
+            place.unwrap_or_else(|e| panic!("{}", e.reason))
+        };
+        let places = [
+            place("b", "null"),
+            place("a", "2"),
+            place("b", "2"),
+            place("a", "10"),
+            place("a", "\"a\""),
+            place("a", "[]"),
+        ];
+        assert!(
+            places.is_sorted_by(|a, b| a.order() < b.order()),
+            "{places:?}"
+        );
     }
 }

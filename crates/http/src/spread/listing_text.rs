@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::errors::ApiError;
 
@@ -138,6 +139,21 @@ pub fn id_of(row: &[u8]) -> Result<Cow<'_, str>, ApiError> {
     let mut ids = serde_json::Deserializer::from_slice(text).into_iter::<String>();
     let id = ids.next().ok_or_else(no_id)?;
     id.map(Cow::Owned).map_err(|e| odd(&e.to_string()))
+}
+
+/// Returns the JSON text of the key of a view's row.
+///
+/// # Errors
+/// It is not a row.
+pub fn key_of(row: &[u8]) -> Result<&str, ApiError> {
+    #[derive(Deserialize)]
+    struct Row<'a> {
+        #[serde(borrow)]
+        key: &'a RawValue,
+    }
+    let read: Result<Row<'_>, _> = serde_json::from_slice(row);
+    let read = read.map_err(|e| odd(&e.to_string()))?;
+    Ok(read.key.get())
 }
 
 #[cfg(test)]

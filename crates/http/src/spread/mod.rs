@@ -3,8 +3,8 @@
 //! A request about one document goes to a node with its shard. Requests about several documents
 //! (`_bulk_docs`, `_bulk_get`, `_revs_diff`, `_missing_revs`, `_purge`) are divided: each node gets
 //! the documents of its shards, and the responses are joined in the order of the request
-//! (`division.rs`). A feed is those of the shards, one after the other (`feed.rs`); a listing has
-//! their rows, merged (`listing.rs`).
+//! (`division.rs`). A feed is those of the shards, one after the other (`feed.rs`); a listing or a
+//! map view has their rows, merged (`listing.rs`).
 
 mod division;
 mod feed;
@@ -26,7 +26,7 @@ use routes::{DatabaseRoute, DesignRoute, ListingKind};
 pub use division::Division;
 pub use feed::changes;
 pub use info::info;
-pub use listing::listing;
+pub use listing::{listing, view};
 pub use nodes::divided;
 
 use crate::request::Request;
@@ -44,6 +44,8 @@ pub enum RequestPart {
     Feed,
     /// A listing over all shards.
     Listing,
+    /// A view of a design document over all shards.
+    View(String, String),
     /// The information on the database.
     Info,
     /// The shards of the documents in its body.
@@ -66,6 +68,7 @@ impl RequestPart {
         match self {
             RequestPart::Feed
             | RequestPart::Listing
+            | RequestPart::View(..)
             | RequestPart::Info
             | RequestPart::Divided(_) => true,
             RequestPart::Whole
@@ -81,6 +84,7 @@ impl RequestPart {
             RequestPart::Whole
             | RequestPart::Feed
             | RequestPart::Listing
+            | RequestPart::View(..)
             | RequestPart::Info
             | RequestPart::Divided(_) => DatabasePart::Whole,
             RequestPart::Shared => DatabasePart::Shared,
@@ -160,7 +164,10 @@ fn of_design(id: &str, route: &DesignRoute, partition: Option<&str>) -> RequestP
         | DesignRoute::Attachment(_)
         | DesignRoute::NoView
         | DesignRoute::Missing => RequestPart::Document(id.to_owned()),
-        DesignRoute::View(_) => partition.map_or(RequestPart::Whole, of_partition),
+        DesignRoute::View(name) => match partition {
+            Some(partition) => of_partition(partition),
+            None => RequestPart::View(id.to_owned(), name.clone()),
+        },
         _ => RequestPart::Whole,
     }
 }
@@ -186,7 +193,8 @@ mod tests {
         assert_eq!(of(DatabaseRoute::Partition("p".into())), document("p:"));
         let design = |route| of(DatabaseRoute::Design("_design/d".into(), route));
         assert_eq!(design(DesignRoute::Document), document("_design/d"));
-        assert_eq!(design(DesignRoute::View("v".into())), RequestPart::Whole);
+        let view = RequestPart::View("_design/d".into(), "v".into());
+        assert_eq!(design(DesignRoute::View("v".into())), view);
         assert_eq!(of(DatabaseRoute::Security), RequestPart::Shared);
         assert_eq!(of(DatabaseRoute::Changes), RequestPart::Feed);
         assert_eq!(of(DatabaseRoute::Find), RequestPart::Whole);
