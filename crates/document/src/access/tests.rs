@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 
+use super::change::{LOST_MAX, REMOVED_BYTES_MAX};
 use super::*;
+use crate::rev::{Rev, RevHash};
+use crate::tree::{RevPath, RevTree};
 use crate::{MergeResult, Revision};
 
 /// A document, changed by admins.
