@@ -20,5 +20,5 @@ mod verdict;
 pub use change::GrantMove;
 pub use doc::{DocAccess, Grant, LeafAccess, Shown};
 pub use principal::{PRINCIPAL_BYTES_MAX, Principal, Principals};
-pub use set::{ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessError, AccessSet};
+pub use set::{ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessError, AccessSet, IndexReaders};
 pub use verdict::{ACCESS_BYTES_MAX, AccessEdit, AccessVerdict, EditBasis, nearest_known};

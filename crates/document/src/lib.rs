@@ -37,8 +37,8 @@ pub mod varint;
 
 pub use access::{
     ACCESS_BYTES_MAX, ACCESS_MEMBER, ACCESS_PRINCIPALS_MAX, AccessEdit, AccessError, AccessSet,
-    AccessVerdict, DocAccess, EditBasis, Grant, GrantMove, LeafAccess, PRINCIPAL_BYTES_MAX,
-    Principal, Principals, Shown, nearest_known,
+    AccessVerdict, DocAccess, EditBasis, Grant, GrantMove, IndexReaders, LeafAccess,
+    PRINCIPAL_BYTES_MAX, Principal, Principals, Shown, nearest_known,
 };
 pub use attachment::{Attachment, AttachmentForm, ContentId, Encoding, StoredBody};
 pub use collation::Collator;

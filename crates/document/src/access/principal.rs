@@ -37,6 +37,21 @@ impl Principal {
         Principal(EVERYBODY.into())
     }
 
+    /// Returns whether it is all users that the database admits.
+    pub(super) fn is_everyone(&self) -> bool {
+        &*self.0 == EVERYBODY
+    }
+
+    /// Returns whether it is all users with a login.
+    pub(super) fn is_users(&self) -> bool {
+        &*self.0 == USERS
+    }
+
+    /// Returns whether it is a role, or all users with a login.
+    pub(super) fn is_role(&self) -> bool {
+        self.0.starts_with(ROLE)
+    }
+
     /// Returns it as a document names it.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -39,6 +39,15 @@ pub struct AccessSet {
     writers: Box<[Principal]>,
 }
 
+/// The principals under which an index has the rows of a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexReaders<'a> {
+    /// In order. Principals whose users are all among those of another one are left out.
+    pub principals: Vec<&'a Principal>,
+    /// Whether one user may be several of them, and so finds each row several times.
+    pub overlap: bool,
+}
+
 impl AccessSet {
     /// Returns the set of a design document, which all users read and admins write.
     pub fn of_design() -> AccessSet {
@@ -100,6 +109,41 @@ impl AccessSet {
     /// Returns the principals that may read the revision, in order.
     pub fn readers(&self) -> impl Iterator<Item = &Principal> {
         self.readers.iter()
+    }
+
+    /// Returns the principals under which an index has the rows of the revision: each user who may
+    /// read it is at least one of them, and no other user is.
+    ///
+    /// ```
+    /// use document::AccessSet;
+    /// let of = |body: &[u8]| {
+    ///     let set = AccessSet::of_body(body).unwrap();
+    ///     let readers = set.index_readers();
+    ///     let names = readers.principals.iter().map(|one| one.as_str().to_owned());
+    ///     (names.collect::<Vec<_>>().join(" "), readers.overlap)
+    /// };
+    /// assert_eq!(of(br#"{"_access":["bob","al"]}"#), ("al bob".into(), false));
+    /// assert_eq!(of(br#"{"_access":["al","role:a"]}"#), ("al role:a".into(), true));
+    /// assert_eq!(of(br#"{"_access":["al","role:_users"]}"#), ("role:_users".into(), false));
+    /// assert_eq!(of(br#"{"_access":["al","role:a","*"]}"#), ("*".into(), false));
+    /// ```
+    pub fn index_readers(&self) -> IndexReaders<'_> {
+        if let Some(everyone) = self.readers.iter().find(|one| one.is_everyone()) {
+            return IndexReaders {
+                principals: vec![everyone],
+                overlap: false,
+            };
+        }
+        // Users with a name have a login. A role may be that of an anonymous user.
+        let has_users = self.readers.iter().any(Principal::is_users);
+        let counts = |one: &&Principal| one.is_role() || !has_users;
+        let principals: Vec<&Principal> = self.readers.iter().filter(counts).collect();
+        // A user has one name.
+        let overlap = principals.len() > 1 && principals.iter().any(|one| one.is_role());
+        IndexReaders {
+            principals,
+            overlap,
+        }
     }
 
     /// Returns whether a user may read the revision.

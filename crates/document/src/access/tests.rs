@@ -498,3 +498,24 @@ fn removed_leaves_are_bounded_for_all_principals_together() {
     let removed: Vec<usize> = newest.map(|grant| grant.removed.len()).collect();
     assert_eq!(removed, vec![leaves as usize; 30]);
 }
+
+proptest! {
+    #[test]
+    fn an_index_finds_the_documents_that_a_user_may_read_each_once_unless_readers_overlap(
+        readers in prop::collection::vec(0_usize..6, 0..6),
+        name in 0_usize..3,
+        roles in 0_usize..4,
+    ) {
+        let all = ["al", "bob", "role:a", "role:b", "role:_users", "*"];
+        let readers: Vec<String> = readers.iter().map(|n| format!("{:?}", all[*n])).collect();
+        let body = format!(r#"{{"_access":[{}]}}"#, readers.join(","));
+        let set = AccessSet::of_body(body.as_bytes()).unwrap();
+        let name = [None, Some("al"), Some("bob")][name];
+        let roles = ["a", "b"].iter().enumerate().filter(|(n, _)| roles & (1 << n) != 0);
+        let user = Principals::of(name, roles.map(|(_, role)| *role));
+        let found = set.index_readers();
+        let count = found.principals.iter().filter(|one| user.contains(one)).count();
+        prop_assert_eq!(count > 0, set.may_read(&user));
+        prop_assert!(count <= 1 || found.overlap);
+    }
+}
