@@ -303,6 +303,7 @@ fn spec(functions: PreviewFunctions) -> Result<Spec, Error> {
         local_seq: functions.local_seq,
         partitioned: false,
         dialect: None,
+        by_access: false,
     })
 }
 

@@ -440,6 +440,7 @@ mod tests {
             local_seq: false,
             partitioned: false,
             dialect: None,
+            by_access: false,
         };
         let languages = Arc::new(NoLanguages);
         let index = Index::open(

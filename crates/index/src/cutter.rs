@@ -5,6 +5,7 @@ use document::collation::group_prefix;
 
 use crate::blocks::{BLOCK_BYTES_MAX, BLOCK_ROWS_SPLIT};
 use crate::keys::take_terminated;
+use crate::part::prefix_len;
 
 /// Groups by more elements than this are not distinguished.
 const LEVELS: usize = 8;
@@ -15,6 +16,8 @@ const SHORT_BLOCK_ROWS_MIN: u64 = 32;
 /// Cuts rows into blocks. Besides full blocks, a group as long as a block ends one.
 pub(crate) struct Cutter {
     partitioned: bool,
+    /// Sort keys begin with a principal.
+    by_principal: bool,
     /// The next row.
     next: Start,
     /// The row that starts the block.
@@ -49,10 +52,19 @@ impl Cutter {
     pub fn new(partitioned: bool) -> Cutter {
         Cutter {
             partitioned,
+            by_principal: false,
             next: Start::default(),
             block: Start::default(),
             last: vec![],
             groups: [Start::default(); LEVELS],
+        }
+    }
+
+    /// Returns the cutter for sort keys that begin with a principal, or do not.
+    pub fn by_principal(self, by_principal: bool) -> Cutter {
+        Cutter {
+            by_principal,
+            ..self
         }
     }
 
@@ -102,10 +114,14 @@ impl Cutter {
     /// ends.
     fn changed_level(&self, sort: &[u8]) -> usize {
         let last = &self.last[..];
-        let skip = match self.partitioned {
-            true => take_terminated(last).map_or(last.len(), |(_, rest)| last.len() - rest.len()),
+        let mut skip = match self.by_principal {
+            true => prefix_len(last).unwrap_or(last.len()),
             false => 0,
         };
+        if self.partitioned {
+            let rest = take_terminated(&last[skip..]).map_or(0, |(_, rest)| rest.len());
+            skip = last.len() - rest;
+        }
         let alike = last.iter().zip(sort).take_while(|(a, b)| a == b).count();
         let is_alike = |&level: &usize| {
             group_prefix(&last[skip..], level).is_some_and(|length| skip + length <= alike)

@@ -15,6 +15,8 @@ const GROUPS_AHEAD_MAX: usize = 128;
 /// Groups worked out at first, twice as many each time: many readers want few.
 const GROUPS_AHEAD_FIRST: usize = 4;
 const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
+/// Rows of other parts that are passed between two calls of [`Pause`].
+const PASSED_A_LOOK: u32 = 64;
 /// How rows are grouped by their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupLevel {
@@ -127,9 +129,14 @@ impl GroupCursor {
         prefix: &[u8],
         first: &[u8],
     ) -> (PlaceRange, BlockPosition) {
-        let blocks = &index.state.views[self.view];
-        let at = blocks.find(if self.descending { prefix } else { first });
-        let fence = &*blocks.block(at).fence;
+        let blocks = &index.state.views[index.stored_view(self.view)];
+        let begin = if self.descending { prefix } else { first };
+        let at = blocks.find(&index.stored_place(begin));
+        let fence = match &index.part {
+            None => &*blocks.block(at).fence,
+            // A block may begin with rows of another part.
+            Some(_) => &[],
+        };
         let left = self.range.low.as_slice();
         // No row is between what is left and the first one: going up, the group may as well begin where its block does.
         let low = match self.descending || fence < left {
@@ -156,6 +163,9 @@ impl GroupCursor {
         let groups = self.ahead_max;
         self.ahead_max = (2 * groups).min(GROUPS_AHEAD_MAX);
         while self.ahead.len() < groups && bytes < GROUP_BYTES_AHEAD_MAX {
+            if !self.pass_elsewhere(&mut it, pause)? {
+                return Ok(());
+            }
             let Some(first) = it.row()? else {
                 self.exhausted = true;
                 return Ok(());
@@ -206,6 +216,30 @@ impl GroupCursor {
         Ok(())
     }
 
+    /// Passes rows that another part of the user has too. Returns false if that took too long, after
+    /// groups were found.
+    fn pass_elsewhere(&mut self, it: &mut RowIter<'_>, pause: Pause<'_>) -> Result<bool, Error> {
+        let mut passed = 0_u32;
+        while it.is_elsewhere()? {
+            it.next();
+            passed += 1;
+            if !passed.is_multiple_of(PASSED_A_LOOK) || !pause() {
+                continue;
+            }
+            if let Some(place) = it.place()? {
+                match self.descending {
+                    true => self.range.high = Some([place, &[0]].concat()),
+                    false => self.range.low = place.to_vec(),
+                }
+            }
+            return match self.ahead.is_empty() {
+                true => Err(Error::Paused),
+                false => Ok(false),
+            };
+        }
+        Ok(true)
+    }
+
     /// The order in which the function gets rows: built-in ones in ascending order.
     fn order(&self, index: &IndexView) -> RowOrder {
         let is_custom = index.is_custom(self.view, self.function);
@@ -220,7 +254,9 @@ impl GroupCursor {
 /// Takes the rows that begin with `prefix` into `rows`.
 fn walk(it: &mut RowIter<'_>, prefix: &[u8], rows: &mut RowReduction<'_>) -> Result<(), Error> {
     while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
-        rows.push(&row.stored, || row.id())?;
+        if !it.is_elsewhere()? {
+            rows.push(&row.stored, || row.id())?;
+        }
         it.next();
     }
     Ok(())

@@ -149,7 +149,7 @@ impl Index {
                 &label,
             )),
             store,
-            map_counts: MapCounts::new(spec.views.len()),
+            map_counts: MapCounts::new(spec.mapped()),
             spec,
             label,
             languages,
@@ -223,6 +223,7 @@ impl Index {
                     snapshot,
                     state,
                     row_cache: self.row_cache.clone(),
+                    part: None,
                 });
             }
             if self.is_closed.load(SeqCst) {

@@ -11,6 +11,7 @@ use storage::{Cursor, Keyspace};
 use crate::Error;
 use crate::blocks::BlockPosition;
 use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
+use crate::part::Part;
 use crate::read::{IndexView, PlaceRange};
 use crate::row_cache::BlockRows;
 
@@ -79,6 +80,8 @@ pub struct RowIter<'a> {
     here: IterState,
     /// The engine's, once it was needed.
     cursor: Option<Cursor<'a>>,
+    /// Rows of one principal: their places are given without it.
+    part: Option<&'a Part>,
 }
 
 enum IterState {
@@ -124,6 +127,7 @@ impl<'a> RowIter<'a> {
             descending,
             here: IterState::End,
             cursor: None,
+            part: None,
         };
         iter.go(Target::Start);
         iter
@@ -140,6 +144,7 @@ impl<'a> RowIter<'a> {
             descending: false,
             here: IterState::Stored,
             cursor: Some(cursor),
+            part: None,
         }
     }
 
@@ -156,14 +161,29 @@ impl<'a> RowIter<'a> {
             },
             _ => return Ok(None),
         };
-        Ok(Some(ViewRow {
-            place,
-            stored: RowValue::decode(value)?,
+        let stored = RowValue::decode(value)?;
+        Ok(Some(match self.part {
+            None => ViewRow { place, stored },
+            Some(part) => ViewRow {
+                place: part.own(place),
+                stored: RowValue {
+                    sort_len: stored.sort_len.saturating_sub(part.prefix().len()),
+                    ..stored
+                },
+            },
         }))
     }
 
     /// Returns the place of the current row; `None` at the end.
     pub fn place(&self) -> Result<Option<&[u8]>, Error> {
+        let place = self.stored_place()?;
+        Ok(match self.part {
+            None => place,
+            Some(part) => place.map(|place| part.own(place)),
+        })
+    }
+
+    fn stored_place(&self) -> Result<Option<&[u8]>, Error> {
         Ok(match (&self.here, &self.cursor) {
             (IterState::Cached(kept), _) => Some(kept.rows.place(kept.row)),
             (IterState::Stored, Some(cursor)) => match cursor.key() {
@@ -180,7 +200,28 @@ impl<'a> RowIter<'a> {
     /// Moves to the first row at or after `place`, in the iterator's direction and within its
     /// range.
     pub fn seek(&mut self, place: &[u8]) {
-        self.go(Target::Place(place));
+        let stored = self.part.map(|part| part.stored(place));
+        self.go(Target::Place(stored.as_deref().unwrap_or(place)));
+    }
+
+    /// Returns whether another part of the user has the row here too, so that it does not count here.
+    pub(crate) fn is_elsewhere(&self) -> Result<bool, Error> {
+        let others = self.part.map_or(&[][..], Part::others);
+        if others.is_empty() {
+            return Ok(false);
+        }
+        let Some(place) = self.place()? else {
+            return Ok(false);
+        };
+        for prefix in others {
+            let stored = [&prefix[..], place].concat();
+            let key = row_key(self.index.number, self.view as u16, &stored);
+            let snapshot = &self.index.snapshot;
+            if snapshot.get(Keyspace::IndexRows, &key)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Moves to the next row in the direction.
@@ -370,6 +411,25 @@ fn open<'a>(index: &'a IndexView, view: usize, range: &PlaceRange) -> Cursor<'a>
 impl IndexView {
     /// Iterates over a range, from its start in the direction.
     pub fn iter(&self, view: usize, range: &PlaceRange, descending: bool) -> RowIter<'_> {
+        match self.part.as_deref() {
+            None => self.stored_iter(view, range, descending),
+            Some(part) => {
+                let range = self.stored_range(range).into_owned();
+                RowIter {
+                    part: Some(part),
+                    ..RowIter::new(self, self.stored_view(view), range, descending)
+                }
+            }
+        }
+    }
+
+    /// Iterates over a range of stored places.
+    pub(crate) fn stored_iter(
+        &self,
+        view: usize,
+        range: &PlaceRange,
+        descending: bool,
+    ) -> RowIter<'_> {
         RowIter::new(self, view, range.clone(), descending)
     }
 

@@ -12,6 +12,7 @@
 //! | [`reduce`], `reducer` | reduce functions, built in and custom |
 //! | `row_reduction` | reduction of rows that come one after the other |
 //! | `read` | reading, counting and reducing a range |
+//! | `part`, `visible` | the rows that one user sees, in an index with rows by principal |
 //! | `groups` | grouping of rows by their keys, and reduction of the groups |
 //! | `iter` | iteration over rows |
 //! | `row_cache` | cache of the rows of frequently read blocks |
@@ -39,6 +40,7 @@ pub mod keys;
 mod map;
 mod memory;
 mod omissions;
+mod part;
 mod read;
 pub mod reduce;
 mod reducer;
@@ -49,6 +51,7 @@ mod sorting;
 mod spec;
 mod state;
 mod upkeep;
+mod visible;
 
 pub use blocks::State;
 pub use build::BuildLimits;

@@ -1,5 +1,6 @@
 //! Reading an index: ranges of rows, ranks and reductions, from one snapshot.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use storage::{ShardNumber, Snapshot};
@@ -7,6 +8,7 @@ use storage::{ShardNumber, Snapshot};
 use crate::Error;
 use crate::blocks::{Block, BlockPosition, State};
 use crate::iter::RowIter;
+use crate::part::Part;
 use crate::reducer::Reducers;
 use crate::row_cache::RowCache;
 use crate::row_reduction::{RowOrder, RowReduction};
@@ -55,6 +57,7 @@ impl PlaceRange {
 }
 
 /// An index at one moment.
+#[derive(Clone)]
 pub struct IndexView {
     pub(crate) number: ShardNumber,
     pub(crate) spec: Arc<Spec>,
@@ -62,12 +65,44 @@ pub struct IndexView {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) state: Arc<state::State>,
     pub(crate) row_cache: Arc<RowCache>,
+    /// Only the rows of one principal: [`IndexView::parts_for`].
+    pub(crate) part: Option<Arc<Part>>,
 }
 
 impl IndexView {
     /// Returns the specification.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// Returns the number of the view that stores the rows of a view.
+    pub(crate) fn stored_view(&self, view: usize) -> usize {
+        match &self.part {
+            None => view,
+            Some(_) => view + self.spec.mapped(),
+        }
+    }
+
+    /// Returns a place as it is stored.
+    pub(crate) fn stored_place<'p>(&self, place: &'p [u8]) -> Cow<'p, [u8]> {
+        match &self.part {
+            None => Cow::Borrowed(place),
+            Some(part) => Cow::Owned(part.stored(place)),
+        }
+    }
+
+    /// Returns a range of places as they are stored.
+    pub(crate) fn stored_range<'r>(&self, range: &'r PlaceRange) -> Cow<'r, PlaceRange> {
+        match &self.part {
+            None => Cow::Borrowed(range),
+            Some(part) => Cow::Owned(PlaceRange {
+                low: part.stored(&range.low),
+                high: match &range.high {
+                    Some(high) => Some(part.stored(high)),
+                    None => part.end(),
+                },
+            }),
+        }
     }
 
     /// Returns the seq of the shard up to which it is built.
@@ -187,6 +222,22 @@ impl IndexView {
         descending: bool,
         pause: Pause<'_>,
     ) -> Result<Option<State>, Error> {
+        match &self.part {
+            None => self.reduce_stored(view, function, range, descending, pause),
+            Some(part) => self.reduce_part(part, (view, function), range, descending, pause),
+        }
+    }
+
+    /// Returns the state of a reduction over a range of stored places, as [`IndexView::reduce_until`]
+    /// does.
+    pub(crate) fn reduce_stored(
+        &self,
+        view: usize,
+        function: usize,
+        range: &PlaceRange,
+        descending: bool,
+        pause: Pause<'_>,
+    ) -> Result<Option<State>, Error> {
         if range.is_empty() {
             return Ok(None);
         }
@@ -236,7 +287,7 @@ impl IndexView {
             match part {
                 RangePart::State(state) => states.push(state),
                 RangePart::Rows(range) => {
-                    let mut it = self.iter(view, &range, false);
+                    let mut it = self.stored_iter(view, &range, false);
                     while let Some(row) = it.row()? {
                         rows.push(&row.stored, || row.id())?;
                         it.next();
@@ -357,7 +408,8 @@ impl IndexView {
             low: block.fence.to_vec(),
             high: blocks.end_of(at).map(<[u8]>::to_vec),
         };
-        let Some(last) = self.edge(view, &range, true)? else {
+        let it = self.stored_iter(view, &range, true);
+        let Some(last) = it.place()? else {
             return Ok(true);
         };
         let is_before = *last < *high;
@@ -373,6 +425,8 @@ impl IndexView {
         range: &PlaceRange,
         at: BlockPosition,
     ) -> Result<bool, Error> {
+        let (view, stored) = (self.stored_view(view), self.stored_range(range));
+        let range = &*stored;
         if self.is_short(view, function, range, at) {
             return Ok(false);
         }
@@ -478,7 +532,7 @@ impl IndexView {
         let mut rows = RowReduction::new(&self.reducers, (view, function), RowOrder::Same);
         let mut it = match is_whole {
             true => RowIter::of_stored(self, view, range.clone()),
-            false => self.iter(view, range, false),
+            false => self.stored_iter(view, range, false),
         };
         while let Some(row) = it.row()? {
             rows.push(&row.stored, || row.id())?;
@@ -487,7 +541,8 @@ impl IndexView {
         rows.finish()
     }
 
-    fn combine(
+    /// Returns the state of all rows of these states; `None` of no states.
+    pub(crate) fn combine(
         &self,
         view: usize,
         function: usize,
@@ -516,7 +571,10 @@ impl IndexView {
         range: &PlaceRange,
         last: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let it = self.iter(view, range, last);
+        let mut it = self.iter(view, range, last);
+        while it.is_elsewhere()? {
+            it.next();
+        }
         Ok(it.row()?.map(|row| row.place.to_vec()))
     }
 

@@ -407,6 +407,7 @@ mod tests {
             local_seq: false,
             partitioned: false,
             dialect: None,
+            by_access: false,
         };
         let limit = Some(crate::ReduceLimit::default());
         let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, &Owner::default());

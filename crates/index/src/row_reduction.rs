@@ -196,6 +196,7 @@ mod tests {
             local_seq: false,
             partitioned: false,
             dialect: None,
+            by_access: false,
         };
         let languages = Arc::new(NoLanguages);
         Reducers::new(Arc::new(spec), languages, limit, &Owner::default())

@@ -135,7 +135,8 @@ pub fn write_rows(
         if block.first().is_some_and(|(_, r)| r.view != row.view) {
             close_block(&block, at_group, &mut blocks, spec, reducers)?;
             block.clear();
-            cutter = Cutter::new(spec.partitioned);
+            let by_principal = spec.is_by_principal(usize::from(row.view));
+            cutter = Cutter::new(spec.partitioned).by_principal(by_principal);
         }
         let view = usize::from(row.view);
         if existing[view].rows() > 0 {

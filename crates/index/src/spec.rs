@@ -65,9 +65,40 @@ pub struct Spec {
     pub partitioned: bool,
     /// The differences of engines that the sources depend on: [`functions::dialect`].
     pub dialect: Option<String>,
+    /// The second half of `views` has the rows of the first half by principal:
+    /// [`Spec::with_access`].
+    pub by_access: bool,
 }
 
 impl Spec {
+    /// Returns the specification for a database with access: it has each row once more for each
+    /// principal that may read its document, in a further view for each view. These have no map
+    /// functions of their own.
+    #[must_use]
+    pub fn with_access(mut self) -> Spec {
+        let by_principal = |view: &ViewSpec| ViewSpec {
+            map: String::new(),
+            ..view.clone()
+        };
+        let more: Vec<ViewSpec> = self.views.iter().map(by_principal).collect();
+        self.views.extend(more);
+        self.by_access = true;
+        self
+    }
+
+    /// Returns whether a view has the rows of another one by principal.
+    pub(crate) fn is_by_principal(&self, view: usize) -> bool {
+        self.by_access && view >= self.mapped()
+    }
+
+    /// Returns the number of views that have a map function.
+    pub fn mapped(&self) -> usize {
+        match self.by_access {
+            true => self.views.len() / 2,
+            false => self.views.len(),
+        }
+    }
+
     /// Returns the signature, equal for specifications that give the same rows and reductions;
     /// names do not matter.
     ///
@@ -76,7 +107,7 @@ impl Spec {
     /// its length in 8 bytes: `index 1`, the version of sort keys, the language, `views.lib`, three
     /// flags; then of each view its map function, a flag, the number of its reduce functions, and
     /// of each of these `builtin `, `custom ` or `isolated ` and its text; then the dialect, if
-    /// there is one. `isolated ` is a JavaScript function: as `custom ` it was in indexes whose
+    /// there is one; then `access 1`, if rows are kept by principal. `isolated ` is a JavaScript function: as `custom ` it was in indexes whose
     /// reductions functions of other databases may have changed, so these are rebuilt.
     pub fn signature(&self) -> Signature {
         let mut md5 = Md5::new();
@@ -110,6 +141,9 @@ impl Spec {
         if let Some(dialect) = &self.dialect {
             add(dialect.as_bytes());
         }
+        if self.by_access {
+            add(b"access 1");
+        }
         md5.finalize().into()
     }
 
@@ -120,7 +154,8 @@ impl Spec {
             ReduceSpec::Builtin(_) => None,
             ReduceSpec::Custom(source) => Some(source.as_str()),
         });
-        let maps = self.views.iter().map(|view| view.map.as_str());
+        let maps = self.views[..self.mapped()].iter();
+        let maps = maps.map(|view| view.map.as_str());
         maps.chain(reduces).chain(self.lib.as_deref())
     }
 
@@ -128,7 +163,9 @@ impl Spec {
     pub fn map_group(&self, owner: Owner) -> MapGroup {
         MapGroup {
             language: self.language.clone(),
-            maps: self.views.iter().map(|v| v.map.clone()).collect(),
+            maps: (self.views[..self.mapped()].iter())
+                .map(|v| v.map.clone())
+                .collect(),
             lib: self.lib.clone(),
             owner,
             records: false,
@@ -177,6 +214,7 @@ mod tests {
             local_seq: false,
             partitioned: true,
             dialect: None,
+            by_access: false,
         }
     }
 
@@ -194,6 +232,7 @@ mod tests {
             local_seq: true,
             partitioned: false,
             dialect: None,
+            by_access: false,
         };
         let builtins = [
             Builtin::Sum,
@@ -215,11 +254,27 @@ mod tests {
         };
         let with_dialect = Spec {
             dialect: Some("spidermonkey 1".into()),
+            by_access: false,
             ..spec(vec![])
         };
         assert_eq!(hex(with_dialect), "fef1590e96d4a53203088d8c542e3b3c");
         assert_eq!(hex(spec(vec![custom])), "c296a0672295bd87a01645554d824efd");
         assert_eq!(hex(python), "c48ea423770519c1d3c2a57f96428098");
         assert_eq!(hex(spec(vec![])), "f62ab843c3037e094fe11950a29f8e0c");
+    }
+
+    #[test]
+    fn views_by_principal_are_of_another_index_and_have_no_functions() {
+        let plain = spec(vec![ReduceSpec::Builtin(Builtin::Sum)]);
+        let by_access = plain.clone().with_access();
+        assert_eq!((by_access.views.len(), by_access.mapped()), (4, 2));
+        assert_eq!(by_access.views[2].reduces, plain.views[0].reduces);
+        assert!(by_access.views[3].raw);
+        assert_eq!(
+            by_access.map_group(Owner::default()).maps,
+            plain.map_group(Owner::default()).maps
+        );
+        assert!(by_access.sources().eq(plain.sources()));
+        assert_ne!(by_access.signature(), plain.signature());
     }
 }

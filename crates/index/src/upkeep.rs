@@ -115,7 +115,8 @@ impl Index {
         let functions = spec.reduces.len();
         let mut parts: Vec<Block> = vec![];
         let mut fence = range.low.clone();
-        let mut cutter = Cutter::new(self.spec.partitioned);
+        let by_principal = self.spec.is_by_principal(n);
+        let mut cutter = Cutter::new(self.spec.partitioned).by_principal(by_principal);
         let mut uncut: Vec<UncutRow> = vec![];
         let mut it = RowIter::of_stored(view, n, range.clone());
         while let Some(row) = it.row()? {

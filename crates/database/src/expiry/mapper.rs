@@ -40,6 +40,7 @@ pub(crate) fn spec(member: &str) -> Spec {
         local_seq: false,
         partitioned: false,
         dialect: None,
+        by_access: false,
     }
 }
 

@@ -84,6 +84,7 @@ impl Design {
             local_seq: flag("local_seq", false),
             partitioned: partitioned && flag("partitioned", true),
             dialect: None,
+            by_access: false,
         };
         let all = of_indexes["views"].as_object().unwrap_or(&empty);
         spec.lib = all.get("lib").map(Value::to_string);

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::blocks::Block;
 use crate::keys::{BackEntry, RowValue, put_place_end, put_terminated};
 use crate::map::write_key_sort;
+use crate::part::prefix_len;
 use crate::reduce::{Builtin, is_overflow_of};
 use crate::spec::{ReduceSpec, Spec};
 use crate::state::{State, decode_block, read_head};
@@ -366,7 +367,12 @@ impl<'a, 'c> Rows<'a, 'c> {
             put_terminated(partition.as_bytes(), &mut self.sort);
         }
         let written = write_key_sort(row.key, of.raw, &mut self.sort);
-        if written.is_err() || self.sort != place[..row.sort_len] {
+        let begin = match spec.is_by_principal(usize::from(view)) {
+            true => prefix_len(place),
+            false => Some(0),
+        };
+        let sort = begin.and_then(|begin| place.get(begin..row.sort_len));
+        if written.is_err() || sort != Some(&self.sort[..]) {
             self.damage(
                 "a row is not where its key belongs",
                 format!("of document '{id}'"),

@@ -78,7 +78,7 @@ impl IndexCheck<'_> {
         let group = spec.map_group(again.owner.clone());
         let mut mapper = again.languages.mapper(&group)?;
         let source = Source::new(again.shard, again.view, 0);
-        let counts = MapCounts::new(spec.views.len());
+        let counts = MapCounts::new(spec.mapped());
         let (mut rows, mut sum, mut buffer) = (0u64, 0u128, vec![]);
         while !source.is_exhausted() {
             let control = Control {

@@ -8,10 +8,11 @@ use crate::Error;
 use crate::keys::{RowValue, put_place_end, put_terminated};
 use crate::spec::Spec;
 
-/// Adds a document's rows to `out`.
+/// Adds a document's rows to `out`. `parts`: the beginnings of the places of further rows, in a spec
+/// with rows by principal.
 pub(super) fn push_doc(
     id: &str,
-    emitted: &[Emit],
+    (emitted, parts): (&[Emit], &[Vec<u8>]),
     emits: &Emits,
     spec: &Spec,
     sorts: &mut Vec<u8>,
@@ -23,7 +24,7 @@ pub(super) fn push_doc(
         let count = rest.iter().take_while(|x| x.view == e.view).count();
         let (own, others) = rest.split_at(count);
         rest = others;
-        push_view_rows(id, own, emits, spec, sorts, out)?;
+        push_view_rows(id, (own, parts), emits, spec, sorts, out)?;
     }
     out.push_doc(id, first);
     if out.bytes.len() > u32::MAX as usize {
@@ -39,7 +40,7 @@ pub(super) fn push_doc(
 /// values.
 fn push_view_rows(
     id: &str,
-    emitted: &[Emit],
+    (emitted, parts): (&[Emit], &[Vec<u8>]),
     emits: &Emits,
     spec: &Spec,
     sorts: &mut Vec<u8>,
@@ -63,23 +64,50 @@ fn push_view_rows(
     for (i, (sort, e)) in keyed.iter().enumerate() {
         let repeats = i > 0 && sorts[keyed[i - 1].0.clone()] == sorts[sort.clone()];
         ordinal = if repeats { ordinal + 1 } else { 0 };
-        let (key, value) = (emits.key(e), emits.value(e));
-        let place = out.bytes.len();
-        out.bytes.extend_from_slice(&sorts[sort.clone()]);
-        put_place_end(id, ordinal, &mut out.bytes);
-        let stored = out.bytes.len();
-        RowValue::encode(sort.len(), key, value, &mut out.bytes);
-        out.rows.push(RowRef {
-            window: 0,
-            view: e.view as u16,
+        let row = NewRow {
+            sort: &sorts[sort.clone()],
+            id,
             ordinal,
-            place: (place as u32, stored as u32),
-            sort_len: sort.len() as u32,
-            value: (stored as u32, out.bytes.len() as u32),
-            json_bytes: (key.len() + value.len()) as u32,
-        });
+            key: emits.key(e),
+            value: emits.value(e),
+        };
+        row.push(e.view as u16, &[], out);
+        for part in parts {
+            row.push(e.view as u16 + spec.mapped() as u16, part, out);
+        }
     }
     Ok(())
+}
+
+/// A row of a document.
+struct NewRow<'a> {
+    sort: &'a [u8],
+    id: &'a str,
+    ordinal: u32,
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl NewRow<'_> {
+    /// Adds the row to a view, at a place that begins with `part`.
+    fn push(&self, view: u16, part: &[u8], out: &mut RowBuffer) {
+        let place = out.bytes.len();
+        out.bytes.extend_from_slice(part);
+        out.bytes.extend_from_slice(self.sort);
+        let sort_len = out.bytes.len() - place;
+        put_place_end(self.id, self.ordinal, &mut out.bytes);
+        let stored = out.bytes.len();
+        RowValue::encode(sort_len, self.key, self.value, &mut out.bytes);
+        out.rows.push(RowRef {
+            window: 0,
+            view,
+            ordinal: self.ordinal,
+            place: (place as u32, stored as u32),
+            sort_len: sort_len as u32,
+            value: (stored as u32, out.bytes.len() as u32),
+            json_bytes: (self.key.len() + self.value.len()) as u32,
+        });
+    }
 }
 
 /// Returns the part of a place before the document's id.

@@ -15,6 +15,7 @@ use super::rows::push_doc;
 use super::source::{PIECE_DOCS_FIRST, PIECE_DOCS_MAX, Piece, Source};
 use crate::Error;
 use crate::memory::LargeRows;
+use crate::part::prefixes_of;
 use crate::spec::Spec;
 
 /// A piece whose rows have fewer bytes than this is followed by a larger one.
@@ -27,6 +28,8 @@ const KEY_BYTES_TIMES: usize = 10;
 const VALUE_BYTES_TIMES: usize = 3;
 /// Maximum bytes of a document's id in all its rows in all views together: ids can have 64 KiB.
 const ROW_IDS_BYTES_MAX: usize = 64 << 20;
+/// Maximum bytes of a document's rows by principal, about, until they are written.
+const PRINCIPAL_ROWS_BYTES_MAX: usize = 256 << 20;
 /// Maximum bytes of an emitted key, as JSON text. The storage engine keeps two whole keys of each file in
 /// memory, in each version of its list of files, which no option limits.
 const KEY_BYTES_MAX: usize = 256 << 10;
@@ -151,7 +154,8 @@ impl MapBuffers {
         let which = MapOptions {
             include_design: spec.include_design,
             local_seq: spec.local_seq,
-            conflicts: true,
+            // Users of a database with access may not read all of them.
+            conflicts: !spec.by_access,
         };
         let mut sorts = std::mem::take(&mut self.sorts);
         let before = out.size();
@@ -161,16 +165,20 @@ impl MapBuffers {
                 Some(MapResult {
                     seq, rows, emits, ..
                 }) => {
-                    let exceeded = exceeded_by(id, rows);
+                    let parts = match spec.by_access && !rows.is_empty() {
+                        true => parts_of(source, id)?,
+                        false => vec![],
+                    };
+                    let exceeded = exceeded_by(id, rows, parts.len());
                     if let Some(failure) = &exceeded {
                         counts.note_left_out_anyway(id, seq, failure);
                     }
                     let rows = if exceeded.is_none() { rows } else { &[] };
                     if let Some(large) = large {
-                        large.take(row_bytes(rows))?;
+                        large.take(row_bytes(rows) * (1 + parts.len()))?;
                     }
                     let before = out.size();
-                    push_doc(id, rows, emits, spec, &mut sorts, out)?;
+                    push_doc(id, (rows, &parts[..]), emits, spec, &mut sorts, out)?;
                     grown.set(grown.get() + out.size() - before);
                     Ok(())
                 }
@@ -395,8 +403,17 @@ fn row_bytes(rows: &[Emit]) -> usize {
     rows.iter().map(of).sum()
 }
 
-/// Returns the limit of all configurations that a document's rows exceed.
-fn exceeded_by(id: &str, rows: &[Emit]) -> Option<MapFailure> {
+/// Returns the beginnings of the places of a document's rows by principal. Users see documents whose
+/// winner they may read.
+fn parts_of(source: &Source<'_>, id: &str) -> Result<Vec<Vec<u8>>, Error> {
+    let access = source.view.access(source.shard, id)?;
+    let winner = access.leaves.first();
+    Ok(winner.map_or(vec![], |leaf| prefixes_of(&leaf.set)))
+}
+
+/// Returns the limit of all configurations that a document's rows exceed, if each row is stored once
+/// more for each of some principals.
+fn exceeded_by(id: &str, rows: &[Emit], principals: usize) -> Option<MapFailure> {
     let failure = |row: &Emit, limit, value: usize| {
         let value = value.to_string();
         let error = functions::Error::Limit { limit, value };
@@ -405,8 +422,10 @@ fn exceeded_by(id: &str, rows: &[Emit]) -> Option<MapFailure> {
     if let Some(row) = rows.iter().find(|row| length(row.key) > KEY_BYTES_MAX) {
         return Some(failure(row, "the bytes of a key", KEY_BYTES_MAX));
     }
-    let ids = rows.len().saturating_mul(id.len());
-    let row = rows.first().filter(|_| ids > ROW_IDS_BYTES_MAX)?;
+    let ids = rows.len().saturating_mul(id.len()) * (1 + principals);
+    let more = row_bytes(rows).saturating_mul(principals);
+    let is_long = ids > ROW_IDS_BYTES_MAX || more > PRINCIPAL_ROWS_BYTES_MAX;
+    let row = rows.first().filter(|_| is_long)?;
     Some(failure(row, "emit_bytes_limit", ROW_IDS_BYTES_MAX))
 }
 

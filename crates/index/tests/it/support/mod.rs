@@ -229,6 +229,7 @@ pub fn specs() -> [Spec; 2] {
         local_seq: false,
         partitioned: false,
         dialect: None,
+        by_access: false,
     };
     let partitioned = Spec {
         views: vec![
@@ -239,6 +240,7 @@ pub fn specs() -> [Spec; 2] {
         local_seq: true,
         partitioned: true,
         dialect: None,
+        by_access: false,
         ..plain.clone()
     };
     [plain, partitioned]
