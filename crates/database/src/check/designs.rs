@@ -19,6 +19,16 @@ pub struct IndexDefinition {
     pub spec: Arc<Spec>,
 }
 
+/// What views depend on besides their design document.
+pub(crate) struct DesignsOf<'a> {
+    /// The database is partitioned.
+    pub partitioned: bool,
+    /// The database has access by document.
+    pub has_access: bool,
+    /// Of dates in JavaScript.
+    pub time_zone: &'a str,
+}
+
 /// The design documents of a database that can be read.
 #[derive(Default)]
 pub(crate) struct Designs {
@@ -28,20 +38,15 @@ pub(crate) struct Designs {
 }
 
 impl Designs {
-    /// Reads the design documents of shards. `partitioned`: of the database. `time_zone`: of dates in
-    /// JavaScript.
-    pub fn read(
-        snapshot: &Snapshot,
-        shards: &[ShardNumber],
-        (partitioned, time_zone): (bool, &str),
-    ) -> Designs {
+    /// Reads the design documents of shards.
+    pub fn read(snapshot: &Snapshot, shards: &[ShardNumber], of: &DesignsOf<'_>) -> Designs {
         let mut designs = Designs::default();
         for &shard in shards {
             let mut it = IdIter::new(snapshot, shard);
             it.seek(b"_design/");
             while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
                 // Unreadable documents are reported by the check of documents.
-                if let Some(design) = read(snapshot, shard, (id, value), partitioned, time_zone) {
+                if let Some(design) = read(snapshot, shard, (id, value), of) {
                     designs.add(design);
                 }
                 it.next();
@@ -87,8 +92,7 @@ fn read(
     snapshot: &Snapshot,
     shard: ShardNumber,
     (id, record): (&[u8], &[u8]),
-    partitioned: bool,
-    time_zone: &str,
+    of: &DesignsOf<'_>,
 ) -> Option<Design> {
     let id = std::str::from_utf8(id).ok()?;
     let record = Record::decode(record).ok()?;
@@ -103,5 +107,6 @@ fn read(
     };
     let doc: Value = serde_json::from_slice(StoredBody::split(&body).json).ok()?;
     let rev = winner.rev.to_rev();
-    Some(Design::read(id, rev, &doc, partitioned, time_zone))
+    let design = Design::read(id, rev, &doc, of.partitioned, of.time_zone);
+    Some(design.for_access(of.has_access))
 }

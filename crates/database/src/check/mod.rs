@@ -21,7 +21,7 @@ use crate::catalogue::{ContentsUnder, DatabaseRecord};
 use crate::find::WithIndexes;
 use crate::hash_ranges::{range_of, shard_index};
 
-pub(crate) use designs::Designs;
+pub(crate) use designs::{Designs, DesignsOf};
 pub use report::{LocatedFinding, Report, Totals};
 pub use storage::check::{Finding, Kind, Watch};
 
@@ -161,7 +161,11 @@ impl Check {
         let mut designs = Designs::read(
             self.of.snapshot(),
             &db.record.shards,
-            (db.record.partitioned, self.time_zone.as_str()),
+            &DesignsOf {
+                partitioned: db.record.partitioned,
+                has_access: db.record.access.is_some(),
+                time_zone: self.time_zone.as_str(),
+            },
         );
         if let Some(expiry) = &db.record.expiry {
             designs.add_expiry(expiry.member());

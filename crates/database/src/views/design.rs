@@ -115,6 +115,17 @@ impl Design {
         }
     }
 
+    /// Returns the views with their rows by principal too, if `has_access`: the database has access by
+    /// document.
+    pub(crate) fn for_access(mut self, has_access: bool) -> Design {
+        if has_access {
+            let spec = Spec::clone(&self.spec).with_access();
+            self.signature = spec.signature();
+            self.spec = Arc::new(spec);
+        }
+        self
+    }
+
     /// Refuses a design document with too many views for a request that names one.
     pub(crate) fn within_limits(self: Arc<Self>) -> Result<Arc<Self>, Error> {
         match self.excess {
@@ -194,7 +205,13 @@ impl Design {
             names.sort_unstable();
             names.join(",")
         };
-        names.into_iter().map(joined).collect()
+        let mut names: Vec<String> = names.into_iter().map(joined).collect();
+        // Rows by principal have the names of their views.
+        let mapped = self.spec.mapped();
+        for n in mapped..names.len() {
+            names[n] = names[n - mapped].clone();
+        }
+        names
     }
 
     /// About how much memory it takes, in bytes.

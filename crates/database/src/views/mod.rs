@@ -33,6 +33,7 @@ pub use indexer::KenOptions;
 pub(crate) use indexer::{DatabaseIndex, Indexer};
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
+pub(crate) use rows::parts_of;
 pub(crate) use shared_runs::SharedRuns;
 
 use crate::database::Database;
@@ -343,13 +344,14 @@ impl Database {
         let mut value = serde_json::from_slice(&doc.json)
             .map_err(|e| Error::Internal(format!("the stored design document {id}: {e}")))?;
         mango::index::keep_definitions(&mut value, &doc.json);
-        Ok(Design::read(
+        let design = Design::read(
             id,
             doc.rev,
             &value,
             self.is_partitioned(),
             self.languages().time_zone(),
-        ))
+        );
+        Ok(design.for_access(self.has_access()))
     }
 
     /// The index of a design document's views, opened on a thread for blocking work when it is not yet.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::turn::TURN_TIME;
-use document::{DocId, write_json_string};
+use document::{DocId, Principals, write_json_string};
 use functions::SLICE;
 use index::{GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
 
@@ -18,6 +18,7 @@ use super::row_output::{Link, LinkTarget, RowOutput, SameKeyRows, StopPoint, bes
 use super::{Update, ViewIndex};
 use crate::attachments::ContentPlacement;
 use crate::database::Database;
+use crate::reader::Reader;
 use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
 use crate::{AttachmentSelection, Error, Read, ReadOptions};
@@ -39,7 +40,10 @@ pub struct ViewRows {
     pub update_seq: Option<String>,
     /// The database as the caller sees it, for the documents that are shown.
     pub(crate) seen: DatabaseAs,
+    /// Of all shards; for a user, the parts of each shard that the user sees.
     views: Vec<IndexView>,
+    /// They are such parts: a row may be in several.
+    is_of_user: bool,
     at: ViewAt,
     query: ViewQuery,
     /// How contents of attachments get into the rows.
@@ -100,7 +104,22 @@ impl Database {
         design: &Design,
         index: &ViewIndex,
         at: ViewAt,
+        query: ViewQuery,
+    ) -> Result<ViewRows, Error> {
+        self.view_rows_for(design, index, at, query, None)
+    }
+
+    /// [`Database::view_rows`] of the documents that a user sees.
+    ///
+    /// # Errors
+    /// Errors of the query.
+    pub(crate) fn view_rows_for(
+        self: &Arc<Self>,
+        design: &Design,
+        index: &ViewIndex,
+        at: ViewAt,
         mut query: ViewQuery,
+        reader: Option<&Reader>,
     ) -> Result<ViewRows, Error> {
         self.live()?;
         self.note_used_index(index);
@@ -112,13 +131,12 @@ impl Database {
             .partition
             .as_ref()
             .map(|p| self.shard_index(&format!("{p}:")));
-        let views = index
-            .shards
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| one.is_none_or(|one| one == *i))
-            .map(|(_, i)| i.view())
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut views = open_shards(index, one)?;
+        if let Some(reader) = reader {
+            // It moves with changes that are hidden.
+            query.update_seq = false;
+            views = parts_of(&views, at.view, reader.user())?;
+        }
         let raw = design.spec.views[at.view].raw;
         let reduced = query.reduce.unwrap_or(true).then_some(at.reduce).flatten();
         let update_seq = query.update_seq.then(|| {
@@ -144,7 +162,9 @@ impl Database {
             seen: self.unwatched(),
             views,
             at,
-            placing: matches!(plan, Plan::Rows).then(Placing::default),
+            // Counts would reveal hidden documents.
+            placing: (matches!(plan, Plan::Rows) && reader.is_none()).then(Placing::default),
+            is_of_user: reader.is_some(),
             plan,
             ranges,
             skip: query.skip,
@@ -170,7 +190,47 @@ impl Database {
     }
 }
 
+/// Opens an index in all shards, or in one.
+fn open_shards(index: &ViewIndex, one: Option<usize>) -> Result<Vec<IndexView>, Error> {
+    let shards = index.shards.iter().enumerate();
+    let shards = shards.filter(|(i, _)| one.is_none_or(|one| one == *i));
+    let views = shards.map(|(_, shard)| shard.view());
+    Ok(views.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Returns the parts of a view that a user sees.
+///
+/// # Errors
+/// Errors of the storage.
+pub(crate) fn parts_of(
+    shards: &[IndexView],
+    view: usize,
+    user: &Principals,
+) -> Result<Vec<IndexView>, Error> {
+    let mut parts = vec![];
+    for shard in shards {
+        parts.extend(shard.parts_for(view, user)?);
+    }
+    Ok(parts)
+}
+
+/// Passes the row at a place in other parts than the one that it was read from.
+fn pass_equal(iters: &mut [RowIter<'_>], place: &[u8]) -> Result<(), Error> {
+    for iter in iters {
+        if iter.place()? == Some(place) {
+            iter.next();
+        }
+    }
+    Ok(())
+}
+
 impl ViewRows {
+    /// Whether `total_rows` and `offset` are hidden: they would count documents that the user may not
+    /// see.
+    pub fn hides_counts(&self) -> bool {
+        self.is_of_user && !self.is_reduced()
+    }
+
     /// Places contents of attachments in this way; the default is whole.
     pub fn place_contents(&mut self, placement: ContentPlacement) {
         self.placement = placement;
@@ -384,12 +444,18 @@ impl ViewRows {
                     return Ok(Some(StopPoint::Among(stop_point)));
                 }
                 let first = same_key.left.low;
-                iters[next].seek(&first);
-                if iters[next].place()? == Some(&*first) {
-                    iters[next].next();
+                for iter in &mut iters {
+                    // Other shards are before these rows, and other parts may have them.
+                    if iter.place()?.is_some_and(|place| place >= &*first) {
+                        iter.seek(&first);
+                        if iter.place()? == Some(&*first) {
+                            iter.next();
+                        }
+                    }
                 }
                 continue;
             }
+            let place = self.is_of_user.then(|| row.place.to_vec());
             if output.wants() {
                 row_text.clear();
                 self.write_row(&row, &mut row_text)?;
@@ -403,6 +469,9 @@ impl ViewRows {
                 }
             }
             iters[next].next();
+            if let Some(place) = place {
+                pass_equal(&mut iters, &place)?;
+            }
         }
         Ok(None)
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod access;
+mod access_queries;
 mod attachments;
 mod auto_purge;
 mod closing;

@@ -56,6 +56,10 @@ impl View {
         answers: &Answers,
         mut query: ViewQuery,
     ) -> Result<ViewRows, ApiError> {
+        if access.db.is_limited() {
+            // An older index has rows of documents that were taken away since.
+            query.update = Update::True;
+        }
         let is_long = query.has_long_keys();
         if is_long {
             let (view, settings) = (self.clone(), app.settings());
@@ -443,7 +447,8 @@ impl PieceMaker for QueriesBody {
 
 /// Updates the index as the queries require: before they are answered, or afterwards.
 async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Result<(), ApiError> {
-    if queries.iter().any(|q| q.update == Update::True) {
+    // An older index has rows of documents that were taken away from a user since.
+    if access.db.is_limited() || queries.iter().any(|q| q.update == Update::True) {
         access.db.update_view(&view.index).await?;
     } else if queries.iter().any(|q| q.update == Update::Lazy) {
         access.db.update_view_later(&view.index);
@@ -496,6 +501,9 @@ impl RowsBody {
                 out.extend_from_slice(
                     format!("\"total_rows\":{total},\"offset\":{offset},").as_bytes(),
                 );
+            }
+            if self.rows.hides_counts() {
+                out.extend_from_slice(b"\"total_rows\":null,\"offset\":null,");
             }
             if let Some(seq) = &self.rows.update_seq {
                 out.extend_from_slice(format!("\"update_seq\":\"{seq}\",").as_bytes());

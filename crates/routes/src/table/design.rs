@@ -33,13 +33,13 @@ pub(super) static DESIGN: &[Row] = &[
             put("Writes an attachment of a design document.", "Written").needs(Who::DesignAdmin).query(&[&REV]).takes(ANY).status(201),
             delete("Deletes an attachment of a design document.", "Written").needs(Who::DesignAdmin).query(&[&REV]),
         ]),
-    Row::database("GET,POST,HEAD", "/{db}/_design/{ddoc}/_view/{view}", Class::View, |c| design(c, DesignRoute::View(c.text("view"))))
+    Row::database("GET,POST,HEAD", "/{db}/_design/{ddoc}/_view/{view}", Class::View, |c| design(c, DesignRoute::View(c.text("view")))).by_access()
         .post_reads()
         .operations(&[
             get("Returns the rows of a view, or reductions of them.", "Rows").query(&[&RANGE, &PAGE, &VIEW, &FULL]),
             post("Returns the rows of a view, or reductions of them; the body has the parameters.", "Rows").query(&[&RANGE, &PAGE, &VIEW, &FULL]).body("RowsQuery"),
         ]),
-    Row::database("POST", "/{db}/_design/{ddoc}/_view/{view}/queries", Class::View, |c| design(c, DesignRoute::ViewQueries(c.text("view"))))
+    Row::database("POST", "/{db}/_design/{ddoc}/_view/{view}/queries", Class::View, |c| design(c, DesignRoute::ViewQueries(c.text("view")))).by_access()
         .post_reads()
         .operations(&[
             post("Returns the answers to several queries of a view.", "Results").body("Queries"),
