@@ -4,7 +4,7 @@ use document::write_json_string;
 use mango::{Aggregate, Doc, Groups, LiftedValue, TextHits};
 
 use super::Working;
-use super::cursor::next_of;
+use super::cursor::{advance, next_of};
 use super::docs::{Documents, is_stored};
 use super::index_rows::{Column, Rows};
 use super::rows::{FindAnswer, Source};
@@ -13,7 +13,7 @@ use crate::select::IdMerge;
 
 /// Keys, or ranges of ids, between two checks whether the client still waits and others want the
 /// place.
-const LOOK_EVERY: u64 = 16;
+pub(super) const LOOK_EVERY: u64 = 16;
 
 impl FindAnswer {
     /// Whether the answer is groups.
@@ -106,19 +106,23 @@ impl FindAnswer {
                 }
             }
             self.count_key(groups, &mut working)?;
-            cursors[next].next()?;
+            advance(&mut cursors, next, rows.is_of_user)?;
         }
         Ok(())
     }
 
     /// Waits for the place of a thread. The caller has a turn.
-    fn begin_working(&self) -> Working {
+    pub(super) fn begin_working(&self) -> Working {
         let turns = &self.db.shared_views().scans.turns;
         turns.begin(self.db.share())
     }
 
     /// Counts a key. Gives way often: documents may be large, and selectors slow.
-    fn count_key(&mut self, groups: &Groups, working: &mut Working) -> Result<(), Error> {
+    pub(super) fn count_key(
+        &mut self,
+        groups: &Groups,
+        working: &mut Working,
+    ) -> Result<(), Error> {
         self.stats.keys_examined += 1;
         match self.stats.keys_examined.is_multiple_of(LOOK_EVERY) {
             true => self.give_way(groups, working),
@@ -127,14 +131,14 @@ impl FindAnswer {
     }
 
     /// Lets others run when the slice of time is over; fails when there is nothing to continue for.
-    fn give_way(&self, groups: &Groups, working: &mut Working) -> Result<(), Error> {
+    pub(super) fn give_way(&self, groups: &Groups, working: &mut Working) -> Result<(), Error> {
         working.pause();
         self.is_wanted()?;
         groups.check_share()?;
         Ok(())
     }
 
-    fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
+    pub(super) fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
         self.group_hit(id, TextHits::ALL, groups)
     }
 
@@ -151,6 +155,9 @@ impl FindAnswer {
     }
 
     fn group_documents(&mut self, documents: &Documents, groups: &mut Groups) -> Result<(), Error> {
+        if let Some(reader) = &documents.reader {
+            return self.group_visible(reader, documents, groups);
+        }
         let mut working = self.begin_working();
         let mut merge = IdMerge::new(&documents.views);
         for (n, (low, high)) in (0_u64..).zip(documents.ids.ranges()) {

@@ -210,3 +210,23 @@ pub(crate) fn next_of(cursors: &[Cursor<'_>], descending: bool) -> Option<usize>
     };
     next.map(|(i, _)| i)
 }
+
+/// Moves a cursor to its next row. If `is_of_user`, the row that it leaves may be in other parts of the
+/// index too, whose cursors pass it.
+pub(crate) fn advance(
+    cursors: &mut [Cursor<'_>],
+    next: usize,
+    is_of_user: bool,
+) -> Result<(), Error> {
+    if !is_of_user {
+        return cursors[next].next();
+    }
+    let place = std::mem::take(&mut cursors[next].place);
+    cursors[next].next()?;
+    for cursor in cursors {
+        if cursor.place() == Some(&place[..]) {
+            cursor.next()?;
+        }
+    }
+    Ok(())
+}

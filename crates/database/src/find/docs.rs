@@ -15,6 +15,7 @@ use storage::{IdBlocks, RecordHead};
 use super::index_rows::{counted_from, counted_up_to};
 use super::rows::{FindAnswer, PIECE_TIME};
 use super::scan::Scan;
+use crate::reader::Reader;
 use crate::select::{IdMerge, Views};
 use crate::{DatabaseAs, Error, partition};
 
@@ -23,7 +24,7 @@ const WALKED_MIN: u64 = 1_000;
 /// While one of 10 documents matches, continuing in the order of ids is faster than a scan.
 const WALKED_A_MATCH: u64 = 10;
 /// Documents that are examined in one piece, before the thread is released.
-const WALKED_A_PIECE_MAX: u64 = 1_000;
+pub(super) const WALKED_A_PIECE_MAX: u64 = 1_000;
 /// Ids that are passed in one piece: those of deleted documents, and those that are not requested.
 const PASSED_A_PIECE_MAX: u32 = 10_000;
 /// The clock is checked once per 64 of them.
@@ -55,6 +56,8 @@ pub(crate) struct Documents {
     /// Ids that a scan found.
     found: VecDeque<Vec<u8>>,
     state: State,
+    /// A user of a database with access, whose documents are walked.
+    pub reader: Option<Reader>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,7 +74,7 @@ enum State {
 }
 
 /// How a walk continues from a document.
-enum Way<'a> {
+pub(super) enum Way<'a> {
     /// With this document.
     Take,
     /// With the next one.
@@ -93,14 +96,14 @@ impl Way<'_> {
 }
 
 /// Ids that one piece passes.
-struct Passed {
-    count: u32,
-    began: Instant,
+pub(super) struct Passed {
+    pub count: u32,
+    pub began: Instant,
 }
 
 impl Passed {
     /// Counts one; returns whether they are enough for a piece.
-    fn are_enough(&mut self) -> bool {
+    pub fn are_enough(&mut self) -> bool {
         self.count += 1;
         let looks = self.count.is_multiple_of(PASSED_A_LOOK);
         self.count >= PASSED_A_PIECE_MAX || looks && self.began.elapsed() >= PIECE_TIME
@@ -154,7 +157,8 @@ impl Documents {
             scan_ids_max: SCANNED_IDS_MIN,
             is_counted: false,
             found: VecDeque::new(),
-            state: match known && !db.has_watch() {
+            reader: db.reader().cloned(),
+            state: match known && db.sees_all() {
                 true => State::Start,
                 false => State::WalkingToTheEnd,
             },
@@ -250,7 +254,10 @@ impl Documents {
                 State::Scanned => return Ok(false),
                 State::Scanning => self.look_for_more(answer)?,
                 State::Start | State::Walking | State::WalkingToTheEnd => {
-                    let walking = self.walk(answer, out, enough)?;
+                    let walking = match self.reader.clone() {
+                        None => self.walk(answer, out, enough)?,
+                        Some(reader) => self.walk_visible(&reader, answer, out, enough)?,
+                    };
                     if !walking {
                         return Ok(false);
                     }
@@ -300,9 +307,10 @@ impl Documents {
         enough: usize,
     ) -> Result<bool, Error> {
         let mut merge = IdMerge::over(&self.views, false, self.descending);
-        if !self.position(&mut merge) {
+        let Some(start) = self.start() else {
             return Ok(false);
-        }
+        };
+        merge.seek(start);
         let began = Instant::now();
         let counted = answer.stats;
         let mut seen = 0;
@@ -356,31 +364,40 @@ impl Documents {
         Ok(more)
     }
 
-    /// Moves to the place where the walk continues, or begins; returns false if there is no range.
-    fn position(&self, merge: &mut IdMerge<'_>) -> bool {
+    /// Returns the place where the walk continues, or begins; `None` if there is no range.
+    pub(super) fn start(&self) -> Option<&[u8]> {
         let ranges = self.ids.ranges();
         match (&self.after, ranges.first(), ranges.last()) {
-            (Some(id), ..) => merge.seek(id),
+            (Some(id), ..) => Some(id),
             (None, Some((low, _)), Some((_, high))) => {
-                merge.seek(if self.descending { high } else { low });
+                Some(if self.descending { high } else { low })
             }
-            _ => return false,
+            _ => None,
         }
-        true
     }
 
     /// How the walk continues from the document with this id and record.
     fn way_from(&self, id: &[u8], value: &[u8]) -> Result<Way<'_>, Error> {
-        if let Err(next) = self.ids.find(id) {
-            return Ok(match self.range_at(next) {
-                None => Way::End,
-                // The end of a range is not in it.
-                Some(target) if self.descending && id == target => Way::Next,
-                Some(target) => Way::Seek(target),
-            });
+        Ok(match self.way_by_id(id) {
+            Way::Take if RecordHead::decode(value)?.deleted => Way::Next,
+            way => way,
+        })
+    }
+
+    /// How the walk continues from the document with this id, if that is not deleted.
+    pub(super) fn way_by_id(&self, id: &[u8]) -> Way<'_> {
+        let Err(next) = self.ids.find(id) else {
+            return match id.starts_with(b"_design/") {
+                true => Way::Next,
+                false => Way::Take,
+            };
+        };
+        match self.range_at(next) {
+            None => Way::End,
+            // The end of a range is not in it.
+            Some(target) if self.descending && id == target => Way::Next,
+            Some(target) => Way::Seek(target),
         }
-        let is_passed = RecordHead::decode(value)?.deleted || id.starts_with(b"_design/");
-        Ok(if is_passed { Way::Next } else { Way::Take })
     }
 
     /// Where the walk enters the next range, when it has reached a place between the range before

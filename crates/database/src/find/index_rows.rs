@@ -6,12 +6,15 @@ use mango::{FieldPath, Find, Plan};
 
 use super::FindIndex;
 use super::cursor::{ARRAY, Cursor, ScanRange};
-use crate::views::ViewIndex;
+use crate::views::{ViewIndex, parts_of};
 use crate::{DatabaseAs, Error};
 
 /// The rows of an index that are left.
 pub(crate) struct Rows {
+    /// Of all shards; for a user of a database with access, the parts that the user sees.
     pub views: Vec<IndexView>,
+    /// They are such parts: a row may be in several.
+    pub is_of_user: bool,
     pub view: usize,
     pub scan_range: ScanRange,
     pub range: index::PlaceRange,
@@ -71,7 +74,7 @@ impl Rows {
         index: &FindIndex,
         bookmark: Option<&[u8]>,
     ) -> Result<Rows, Error> {
-        let (views, prefix) = match &find.partition {
+        let (views, prefix): (Vec<IndexView>, Vec<u8>) = match &find.partition {
             Some(p) => {
                 let shard = db.shard_index(&format!("{p}:"));
                 let mut prefix = vec![];
@@ -83,10 +86,15 @@ impl Rows {
                 (views.collect::<Result<_, _>>()?, vec![])
             }
         };
+        let views = match db.principals() {
+            None => views,
+            Some(user) => parts_of(&views, view, user)?,
+        };
         let counted = places(&prefix, &plan.range);
         let scan_range = ScanRange::new(prefix, &plan.columns);
         Ok(Rows {
             views,
+            is_of_user: db.is_limited(),
             view,
             counted: counted_from(counted, bookmark, plan.descending),
             range: scan_range.range.clone(),

@@ -13,6 +13,7 @@ mod tests;
 mod text_search;
 mod turns;
 mod uses;
+mod visible;
 
 use std::any::Any;
 use std::ops::Deref;
@@ -368,7 +369,8 @@ impl Database {
 
 impl DatabaseAs {
     /// Chooses an index. Restricted users get only the index of all documents: the keys of others
-    /// have data that the documents hide.
+    /// have data that the documents hide. Users of a database with access get no text indexes, which
+    /// have no rows by principal.
     ///
     /// # Errors
     /// Those of the query.
@@ -378,10 +380,10 @@ impl DatabaseAs {
         limits: &FindLimits,
         indexes: &FindIndexes,
     ) -> Result<FindPlan, Error> {
-        self.refuse_limited()?;
-        match self.has_watch() {
-            true => self.plan_among(find, limits, indexes, &|i| i.index.is_special()),
-            false => self.plan_among(find, limits, indexes, &|_| true),
+        match (self.has_watch(), self.is_limited()) {
+            (true, _) => self.plan_among(find, limits, indexes, &|i| i.index.is_special()),
+            (false, true) => self.plan_among(find, limits, indexes, &|i| i.index.text.is_none()),
+            (false, false) => self.plan_among(find, limits, indexes, &|_| true),
         }
     }
 
@@ -406,7 +408,8 @@ impl DatabaseAs {
             && find.partition.is_none()
             && plan.columns.iter().all(|ids| ids.is_full())
             && (!find.selector.is_everything() || find.aggregate.is_some());
-        if scans_all && limits.scan_limit > 0 {
+        // Users of a database with access examine their own documents, whose number is not known.
+        if scans_all && limits.scan_limit > 0 && !self.is_limited() {
             let documents = self.all_shards().iter().map(|s| s.meta().doc_count).sum();
             if documents > limits.scan_limit {
                 let limit = limits.scan_limit;
@@ -437,7 +440,8 @@ impl DatabaseAs {
             && !plan.plan.nothing
         {
             let index = self.view_index_async(design).await?;
-            let waits = plan.find.update && !plan.find.stale;
+            // An older index has rows of documents that were taken away from a user since.
+            let waits = plan.find.update && !plan.find.stale || self.is_limited();
             if waits && !self.view_is_current(&index) {
                 self.update_view(&index).await?;
             }

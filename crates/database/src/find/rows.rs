@@ -9,7 +9,7 @@ use fair_queue::Admission;
 use mango::{Bookmark, Doc, Find, LiftedValue, SortedGroups, TextHits};
 
 use super::clock::ClockLooks;
-use super::cursor::next_of;
+use super::cursor::{advance, next_of};
 use super::docs::Documents;
 use super::index_rows::{Column, Covering, Rows};
 use super::text_search::Hits;
@@ -306,7 +306,10 @@ impl FindAnswer {
             // Of hits there are no keys.
             Source::Nothing | Source::Text(_) => return Ok(()),
             // Hidden documents are not counted either.
-            Source::Documents(_) if self.db.has_watch() => (self.stats.docs_examined, true),
+            Source::Documents(_) if !self.db.sees_all() => (self.stats.docs_examined, true),
+            Source::Index(rows) if rows.is_of_user => {
+                (self.stats.keys_examined, rows.covering.is_none())
+            }
             Source::Documents(documents) => (documents.count_up_to(behind)?, true),
             Source::Index(rows) => (rows.count_up_to(behind)?, rows.covering.is_none()),
         };
@@ -357,7 +360,7 @@ impl FindAnswer {
                 more = true;
                 break;
             }
-            cursors[next].next()?;
+            advance(&mut cursors, next, rows.is_of_user)?;
         }
         // Each shard's next row is read already, but it may never be returned, or is read again.
         let ahead = cursors.iter().filter(|c| c.place().is_some()).count() as u64;
@@ -469,7 +472,7 @@ impl FindAnswer {
 
     /// Appends the visible part of a document; returns whether there is one.
     fn write_document(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
-        if !self.options.conflicts && !self.db.has_watch() {
+        if !self.options.conflicts && self.db.sees_all() {
             return self.db.write_text(id, out);
         }
         let read = self.read_document(id)?;

@@ -19,6 +19,7 @@ use storage::{Contents, RecordHead};
 use placing::Placing;
 use query::KeyRef;
 pub use query::{Bound, Key, Keys, Listing, RowsQuery};
+pub(crate) use visible::VisibleIds;
 pub(crate) use write::write_members;
 
 use crate::attachments::{ContentPlacement, ShownAttachments};

@@ -14,27 +14,37 @@ use crate::select::Views;
 use crate::turn::Turn;
 
 /// The ids of which a user may read something, of all shards in one order.
-struct VisibleIds<'a> {
+pub(crate) struct VisibleIds<'a> {
     shards: Vec<GrantedIds<'a>>,
     descending: bool,
 }
 
 impl<'a> VisibleIds<'a> {
-    /// Begins where the range continues.
-    fn of(views: &'a Views, reader: &Reader, range: &Range) -> VisibleIds<'a> {
+    /// Begins at or behind an id, in the direction; without one, at the beginning.
+    pub fn new(
+        views: &'a Views,
+        reader: &Reader,
+        from: Option<&[u8]>,
+        descending: bool,
+    ) -> VisibleIds<'a> {
         let ids = |(shard, view): (&'a Arc<Shard>, &'a View)| {
-            let mut ids = GrantedIds::new(&view.snapshot, shard, reader.user(), range.descending);
-            ids.seek(range.from.as_deref());
+            let mut ids = GrantedIds::new(&view.snapshot, shard, reader.user(), descending);
+            ids.seek(from);
             ids
         };
         VisibleIds {
             shards: views.shards.iter().zip(&views.views).map(ids).collect(),
-            descending: range.descending,
+            descending,
         }
     }
 
+    /// Moves to the first id at or behind this one, in the direction.
+    pub fn seek(&mut self, id: &[u8]) {
+        self.shards.iter_mut().for_each(|ids| ids.seek(Some(id)));
+    }
+
     /// Returns the shard's index and the id here.
-    fn entry(&self) -> Option<(usize, &[u8])> {
+    pub fn entry(&self) -> Option<(usize, &[u8])> {
         let ids = self.shards.iter().enumerate();
         let ids = ids.filter_map(|(shard, ids)| Some((shard, ids.entry()?)));
         match self.descending {
@@ -43,13 +53,18 @@ impl<'a> VisibleIds<'a> {
         }
     }
 
-    fn next(&mut self) {
+    /// Moves to the next id.
+    pub fn next(&mut self) {
         if let Some((shard, _)) = self.entry() {
             self.shards[shard].next();
         }
     }
 
-    fn status(&self) -> Result<(), Error> {
+    /// Returns whether everything so far could be read.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn status(&self) -> Result<(), Error> {
         for ids in &self.shards {
             ids.status()?;
         }
@@ -68,7 +83,7 @@ impl Rows {
         enough: usize,
     ) -> Result<bool, Error> {
         let mut first = self.first;
-        let mut ids = VisibleIds::of(&self.views, reader, range);
+        let mut ids = VisibleIds::new(&self.views, reader, range.from.as_deref(), range.descending);
         let mut more = false;
         let mut examined = 0;
         while let Some((shard, id)) = ids.entry() {

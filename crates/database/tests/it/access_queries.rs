@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use database::{
     Caller, CreateOptions, Database, DatabaseAs, Databases, DefaultAccess, Design, Durability,
-    EditMode, GroupLevel, Grouping, Options, Outcome, Requester, ViewAt, ViewIndex, ViewQuery,
+    EditMode, FindLimits, GroupLevel, Grouping, Options, Outcome, Requester, ViewAt, ViewIndex,
+    ViewQuery,
 };
 use document::parse_document;
+use mango::{AggregateLimits, Defaults, Find, Limits};
 use serde_json::{Value, json};
 
 /// More than one block of rows for each principal.
@@ -290,6 +292,97 @@ async fn views_show_each_user_the_rows_of_visible_documents() {
         while rows.next_chunk(&mut out, 1 << 20).unwrap() {}
         let row: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(row["value"], world.docs.len());
+        databases.close();
+    }
+}
+
+/// Returns the documents, or groups, that a query finds for a user.
+async fn find(seen: &DatabaseAs, query: &Value, bytes: usize) -> (Vec<Value>, Option<Value>) {
+    let defaults = Defaults {
+        limit: 10_000,
+        limits: Limits::default(),
+    };
+    let limits = FindLimits {
+        // The number of all documents is more.
+        scan_limit: 10,
+        scan_warning_threshold: 0,
+        aggregate: AggregateLimits {
+            groups_max: 100,
+            values_max: 100,
+            bytes_max: 1 << 20,
+            user: None,
+        },
+    };
+    let query = document::normalise(query.to_string().as_bytes()).unwrap();
+    let find = Find::parse(&query, &defaults).unwrap();
+    let indexes = seen.find_indexes().unwrap();
+    let plan = seen.plan_find(find, &limits, &indexes).unwrap();
+    let mut answer = seen.find(plan, limits).await.unwrap();
+    let mut out = b"[".to_vec();
+    match answer.is_aggregate() {
+        true => while answer.next_groups(&mut out, bytes).unwrap() {},
+        false => while answer.next_chunk(&mut out, bytes).unwrap() {},
+    }
+    out.push(b']');
+    (
+        serde_json::from_slice(&out).unwrap(),
+        answer.execution_stats(),
+    )
+}
+
+fn found_ids(found: &[Value]) -> Vec<String> {
+    let id = |doc: &Value| doc["_id"].as_str().unwrap().to_owned();
+    found.iter().map(id).collect()
+}
+
+/// Compares the results of Mango queries with the visible documents.
+async fn check_finds(seen: &DatabaseAs, visible: &[(u32, String)], bytes: usize) {
+    let within = visible.iter().filter(|(key, _)| (2..5).contains(key));
+    let within: Vec<String> = within.map(|(_, id)| id.clone()).collect();
+    let selector = json!({"a": {"$gte": 2, "$lt": 5}});
+    for (fields, sort) in [
+        (json!(["_id", "a"]), "asc"),
+        (json!(["_id", "_access"]), "desc"),
+    ] {
+        let query = json!({"selector": selector, "fields": fields, "sort": [{"a": sort}], "execution_stats": true});
+        let (found, stats) = find(seen, &query, bytes).await;
+        let mut expected = within.clone();
+        if sort == "desc" {
+            expected.reverse();
+        }
+        assert_eq!(found_ids(&found), expected);
+        let stats = stats.unwrap();
+        assert_eq!(stats["results_returned"], expected.len());
+    }
+    let mut sorted = within.clone();
+    sorted.sort_unstable();
+    for selector in [
+        json!({"a": {"$gte": 2, "$lt": 5}, "_id": {"$gt": null}}),
+        json!({"a": {"$in": [2, 3, 4]}, "_id": {"$lt": "e"}}),
+    ] {
+        let query = json!({"selector": selector, "use_index": "_all_docs", "sort": ["_id"], "execution_stats": true});
+        let (found, stats) = find(seen, &query, bytes).await;
+        assert_eq!(found_ids(&found), sorted);
+        let examined = stats.unwrap()["total_docs_examined"].as_u64().unwrap();
+        assert!(examined <= visible.len() as u64, "{examined}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_find_the_visible_documents_of_each_user() {
+    for seed in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        let databases = Databases::open(dir.path(), Options::default()).unwrap();
+        let mut world = World::new(&databases, seed).await;
+        world.write((0..DOCS).map(id).collect()).await;
+        for bytes in [1 << 20, 1] {
+            for (name, roles) in USERS {
+                let seen = world.db.seen_by(|| caller(name, roles));
+                let visible = world.visible((name, roles));
+                check_finds(&seen, &visible, bytes).await;
+            }
+            world.edit_some().await;
+        }
         databases.close();
     }
 }

@@ -118,7 +118,7 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             post("Returns which of these revisions are missing, in an older format.", "Object").body("RevsById"),
         ]),
-    Row::database("POST", "/{db}/_find", Class::Find, |c| database(c, DatabaseRoute::Find))
+    Row::database("POST", "/{db}/_find", Class::Find, |c| database(c, DatabaseRoute::Find)).by_access()
         .post_reads().body(BodyClass::Document)
         .operations(&[
             post("Returns documents that match a selector, or aggregates of them.", "Found").body("Find"),
