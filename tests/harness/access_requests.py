@@ -100,6 +100,18 @@ READS = {
         (query(filter="_selector", style="all_docs"), {"selector": {"_id": "{id}"}}, {}),
         (query(filter="_selector", style="all_docs", include_docs=True), {"selector": {"t": "MARK-{id}."}}, {}),
     ],
+    "GET /{db}/_design/{ddoc}/_view/{view}": [
+        (query(key=ONE), None, {}),
+        (query(key=ONE, update_seq=True, stale="ok"), None, {}),
+        (query(startkey=ONE, endkey=ONE, descending=True, include_docs=True, conflicts=True, attachments=True), None, {}),
+    ],
+    "POST /{db}/_design/{ddoc}/_view/{view}": [(query(include_docs=True, update="false"), {"keys": ["{id}", "none"]}, {})],
+    "POST /{db}/_design/{ddoc}/_view/{view}/queries": [("", {"queries": [{"key": "{id}"}, {"keys": ["{id}"], "update": "lazy"}]}, {})],
+    "POST /{db}/_find": [
+        ("", {"selector": {"_id": "{id}"}}, {}),
+        ("", {"selector": {"t": "MARK-{id}."}, "fields": ["_id", "t"]}, {}),
+        ("", {"selector": {"_id": {"$gte": "{id}"}, "t": "MARK-{id}."}, "sort": [{"_id": "desc"}], "conflicts": True}, {}),
+    ],
 }
 MINE = {"_access": ["{me}"]}
 STUB = {"file.txt": {"stub": True}}
@@ -167,6 +179,7 @@ OTHERS = [
     "GET /{db}/_design%2F{ddoc}",
     "HEAD /{db}/_design/{ddoc}/{attname}",
     "GET /{db}/_design/{ddoc}/{attname}",
+    "GET /{db}/_design/{ddoc}/_view/linked?include_docs=true",
 ]
 # Whole listings, in which exactly the readable documents are.
 LISTINGS = [
@@ -178,6 +191,10 @@ LISTINGS = [
     "GET /{db}/_changes?include_docs=true&feed=longpoll&timeout=1&conflicts=true",
     "GET /{db}/_changes?include_docs=true&feed=eventsource&timeout=1",
     'POST /{db}/_changes?include_docs=true&filter=_selector {"selector":{"t":{"$gt":null}}}',
+    "GET /{db}/_design/d/_view/v?include_docs=true&attachments=true",
+    "GET /{db}/_design/d/_view/v?include_docs=true&descending=true&conflicts=true&stale=ok",
+    'POST /{db}/_design/d/_view/v/queries {"queries":[{"include_docs":true}]}',
+    'POST /{db}/_find {"selector":{"t":{"$gt":null}},"limit":1000}',
 ]
 
 
@@ -193,6 +210,7 @@ def filled(endpoint, request, doc_id, rev, me):
     fill = lambda text: text.replace("{id}", doc_id).replace("{rev}", rev).replace("{me}", me)
     method, path = endpoint.split(" ")
     path = path.removesuffix("-with-attachments").replace("{db}", "db").replace("{docid}", doc_id).replace("{attname}", "file.txt")
+    path = path.replace("{ddoc}", "d").replace("{view}", "v")
     path = path.replace("/mine", f"/mine-{me}")
     path = path + (suffix if "?" not in path else suffix.replace("?", "&"))
     if content is not None and not isinstance(content, bytes):

@@ -293,6 +293,77 @@ def test_local_documents_are_their_users(ctx):
         report.equal("not by keys", [row.get("error") for row in keys], ["not_found"] * 2)
 
 
+VIEWS = {
+    "views": {
+        "by_n": {"map": "function (doc) { emit(doc.n, doc.v) }", "reduce": "_sum"},
+        "own": {"map": "function (doc) { emit(doc.n, doc.v) }", "reduce": "function (k, v, r) { return sum(v) }"},
+        "conflicts": {"map": "function (doc) { if (doc._conflicts) { emit(doc._conflicts) } }"},
+        "linked": {"map": "function (doc) { emit(doc.n, {_id: 'secret'}) }"},
+    }
+}
+
+
+def rows(api, view, **more):
+    options = "&".join(f"{name}={json.dumps(value)}" for name, value in more.items())
+    return api.expect(200, "GET", f"/db/_design/views/_view/{view}?{options}")["rows"]
+
+
+def test_views_have_the_rows_of_documents_that_the_user_may_read(ctx):
+    report = ctx.report
+    with ctx.server("views") as server:
+        admin, users = start(server)
+        alice, bob, nora = users["alice"], users["bob"], users["nora"]
+        admin.expect(201, "PUT", "/db/_design/views", VIEWS)
+        sets = {"a": ["alice"], "b": ["bob"], "both": ["alice", "bob"], "ward": ["role:nurse"], "mixed": ["nora", "role:nurse"], "secret": []}
+        docs = [{"_id": name, "n": n % 3, "v": 10**n, "_access": sets[name]} for n, name in enumerate(sets)]
+        revs = {row["id"]: row["rev"] for row in admin.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})}
+        seen = {name: sorted(row["id"] for row in rows(users[name], "by_n", reduce=False)) for name in ("alice", "bob", "nora")}
+        report.equal("rows", seen, {"alice": ["a", "both"], "bob": ["b", "both"], "nora": ["mixed", "ward"]})
+        for view in ("by_n", "own"):
+            sums = {name: rows(users[name], view)[0]["value"] for name in ("alice", "bob", "nora")}
+            report.equal(f"sums of {view}", sums, {"alice": 101, "bob": 110, "nora": 11000})
+            groups = [(row["key"], row["value"]) for row in rows(nora, view, group=True)]
+            report.equal(f"groups of {view}", groups, [(0, 1000), (1, 10000)])
+        report.equal("an admin", rows(admin, "by_n")[0]["value"], 111111)
+        report.equal("an admin of the database", rows(users["dbadmin"], "by_n")[0]["value"], 111111)
+        answer = alice.expect(200, "GET", "/db/_design/views/_view/by_n?reduce=false&update_seq=true")
+        report.equal(
+            "no counts",
+            {name: answer.get(name, "absent") for name in ("total_rows", "offset", "update_seq")},
+            {"total_rows": None, "offset": None, "update_seq": "absent"},
+        )
+        report.equal("a linked document is hidden", [row["doc"] for row in rows(alice, "linked", include_docs=True)], [None, None])
+        # The access of documents changes: also a stale view has no rows of others.
+        admin.expect(201, "PUT", "/db/both", {"_rev": revs["both"], "n": 2, "v": 100, "_access": ["bob", "role:nurse"]})
+        for options in ("", "&update=false", "&stale=ok", "&update=lazy"):
+            left = alice.expect(200, "GET", f"/db/_design/views/_view/by_n?reduce=false{options}")["rows"]
+            report.equal(f"moved away {options}", [row["id"] for row in left], ["a"])
+        report.equal("moved", rows(nora, "by_n")[0]["value"], 11100)
+        hidden = {"_id": "a", "_rev": "1-" + "0" * 32, "n": 0, "v": 0, "_access": ["bob"]}
+        admin.expect(201, "POST", "/db/_bulk_docs", {"new_edits": False, "docs": [hidden]})
+        report.equal("no hidden leaves", (rows(alice, "conflicts"), rows(admin, "conflicts")), ([], []))
+        bob.expect(200, "DELETE", f"/db/b?rev={revs['b']}")
+        report.equal("deleted", rows(bob, "by_n")[0]["value"], 100)
+
+
+def test_mango_finds_documents_that_the_user_may_read(ctx):
+    report = ctx.report
+    with ctx.server("mango") as server:
+        admin, users = start(server)
+        admin.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "name": "n"})
+        docs = [{"_id": f"{name}-{n}", "n": n, "_access": [name]} for n in range(5) for name in ("alice", "bob", "role:nurse")]
+        admin.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        for selector in ({"n": {"$gte": 3}}, {"n": {"$gte": 3}, "_id": {"$gt": None}}):
+            for name, prefix in (("alice", "alice"), ("bob", "bob"), ("nora", "role:nurse")):
+                query = {"selector": selector, "fields": ["_id"], "execution_stats": True, "limit": 10}
+                found = users[name].expect(200, "POST", "/db/_find", query)
+                report.equal(f"{name} {selector}", sorted(doc["_id"] for doc in found["docs"]), [f"{prefix}-3", f"{prefix}-4"])
+                report.check("examined", found["execution_stats"]["total_keys_examined"] <= 6, found["execution_stats"])
+        page = users["alice"].expect(200, "POST", "/db/_find", {"selector": {"n": {"$gte": 0}}, "sort": ["n"], "limit": 3})
+        rest = users["alice"].expect(200, "POST", "/db/_find", {"selector": {"n": {"$gte": 0}}, "sort": ["n"], "bookmark": page["bookmark"]})
+        report.equal("pages", [doc["n"] for doc in page["docs"] + rest["docs"]], [0, 1, 2, 3, 4])
+
+
 def test_what_is_not_covered_is_refused(ctx):
     """Also parts of endpoints that users have; the suite `access_matrix` has whole endpoints."""
     report = ctx.report
@@ -301,8 +372,9 @@ def test_what_is_not_covered_is_refused(ctx):
         admin.expect(201, "PUT", "/db/_design/d", DESIGN)
         admin.expect(201, "PUT", "/db/a", {"_access": ["alice"]})
         report.equal("its admin", users["dbadmin"].get("/db/_revs_limit").status, 200)
-        for body in ({"selector": {}}, {"selector": {"_id": "a"}}):
-            report.equal("_find", users["alice"].post("/db/_find", body).status, 403)
+        report.equal("_explain", users["alice"].post("/db/_explain", {"selector": {}}).status, 403)
+        text = users["alice"].post("/db/_find", {"selector": {"$text": "x"}})
+        report.check("text indexes", text.status >= 400, text)
         report.equal("a filter function", users["alice"].get("/db/_changes?filter=d/f").status, 403)
         report.equal("descending", users["alice"].get("/db/_changes?descending=true").status, 403)
         local = {"source": "db", "target": "copy", "create_target": True}

@@ -360,7 +360,7 @@ async fn check_finds(seen: &DatabaseAs, visible: &[(u32, String)], bytes: usize)
         json!({"a": {"$gte": 2, "$lt": 5}, "_id": {"$gt": null}}),
         json!({"a": {"$in": [2, 3, 4]}, "_id": {"$lt": "e"}}),
     ] {
-        let query = json!({"selector": selector, "use_index": "_all_docs", "sort": ["_id"], "execution_stats": true});
+        let query = json!({"selector": selector, "sort": ["_id"], "execution_stats": true});
         let (found, stats) = find(seen, &query, bytes).await;
         assert_eq!(found_ids(&found), sorted);
         let examined = stats.unwrap()["total_docs_examined"].as_u64().unwrap();
