@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::HEXLOWER;
 use document::{Rev, RevHash};
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,10 @@ use serde::{Deserialize, Serialize};
 const HALF: usize = 8;
 /// Length of a signature, in bytes.
 const SIGNATURE_BYTES: usize = 16;
+/// Length of a principal's fingerprint, in bytes.
+const FINGERPRINT_BYTES: usize = 6;
+/// Length of a fingerprint's text.
+pub(crate) const FINGERPRINT_LEN: usize = 8;
 
 /// The properties of a database with access, as its record has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,14 +92,18 @@ impl AccessKey {
         proof
     }
 
-    /// Returns the signature of an update seq that a user with these principals was given.
-    pub fn signature<'a>(&self, seq: &[u8], principals: impl Iterator<Item = &'a str>) -> String {
+    /// Returns the signature of an update seq that a user of this name was given.
+    pub fn signature(&self, seq: &[u8], name: Option<&str>) -> String {
         let mut parts = vec![seq];
-        for principal in principals {
-            parts.push(principal.as_bytes());
-        }
+        parts.extend(name.map(str::as_bytes));
         let mac = self.mac(b"seq", parts.len() as u64, &parts);
         HEXLOWER.encode(&mac[..SIGNATURE_BYTES])
+    }
+
+    /// Returns the text that stands for a principal in seqs.
+    pub fn fingerprint(&self, principal: &str) -> String {
+        let mac = self.mac(b"principal", 0, &[principal.as_bytes()]);
+        URL_SAFE_NO_PAD.encode(&mac[..FINGERPRINT_BYTES])
     }
 
     fn mac(&self, purpose: &[u8], number: u64, parts: &[&[u8]]) -> [u8; blake3::OUT_LEN] {
@@ -156,21 +166,33 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_one_seq_and_one_set_of_principals() {
+    fn a_signature_is_of_one_seq_and_one_user() {
         let key = AccessKey::new([1; 32]);
-        let sign = |seq: &str, principals: &[&str]| {
-            key.signature(seq.as_bytes(), principals.iter().copied())
-        };
+        let sign = |seq: &str, name| key.signature(seq.as_bytes(), name);
         let all = [
-            sign("1", &["a"]),
-            sign("2", &["a"]),
-            sign("1", &["a", "b"]),
-            sign("1", &["ab"]),
-            sign("1a", &[]),
+            sign("1", Some("a")),
+            sign("2", Some("a")),
+            sign("1", Some("ab")),
+            sign("1", Some("")),
+            sign("1", None),
+            sign("1a", None),
         ];
         for (i, one) in all.iter().enumerate() {
             assert_eq!(all.iter().position(|other| other == one), Some(i));
         }
+    }
+
+    #[test]
+    fn fingerprints_have_one_length() {
+        let key = AccessKey::new([1; 32]);
+        let of = |principal| key.fingerprint(principal);
+        assert!(
+            ["", "a", "role:nurse"]
+                .iter()
+                .all(|one| of(one).len() == FINGERPRINT_LEN)
+        );
+        assert_ne!(of("a"), of("role:a"));
+        assert_ne!(of("a"), AccessKey::new([2; 32]).fingerprint("a"));
     }
 
     #[test]

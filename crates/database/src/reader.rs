@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use document::{DocAccess, DocId, Principals, Rev, RevPath, Shown, with_members};
+use document::{DocAccess, DocId, Principal, Principals, Rev, RevPath, Shown, with_members};
 use storage::{Record, RecordHead, Shard, View};
 
 use crate::Error;
@@ -100,10 +100,40 @@ impl Reader {
         (seq, id): (u64, &str),
     ) -> Result<Option<Change>, Error> {
         let access = view.access(shard, id)?;
-        let seqs = access.grants_of(&self.user).map(|grant| grant.seq);
-        if seqs.max() != Some(seq) {
-            return Ok(None);
+        match last_seq(&access, &self.user) == Some(seq) {
+            true => self.shown(view, shard, id, &access),
+            false => Ok(None),
         }
+    }
+
+    /// Returns what a backfill up to `until` for principals of the user shows of the document whose
+    /// row is at `seq`; `None` if a later row of the backfill or of the feed shows it.
+    ///
+    /// # Errors
+    /// Errors of the read.
+    pub fn backfilled(
+        &self,
+        view: &View,
+        shard: &Shard,
+        (seq, id): (u64, &str),
+        (new, until): (&Principals, u64),
+    ) -> Result<Option<Change>, Error> {
+        let access = view.access(shard, id)?;
+        let is_last = last_seq(&access, new) == Some(seq);
+        match is_last && last_seq(&access, &self.user) <= Some(until) {
+            true => self.shown(view, shard, id, &access),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns what a feed shows of a document; `None` if nothing of it was ever visible.
+    fn shown(
+        &self,
+        view: &View,
+        shard: &Shard,
+        id: &str,
+        access: &DocAccess,
+    ) -> Result<Option<Change>, Error> {
         let Some(record) = view.record(shard, id)? else {
             return Ok(None);
         };
@@ -115,7 +145,7 @@ impl Reader {
             Shown::Nothing => None,
             Shown::Removed(leaves) => Some(Change::Removed(removals(leaves))),
             Shown::Document { removed } => {
-                let record = self.prune(record, &access);
+                let record = self.prune(record, access);
                 record.map(|record| Change::Document(record, removals(removed)))
             }
         })
@@ -158,6 +188,11 @@ impl Reader {
         }
     }
 
+    /// Returns the text that stands for a principal in seqs.
+    pub fn fingerprint(&self, principal: &Principal) -> String {
+        self.access.key.fingerprint(principal.as_str())
+    }
+
     /// Appends the signature of the update seq that `out` has from `start` on.
     pub fn sign(&self, start: usize, out: &mut Vec<u8>) {
         let signature = self.signature(&out[start..]);
@@ -165,17 +200,20 @@ impl Reader {
         out.extend_from_slice(signature.as_bytes());
     }
 
-    /// Returns the update seq in the text of a signed one. `None` if it was not given to a user with
-    /// these principals: then its feed begins at the start, as it has changes that it never had.
-    pub fn signed<'a>(&self, text: &'a str) -> Option<&'a str> {
+    /// Reads a signed seq. `None` if it was not given to this user: then its feed begins at the start,
+    /// as it has changes that the user never had.
+    pub fn signed<'a>(&self, text: &'a str) -> Option<SignedSeq<'a>> {
         let text = text.trim_matches('"');
-        let (seq, signature) = text.rsplit_once(char::from(SIGNED))?;
-        (self.signature(seq.as_bytes()) == signature).then_some(seq)
+        let (signed, signature) = text.rsplit_once(char::from(SIGNED))?;
+        if self.signature(signed.as_bytes()) != signature {
+            return None;
+        }
+        let (seq, coverage) = signed.split_once(char::from(SIGNED))?;
+        Some(SignedSeq { seq, coverage })
     }
 
     fn signature(&self, seq: &[u8]) -> String {
-        let principals = self.user.iter().map(|principal| principal.as_str());
-        self.access.key.signature(seq, principals)
+        self.access.key.signature(seq, self.name.as_deref())
     }
 
     /// Returns the id under which a local document of the user is stored: each user has local
@@ -194,8 +232,21 @@ impl Reader {
     }
 }
 
-/// Between an update seq and its signature. It is in no seq.
-const SIGNED: u8 = b'~';
+/// Between an update seq, what it covers, and its signature. It is in none of them.
+pub(crate) const SIGNED: u8 = b'~';
+
+/// The parts of a signed seq.
+pub(crate) struct SignedSeq<'a> {
+    /// The update seq.
+    pub seq: &'a str,
+    /// Whose rows its device has up to there.
+    pub coverage: &'a str,
+}
+
+/// Returns the seq of the last change that a user saw of a document.
+fn last_seq(access: &DocAccess, user: &Principals) -> Option<u64> {
+    access.grants_of(user).map(|grant| grant.seq).max()
+}
 
 /// Returns whether a stored record is of a document that is not deleted.
 pub(crate) fn is_live(value: &[u8]) -> Result<bool, Error> {

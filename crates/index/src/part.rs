@@ -46,7 +46,7 @@ pub(crate) fn prefix_len(place: &[u8]) -> Option<usize> {
 pub(crate) struct Part {
     /// The beginning of their places.
     prefix: Vec<u8>,
-    /// Prefixes of the user's other parts: rows that are there too do not count here.
+    /// Prefixes of the user's other parts: rows that these have too do not count here.
     others: Vec<Vec<u8>>,
     /// The reduction of a range as far as it got.
     pub walk: Mutex<Walk>,
@@ -55,7 +55,7 @@ pub(crate) struct Part {
 /// A reduction of rows one by one, which continues after an interruption.
 #[derive(Default)]
 pub(crate) struct Walk {
-    /// What is reduced.
+    /// The reduction.
     pub of: Option<Walked>,
     /// Where it continues.
     pub next: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct Walk {
     pub states: Vec<State>,
 }
 
-/// What a [`Walk`] reduces.
+/// The reduction of a [`Walk`].
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub view: usize,

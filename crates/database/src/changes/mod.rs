@@ -6,6 +6,7 @@
 //! a selector, `visible.rs` those of users of a database with access.
 
 mod batch;
+mod coverage;
 mod lookups;
 mod query;
 mod row;
@@ -28,6 +29,7 @@ use crate::rules::Watch;
 use crate::seq::Seqs;
 use crate::time_text::time_of;
 use crate::turn::Turn;
+use coverage::Coverage;
 use row::Wrote;
 
 /// Room for a row that is kept while a feed waits, in bytes.
@@ -69,6 +71,8 @@ pub struct Changes {
     pub(crate) watch: Option<Watch>,
     /// The user whose feed it is, in a database with access.
     reader: Option<Reader>,
+    /// The coverage of the seqs of that feed.
+    coverage: Option<Coverage>,
 }
 
 impl Database {
@@ -100,29 +104,7 @@ impl Database {
         let views = shards.iter().map(|s| Ok(s.view()?));
         let views = self.if_live(views.collect::<Result<Vec<_>, Error>>())?;
         let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
-        let epoch = self.epoch();
-        let at = match &query.since {
-            // As in CouchDB, a descending feed begins at the newest change, whatever `since` is.
-            _ if query.descending => Seqs::start(epoch, shards.len()),
-            Since::Start => Seqs::start(epoch, shards.len()),
-            Since::Now => Seqs {
-                epoch,
-                at: ends.clone(),
-            },
-            Since::Seq(text) => match time_of(text) {
-                Some(time) => Seqs {
-                    epoch,
-                    at: self.seqs_since(time?, &ends)?,
-                },
-                None => match reader {
-                    None => known(Seqs::parse(text, epoch, shards.len())?, &ends),
-                    Some(reader) => match reader.signed(text) {
-                        Some(seq) => known(Seqs::parse(seq, epoch, shards.len())?, &ends),
-                        None => Seqs::start(epoch, shards.len()),
-                    },
-                },
-            },
-        };
+        let (at, coverage) = self.begin(&query, &ends, reader)?;
         let mut feed = Changes {
             db: self.clone(),
             requester: Requester::Background,
@@ -143,6 +125,7 @@ impl Database {
             place: None,
             watch: None,
             reader: reader.cloned(),
+            coverage,
             query,
         };
         feed.pending_at_start = feed.count_after()?;
@@ -151,6 +134,38 @@ impl Database {
             feed.at.at = feed.ends.clone();
         }
         Ok(feed)
+    }
+
+    /// Returns where a feed begins, and for a user what its seqs cover.
+    fn begin(
+        &self,
+        query: &ChangesQuery,
+        ends: &[u64],
+        reader: Option<&Reader>,
+    ) -> Result<(Seqs, Option<Coverage>), Error> {
+        let (epoch, shards) = (self.epoch(), ends.len());
+        let at = |at| Seqs { epoch, at };
+        let parse = |text: &str| -> Result<Seqs, Error> {
+            Ok(known(Seqs::parse(text, epoch, shards)?, ends))
+        };
+        let at = match &query.since {
+            // As in CouchDB, a descending feed begins at the newest change, whatever `since` is.
+            _ if query.descending => Seqs::start(epoch, shards),
+            Since::Start => Seqs::start(epoch, shards),
+            Since::Now => at(ends.to_vec()),
+            Since::Seq(text) => match (time_of(text), reader) {
+                (Some(time), _) => at(self.seqs_since(time?, ends)?),
+                (None, None) => parse(text)?,
+                (None, Some(reader)) => match reader.signed(text) {
+                    None => Seqs::start(epoch, shards),
+                    Some(given) => {
+                        let coverage = Coverage::of(reader, &given, parse)?;
+                        return Ok((parse(given.seq)?, Some(coverage)));
+                    }
+                },
+            },
+        };
+        Ok((at, reader.map(Coverage::whole)))
     }
 }
 
@@ -302,11 +317,11 @@ impl Changes {
 
     /// The seq to continue from.
     pub fn last_seq(&self) -> String {
-        let Some(reader) = &self.reader else {
+        if self.reader.is_none() {
             return self.at.to_string();
-        };
-        let mut text = self.at.to_string().into_bytes();
-        reader.sign(0, &mut text);
+        }
+        let mut text = vec![];
+        self.write_signed(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 

@@ -116,13 +116,15 @@ impl Changes {
     /// The seq of the row just read.
     fn write_seq(&mut self, seq: u64, out: &mut Vec<u8>) {
         let i = self.shard_of_seq();
-        let at = std::mem::replace(&mut self.at.at[i], seq);
-        let start = out.len();
-        self.at.write_to(out);
-        self.at.at[i] = at;
-        if let Some(reader) = &self.reader {
-            reader.sign(start, out);
+        if self.is_backfilling() {
+            return self.write_backfilled(i, seq, out);
         }
+        let at = std::mem::replace(&mut self.at.at[i], seq);
+        match self.reader {
+            None => self.at.write_to(out),
+            Some(_) => self.write_signed(out),
+        }
+        self.at.at[i] = at;
     }
 
     pub(super) fn shard_of_seq(&self) -> usize {

@@ -3,13 +3,25 @@
 
 use std::sync::Arc;
 
-use document::Rev;
+use document::{Principals, Rev};
 use storage::{GrantedSeqs, Record, Row, Shard};
 
+use super::coverage::Coverage;
 use super::row::{Wrote, push_rev};
 use super::{Changes, Filter, Framing, Pace, Style};
 use crate::Error;
 use crate::reader::{Change, Reader, removal_json};
+
+/// Why no more rows are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// They are enough for a piece.
+    Piece,
+    /// The requested number of rows was written.
+    Limit,
+    /// All shards are read.
+    Shards,
+}
 
 /// Rows that are examined in one piece.
 const ROWS_A_PIECE_MAX: u32 = 10_000;
@@ -27,36 +39,112 @@ impl Changes {
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Result<bool, Error> {
-        let mut examined = 0;
         let mut pace = self.begin_piece();
+        if self.is_backfilling() {
+            if self.read_rows(reader, framing, (&mut *out, enough), &mut pace)? != Ended::Shards {
+                return Ok(!self.limit_reached());
+            }
+            if let Some(coverage) = &mut self.coverage {
+                coverage.end(reader);
+            }
+            self.shard = 0;
+        }
+        let ended = self.read_rows(reader, framing, (out, enough), &mut pace)?;
+        Ok(ended == Ended::Piece)
+    }
+
+    /// Whether rows of new principals come first.
+    pub(super) fn is_backfilling(&self) -> bool {
+        let coverage = self.coverage.as_ref();
+        coverage.is_some_and(|coverage| coverage.new_user().is_some())
+    }
+
+    /// The principals whose rows are read now, and the last of these rows in a shard.
+    fn rows_of_user(&self, reader: &Reader) -> (Arc<Principals>, u64) {
+        let new = self.coverage.as_ref().and_then(Coverage::new_user);
+        match new {
+            None => (reader.user().clone(), u64::MAX),
+            Some(new) => (new.clone(), self.at.at[self.shard]),
+        }
+    }
+
+    /// Where rows are read now in the current shard.
+    fn read_up_to(&self) -> u64 {
+        match (&self.coverage, self.is_backfilling()) {
+            (Some(coverage), true) => coverage.at(self.shard),
+            _ => self.at.at[self.shard],
+        }
+    }
+
+    /// Moves the feed, or its backfill, behind a row of the current shard.
+    fn note_seen(&mut self, seq: u64) {
+        let (shard, is_backfilling) = (self.shard, self.is_backfilling());
+        match &mut self.coverage {
+            Some(coverage) if is_backfilling => {
+                coverage.move_to(shard, seq);
+            }
+            _ => self.at.at[shard] = seq,
+        }
+    }
+
+    /// Appends the seq of the feed with its coverage and its signature.
+    pub(super) fn write_signed(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.at.write_to(out);
+        if let Some(coverage) = &self.coverage {
+            coverage.write_to(out);
+        }
+        if let Some(reader) = &self.reader {
+            reader.sign(start, out);
+        }
+    }
+
+    /// Appends the seq behind a row of a backfill.
+    pub(super) fn write_backfilled(&mut self, shard: usize, seq: u64, out: &mut Vec<u8>) {
+        let before = self.coverage.as_mut().map(|it| it.move_to(shard, seq));
+        self.write_signed(out);
+        if let (Some(coverage), Some(before)) = (&mut self.coverage, before) {
+            coverage.move_to(shard, before);
+        }
+    }
+
+    /// Appends rows from the current shard on, of a backfill or of the feed.
+    fn read_rows(
+        &mut self,
+        reader: &Reader,
+        framing: Framing,
+        (out, enough): (&mut Vec<u8>, usize),
+        pace: &mut Pace,
+    ) -> Result<Ended, Error> {
+        let mut examined = 0;
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
-            let at = self.at.at[self.shard];
-            let mut rows = GrantedSeqs::after(&snapshot, &shard, reader.user(), at);
-            while let Some((seq, id)) = rows.entry() {
+            let (user, until) = self.rows_of_user(reader);
+            let mut rows = GrantedSeqs::after(&snapshot, &shard, &user, self.read_up_to());
+            while let Some((seq, id)) = rows.entry().filter(|(seq, _)| *seq <= until) {
                 if self.limit_reached() {
-                    return Ok(false);
+                    return Ok(Ended::Limit);
                 }
                 if out.len() >= enough || examined >= ROWS_A_PIECE_MAX || pace.is_over(true) {
-                    return Ok(true);
+                    return Ok(Ended::Piece);
                 }
                 let id =
                     std::str::from_utf8(id).map_err(|_| storage::Error::Corrupt("document id"))?;
                 let row = (seq, id);
-                let wrote = self.write_seen(reader, &shard, row, framing, out, &mut pace)?;
+                let wrote = self.write_seen(reader, &shard, row, framing, out, pace)?;
                 if wrote == Wrote::Part {
-                    return Ok(true);
+                    return Ok(Ended::Piece);
                 }
                 examined += 1;
-                self.at.at[self.shard] = seq;
+                self.note_seen(seq);
                 pace.pause();
                 rows.next();
             }
             rows.status()?;
             self.shard += 1;
         }
-        Ok(false)
+        Ok(Ended::Shards)
     }
 
     /// Appends the row of a document as the user sees it.
@@ -73,7 +161,14 @@ impl Changes {
             return Ok(Wrote::Nothing);
         }
         let view = &self.views[self.shard_of_seq()];
-        match reader.change(view, shard, (seq, id))? {
+        let change = match self.coverage.as_ref().and_then(Coverage::new_user) {
+            None => reader.change(view, shard, (seq, id))?,
+            Some(new) => {
+                let until = self.at.at[self.shard_of_seq()];
+                reader.backfilled(view, shard, (seq, id), (new, until))?
+            }
+        };
+        match change {
             None => Ok(Wrote::Nothing),
             Some(Change::Removed(revs)) => Ok(self.write_removed((seq, id), &revs, framing, out)),
             Some(Change::Document(record, removed)) => {
@@ -138,6 +233,18 @@ impl Changes {
             let at = self.at.at[i];
             let mut rows = GrantedSeqs::after(&view.snapshot, shard, reader.user(), at);
             while rows.entry().is_some() && count < PENDING_MAX {
+                count += 1;
+                rows.next();
+            }
+            rows.status()?;
+            let Some(coverage) = &self.coverage else {
+                continue;
+            };
+            let Some(new) = coverage.new_user() else {
+                continue;
+            };
+            let mut rows = GrantedSeqs::after(&view.snapshot, shard, new, coverage.at(i));
+            while rows.entry().is_some_and(|(seq, _)| seq <= at) && count < PENDING_MAX {
                 count += 1;
                 rows.next();
             }

@@ -19,7 +19,7 @@ pub struct IndexDefinition {
     pub spec: Arc<Spec>,
 }
 
-/// What views depend on besides their design document.
+/// The properties of a database that its views depend on.
 pub(crate) struct DesignsOf<'a> {
     /// The database is partitioned.
     pub partitioned: bool,

@@ -48,7 +48,10 @@ struct ModelRev {
 struct ModelDoc(Vec<ModelRev>);
 
 fn matches(user: usize, principals: &BTreeSet<&'static str>) -> bool {
-    let (name, roles) = USERS[user];
+    is_one_of(USERS[user], principals)
+}
+
+fn is_one_of((name, roles): (Option<&str>, &[&str]), principals: &BTreeSet<&'static str>) -> bool {
     principals.iter().any(|principal| match *principal {
         "*" => true,
         "role:_users" => name.is_some(),
@@ -273,7 +276,16 @@ fn listed(seen: &DatabaseAs) -> BTreeMap<String, Value> {
 
 /// Returns the rows of a feed, and its last seq.
 fn changes(seen: &DatabaseAs, since: Since) -> (Vec<Value>, String) {
-    let mut changes = seen.changes(feed(since)).unwrap();
+    some_changes(seen, since, None)
+}
+
+/// Returns some rows of a feed, and the last seq.
+fn some_changes(seen: &DatabaseAs, since: Since, limit: Option<u64>) -> (Vec<Value>, String) {
+    let query = ChangesQuery {
+        limit,
+        ..feed(since)
+    };
+    let mut changes = seen.changes(query).unwrap();
     let mut text = vec![];
     while changes
         .next_chunk(Framing::Lines, &mut text, 1 << 20)
@@ -383,8 +395,14 @@ struct Device {
 
 impl Device {
     fn pull(&mut self, seen: &DatabaseAs) {
+        self.pull_some(seen, None);
+    }
+
+    /// Returns the number of rows.
+    fn pull_some(&mut self, seen: &DatabaseAs, limit: Option<u64>) -> usize {
         let since = self.since.take().map_or(Since::Start, Since::Seq);
-        let (rows, last) = changes(seen, since);
+        let (rows, last) = some_changes(seen, since, limit);
+        let count = rows.len();
         self.since = Some(last);
         for row in rows {
             let id = DocId::new(row["id"].as_str().unwrap()).unwrap();
@@ -415,6 +433,7 @@ impl Device {
                 revs.entry(at).or_insert((None, deleted));
             }
         }
+        count
     }
 
     fn live(&self, id: &str) -> BTreeSet<Rev> {
@@ -477,7 +496,7 @@ async fn each_user_sees_what_the_model_says() {
 }
 
 #[tokio::test]
-async fn a_seq_of_others_or_of_fewer_roles_is_the_beginning() {
+async fn a_seq_of_others_is_the_beginning_and_one_of_fewer_roles_brings_the_new_ones() {
     let dir = tempfile::tempdir().unwrap();
     let (databases, db) = open(&dir).await;
     let admin = db.seen_by(|| caller(ADMIN));
@@ -506,8 +525,14 @@ async fn a_seq_of_others_or_of_fewer_roles_is_the_beginning() {
     assert_eq!(rows.len(), 1);
     let after = |seen: &DatabaseAs, seq: &str| changes(seen, Since::Seq(seq.to_owned())).0.len();
     assert_eq!(after(&alice, &last), 0);
-    // A new role brings what is older than the seq.
-    assert_eq!(after(&seen_with("alice", &["nurse"]), &last), 2);
+    // A new role brings what is older than the seq, and nothing else; the seq after it has the role.
+    let nurse = seen_with("alice", &["nurse"]);
+    let (rows, with_role) = changes(&nurse, Since::Seq(last.clone()));
+    assert_eq!((rows.len(), &rows[0]["id"]), (1, &json!("b")));
+    assert_eq!(after(&nurse, &with_role), 0);
+    assert_eq!(after(&nurse, rows[0]["seq"].as_str().unwrap()), 0);
+    // With fewer roles it continues.
+    assert_eq!(after(&alice, &with_role), 0);
     assert_eq!(after(&seen_with("bob", &[]), &last), 1);
     let (seq, _) = last.rsplit_once('~').unwrap();
     assert_eq!(after(&alice, seq), 1, "an unsigned one");
@@ -516,6 +541,79 @@ async fn a_seq_of_others_or_of_fewer_roles_is_the_beginning() {
     let (rows, _) = changes(&seen_with("role:nurse", &[]), Since::Start);
     assert!(rows.is_empty());
     databases.close();
+}
+
+/// Writes a new revision of a document, or deletes it, as an admin; returns its revision if it is not
+/// deleted.
+async fn write_next(
+    db: &Arc<Database>,
+    id: &str,
+    rev: Option<&Rev>,
+    (principals, deletes): (&BTreeSet<&'static str>, bool),
+) -> Option<Rev> {
+    let mut body = json!({"_id": id, "_access": principals});
+    if let Some(rev) = rev {
+        body["_rev"] = rev.to_string().into();
+    }
+    let deletes = deletes && rev.is_some();
+    if deletes {
+        body["_deleted"] = true.into();
+    }
+    let doc = parse_document(body.to_string().as_bytes()).unwrap();
+    let done = db.update(vec![doc], EditMode::Interactive, Durability::Delayed);
+    match done.await.unwrap().0.remove(0) {
+        Outcome::Ok { rev } => (!deletes).then_some(rev),
+        outcome => panic!("{outcome:?} for {body}"),
+    }
+}
+
+#[tokio::test]
+async fn a_device_whose_users_roles_change_has_all_that_the_user_may_read() {
+    const DOCS: usize = 12;
+    for seed in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        let (databases, db) = open(&dir).await;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut docs: BTreeMap<String, (Option<Rev>, BTreeSet<&'static str>)> = BTreeMap::new();
+        let mut device = Device::default();
+        for step in 0..60 {
+            for _ in 0..random.usize(..4) {
+                let id = format!("d{}", random.usize(..DOCS));
+                let all = ["alice", "bob", "role:nurse", "role:doctor"];
+                let principals = all.into_iter().filter(|_| random.u8(..3) == 0).collect();
+                let (rev, _) = docs.remove(&id).unwrap_or_default();
+                let deletes = random.u8(..6) == 0;
+                let rev = write_next(&db, &id, rev.as_ref(), (&principals, deletes)).await;
+                docs.insert(id, (rev, principals));
+            }
+            let roles = ["nurse", "doctor"].into_iter().filter(|_| random.bool());
+            let roles: Vec<&str> = roles.collect();
+            let caller = Caller {
+                name: Some("alice".to_owned()),
+                roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+                ..Caller::default()
+            };
+            let seen = db.seen_by(|| caller.clone());
+            // Also in the middle of what a new role brings.
+            device.pull_some(&seen, Some(random.u64(1..5)));
+            if random.bool() {
+                continue;
+            }
+            device.pull(&seen);
+            for (id, (rev, principals)) in &docs {
+                let may_read = is_one_of((Some("alice"), &roles), principals);
+                if let Some(rev) = rev.as_ref().filter(|_| may_read) {
+                    let live = device.live(id);
+                    assert!(
+                        live.contains(rev),
+                        "{seed} {step} {id}: {rev} not in {live:?}"
+                    );
+                }
+            }
+            assert_eq!(device.pull_some(&seen, None), 0);
+        }
+        databases.close();
+    }
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ const PRINCIPALS: [&str; 6] = [
     "*",
 ];
 
-/// Users and their roles. The last one sees nothing but documents of everybody.
+/// Users and their roles. The last one sees only documents of `*`.
 const USERS: [(Option<&str>, &[&str]); 5] = [
     (Some("alice"), &["nurse"]),
     (Some("bob"), &[]),

@@ -1,4 +1,4 @@
-//! What each principal sees of a change.
+//! The part of a change that each principal sees.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

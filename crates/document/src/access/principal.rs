@@ -95,6 +95,11 @@ impl Principals {
         self.0.iter()
     }
 
+    /// Returns those of the principals that `keeps` returns true for.
+    pub fn filter(&self, keeps: impl Fn(&Principal) -> bool) -> Principals {
+        Principals(self.0.iter().filter(|one| keeps(one)).cloned().collect())
+    }
+
     /// Returns whether the user is this principal.
     pub fn contains(&self, principal: &Principal) -> bool {
         self.0.binary_search(principal).is_ok()
