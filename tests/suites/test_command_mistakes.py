@@ -36,6 +36,7 @@ COMMANDS = {
     "backup": "backup URL HERE/backups",
     "migrate from": "migrate URL --to GOOD",
     "migrate to": "migrate GOOD --to URL",
+    "access merge": "access merge URL userdb-* --into app",
     "bench": "bench get --seconds 0.1 --scale 0.001 --url URL",
     "cluster status": "cluster status URL",
     "cluster token": "cluster token URL",

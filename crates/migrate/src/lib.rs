@@ -11,6 +11,7 @@
 //! | `settings` | which settings have a meaning here? |
 //! | `compare` | is it the same on both sides? |
 //! | `progress` | how far is it? |
+//! | [`merge`] | how do databases of one user each become one? |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -19,6 +20,7 @@ mod compare;
 mod database;
 mod error;
 mod locals;
+pub mod merge;
 mod names;
 mod progress;
 mod replications;

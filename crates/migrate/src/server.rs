@@ -345,6 +345,22 @@ impl Server {
         self.json_of(response, path, Some(ANSWER_TIME_MAX)).await
     }
 
+    /// Sends a POST request with a query.
+    ///
+    /// # Errors
+    /// Errors of [`Server::get`], without retries.
+    pub async fn post_with(
+        &self,
+        path: &[&str],
+        query: Query<'_>,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let response = self
+            .send(Method::POST, path, query, Some(body), Some(ANSWER_TIME_MAX))
+            .await?;
+        self.json_of(response, path, Some(ANSWER_TIME_MAX)).await
+    }
+
     /// Sends a request without a time limit.
     ///
     /// # Errors

@@ -73,6 +73,9 @@ pub enum Command {
     Repair(RepairOptions),
     /// Migrate all data and settings of a CouchDB to a Settee
     Migrate(MigrateOptions),
+    /// Manage databases with access by document
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// Report functions of a CouchDB that depend on its JavaScript engine, before a move to Settee
     CheckFunctions(CheckFunctionsOptions),
     /// Run several servers as a cluster: start one, join one, show its state
@@ -553,6 +556,60 @@ pub struct MigrateOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub sample: usize,
 }
+
+#[derive(Subcommand)]
+pub enum AccessCommand {
+    /// Merge databases of one user each into one database with access by document
+    Merge(AccessMergeOptions),
+}
+
+#[derive(Args)]
+#[command(after_help = ACCESS_MERGE_HELP)]
+pub struct AccessMergeOptions {
+    /// The server with the databases, with name and password of an admin
+    #[arg(
+        value_name = "SOURCE",
+        env = command_line::MIGRATION_SOURCE,
+        hide_env_values = true
+    )]
+    pub source: String,
+    /// The databases whose names match, where * stands for any text
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+    /// The database with access; created when absent
+    #[arg(long, value_name = "NAME")]
+    pub into: String,
+    /// Another Settee that has this database, with name and password of an admin
+    #[arg(
+        long,
+        value_name = "URL",
+        env = command_line::MIGRATION_TARGET,
+        hide_env_values = true
+    )]
+    pub to: Option<String>,
+    /// Whose the documents are
+    #[arg(long, value_enum, default_value = "security")]
+    pub by: OwnerRule,
+    /// Begin ids with the database's name and a colon, because databases have equal ids
+    #[arg(long)]
+    pub prefix_ids: bool,
+    /// Change nothing, only compare
+    #[arg(long)]
+    pub verify_only: bool,
+}
+
+/// Where the users of a merged database's documents come from.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum OwnerRule {
+    /// The members and admins of its security object
+    Security,
+    /// The hexadecimal digits at the end of its name, as couch_peruser writes them
+    Name,
+}
+
+const ACCESS_MERGE_HELP: &str = "Each revision that is not superseded gets a successor that has _access, so devices that have the documents \
+receive it as an edit. Design and local documents are not merged. After an interruption, or to bring later edits, run the command again. \
+At the end all documents are compared; differences are listed, and the exit status is 3.";
 
 const MIGRATE_HELP: &str = "Copies databases with all revisions that are not superseded, deleted ones and \
 attachments included, design and local documents, security objects, limits of revisions, shards and partitions, \

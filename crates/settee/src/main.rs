@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Backup(options) => commands::backup::run(&options),
         cli::Command::Restore(options) => commands::backup::restore::run(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
+        cli::Command::Access(cli::AccessCommand::Merge(options)) => commands::access::run(&options),
         cli::Command::Cluster(command) => commands::cluster::run(&command),
         cli::Command::Check(options) => return commands::check::run(&options),
         cli::Command::Repair(options) => return commands::repair::run(&options),

@@ -28,7 +28,7 @@ fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> 
 }
 
 /// Prints the migrated data, and the failures.
-fn show(summary: &migrate::Summary, verify_only: bool) {
+pub fn show(summary: &migrate::Summary, verify_only: bool) {
     let done = match verify_only {
         true => "compared",
         false => "copied and compared",

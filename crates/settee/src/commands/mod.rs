@@ -7,6 +7,7 @@ macro_rules! say {
     };
 }
 
+pub mod access;
 pub mod backup;
 pub mod bench;
 pub mod check;
