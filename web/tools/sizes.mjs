@@ -5,7 +5,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { brotliCompressSync, constants } from 'node:zlib';
 
-const ALL_MAX = 260_500;
+const ALL_MAX = 261_000;
 const FIRST_MAX = 90_000;
 // Data to try things with, which is no code.
 const DATA_MAX = 6000;

@@ -119,6 +119,7 @@ function Facts({ info }: { info: Info | undefined }): JSX.Element {
         {t().seq} {seq.replace(/-.*/s, '')}
       </span>
       {info.props?.partitioned && <Badge kind="info">{t().partitioned}</Badge>}
+      {info.props?.access && <Badge kind="info">{t().access}</Badge>}
       {info.compact_running && <Badge kind="warn">{t().compacting}</Badge>}
     </div>
   );

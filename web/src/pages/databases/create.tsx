@@ -12,12 +12,18 @@ const SYSTEM = ['_users', '_replicator', '_global_changes'];
 export function Create({ onClose }: { onClose: () => void }): JSX.Element {
   const [name, setName] = useState('');
   const [isPartitioned, setPartitioned] = useState(false);
+  const [hasAccess, setAccess] = useState(false);
   const [q, setQ] = useState('');
   const [n, setN] = useState('');
   const isGood = NAME.test(name) || SYSTEM.includes(name);
   const create = async () => {
     await ask('PUT', path(name), {
-      query: { partitioned: isPartitioned || undefined, q: q || undefined, n: n || undefined },
+      query: {
+        partitioned: isPartitioned || undefined,
+        access: hasAccess || undefined,
+        q: q || undefined,
+        n: n || undefined,
+      },
     });
     onClose();
     say(t().wasCreated(name));
@@ -42,6 +48,7 @@ export function Create({ onClose }: { onClose: () => void }): JSX.Element {
           value={isPartitioned}
           onChange={setPartitioned}
         />
+        <Check label={t().hasAccess} hint={t().accessHint} value={hasAccess} onChange={setAccess} />
         <details>
           <summary>
             <small>{t().options}</small>

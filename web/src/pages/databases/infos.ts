@@ -9,7 +9,7 @@ export interface Info {
   update_seq: string | number;
   purge_seq?: string | number;
   sizes: { file: number; external: number; active: number };
-  props?: { partitioned?: boolean };
+  props?: { partitioned?: boolean; access?: boolean };
   compact_running?: boolean;
   cluster?: { q: number; n: number; w: number; r: number };
   disk_format_version?: number;

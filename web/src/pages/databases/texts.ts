@@ -38,6 +38,8 @@ export const t = texts(
     isPartitioned: 'Partitioned',
     partitionedHint:
       'Every id is “partition:name”, and a query of one partition reads one shard only. You cannot change this later.',
+    hasAccess: 'Access by document',
+    accessHint: 'Each user sees only documents that name the user. You cannot change this later.',
     shards: 'Shards (q)',
     shardsHint:
       "Empty: the server's default. More shards spread a large database. You cannot change this later.",
@@ -82,6 +84,8 @@ export const t = texts(
     isPartitioned: 'Partitioniert',
     partitionedHint:
       'Jede ID ist „Partition:Name“, und Abfragen einer Partition lesen nur einen Shard. Das lässt sich später nicht ändern.',
+    hasAccess: 'Zugriff je Dokument',
+    accessHint: 'Benutzer sehen nur Dokumente, die sie nennen. Das lässt sich später nicht ändern.',
     shards: 'Shards (q)',
     shardsHint:
       'Leer: die Vorgabe des Servers. Mehr Shards verteilen eine große Datenbank. Das lässt sich später nicht ändern.',

@@ -16,6 +16,7 @@ import {
   say as tell,
   words,
 } from '../../../ui';
+import type { Info } from '../../databases/infos';
 import { docLink } from '../address';
 import { Attachments } from './attachments';
 import { Conflicts } from './conflicts';
@@ -23,6 +24,7 @@ import './document.css';
 import { Draft } from './draft';
 import { Edit } from './edit';
 import { Revisions } from './revisions';
+import { Sharing } from './sharing';
 import { say } from './texts';
 import { Uploads } from './upload';
 
@@ -31,11 +33,12 @@ interface Props {
   /** `undefined` for a new document. */
   id: string | undefined;
   place: Place;
+  info: Info | undefined;
 }
 
-const PARTS = ['json', 'attachments', 'revisions', 'conflicts'] as const;
+const PARTS = ['json', 'attachments', 'revisions', 'conflicts', 'sharing'] as const;
 
-export default function Document({ db, id, place }: Props): JSX.Element {
+export default function Document({ db, id, place, info }: Props): JSX.Element {
   const clone = id === undefined ? (place.query.get('clone') ?? undefined) : undefined;
   const draft = useMemo(() => new Draft(db, id, clone), [db, id, clone]);
   useEffect(() => {
@@ -66,7 +69,9 @@ export default function Document({ db, id, place }: Props): JSX.Element {
     attachments: numbered(t.attachments, attachments instanceof Obj ? attachments.size : 0),
     revisions: t.revisions,
     conflicts: numbered(t.conflicts, draft.conflicts.value.length),
+    sharing: t.sharing,
   };
+  const hasAccess = info?.props?.access === true && !id?.startsWith('_design/');
   // Not after it is painted: its user may have left by then.
   useLayoutEffect(() => {
     if (id !== undefined && state === 'there') visited(db, id);
@@ -83,7 +88,7 @@ export default function Document({ db, id, place }: Props): JSX.Element {
         <Tabs
           label={t.views}
           current={part}
-          tabs={PARTS.map((each) => ({
+          tabs={PARTS.filter((each) => each !== 'sharing' || hasAccess).map((each) => ({
             id: each,
             name: names[each],
             href: link(place.parts, { part: each === 'json' ? undefined : each }),
@@ -108,6 +113,9 @@ export default function Document({ db, id, place }: Props): JSX.Element {
             <Revisions draft={draft} onTaken={() => go(place.parts)} />
           )}
           {isThere && part === 'conflicts' && <Conflicts draft={draft} />}
+          {isThere && part === 'sharing' && hasAccess && (
+            <Sharing draft={draft} onSave={() => saveDraft(draft)} />
+          )}
         </>
       )}
     </div>

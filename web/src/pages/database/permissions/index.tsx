@@ -1,10 +1,10 @@
 import type { JSX } from 'preact';
-import { useId, useState } from 'preact/hooks';
 import { ask, isAdmin, path, read, useResource } from '../../../api';
 import { type Json, member, Obj, print } from '../../../json';
-import { Button, complain, confirm, Icon, Loading, Problem, say } from '../../../ui';
+import { complain, confirm, Icon, Loading, Problem, say } from '../../../ui';
 import type { PartProps } from '..';
 import { type Group, type Kind, listed, mayManage } from '../manage';
+import { Lists } from './lists';
 import { t } from './texts';
 
 /** With another list in it. Whatever else an object holds stays. */
@@ -50,22 +50,14 @@ export default function Permissions({ db }: PartProps): JSX.Element {
   };
   const mayEdit = mayManage(security);
   const lists = (group: Group, title: string, hint: string) => (
-    <section class="card" aria-label={title}>
-      <div>
-        <h2>{title}</h2>
-        <p class="note">{hint}</p>
-      </div>
-      {(['names', 'roles'] as const).map((kind) => (
-        <List
-          key={kind}
-          kind={kind}
-          values={listed(security, group, kind)}
-          known={kind === 'names' ? users.data : undefined}
-          mayEdit={mayEdit}
-          onChange={(list) => save(changed(security, group, kind, list)).catch(complain)}
-        />
-      ))}
-    </section>
+    <Lists
+      title={title}
+      hint={hint}
+      values={(kind) => listed(security, group, kind)}
+      known={users.data}
+      mayEdit={mayEdit}
+      onChange={(kind, list) => save(changed(security, group, kind, list)).catch(complain)}
+    />
   );
   return (
     <>
@@ -106,78 +98,5 @@ function Meaning({ security }: { security: Json }): JSX.Element {
       <Icon name="lock" />
       <span class="grow">{isAdminsOnly ? t().adminsOnly : t().limited}</span>
     </p>
-  );
-}
-
-function List({
-  kind,
-  values,
-  known,
-  mayEdit,
-  onChange,
-}: {
-  kind: Kind;
-  values: string[];
-  known: string[] | undefined;
-  mayEdit: boolean;
-  onChange: (values: string[]) => Promise<unknown>;
-}): JSX.Element {
-  const [value, setValue] = useState('');
-  const id = useId();
-  const label = kind === 'names' ? t().addName : t().addRole;
-  const add = async (event: Event) => {
-    event.preventDefault();
-    const name = value.trim();
-    if (name === '') return;
-    if (!values.includes(name)) await onChange([...values, name]);
-    setValue('');
-  };
-  return (
-    <div class="field">
-      <h3>{t()[kind]}</h3>
-      <div class="row-of">
-        {values.length === 0 && (
-          <span class="note">{kind === 'names' ? t().noNames : t().noRoles}</span>
-        )}
-        {values.map((each) => (
-          <span key={each} class="chip">
-            <span>{each}</span>
-            {mayEdit && (
-              <Button
-                kind="plain"
-                icon="close"
-                label={t().remove(each)}
-                onClick={() => onChange(values.filter((other) => other !== each))}
-              />
-            )}
-          </span>
-        ))}
-      </div>
-      {mayEdit && (
-        <form class="row-of" onSubmit={(event) => void add(event)}>
-          <input
-            type="text"
-            class="grow"
-            aria-label={label}
-            placeholder={label}
-            list={known && `${id}-known`}
-            value={value}
-            autocapitalize="off"
-            spellcheck={false}
-            onInput={(event) => setValue(event.currentTarget.value)}
-          />
-          {known && (
-            <datalist id={`${id}-known`}>
-              {known.map((name) => (
-                <option key={name} value={name} />
-              ))}
-            </datalist>
-          )}
-          <button type="submit" disabled={value.trim() === ''}>
-            {t().add}
-          </button>
-        </form>
-      )}
-    </div>
   );
 }
