@@ -158,18 +158,7 @@ impl Check {
 
     fn database(&mut self, db: &CatalogueDatabase, owners: &CatalogueOwners) {
         self.report.totals.databases += 1;
-        let mut designs = Designs::read(
-            self.of.snapshot(),
-            &db.record.shards,
-            &DesignsOf {
-                partitioned: db.record.partitioned,
-                has_access: db.record.access.is_some(),
-                time_zone: self.time_zone.as_str(),
-            },
-        );
-        if let Some(expiry) = &db.record.expiry {
-            designs.add_expiry(expiry.member());
-        }
+        let designs = self.designs(db);
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {
             let location = Location {
@@ -335,6 +324,20 @@ impl Check {
             }
         }
         self.take(&location, findings);
+    }
+
+    /// Reads the definitions of a database's indexes.
+    fn designs(&self, db: &CatalogueDatabase) -> Designs {
+        let of = DesignsOf {
+            partitioned: db.record.partitioned,
+            has_access: db.record.access.is_some(),
+            time_zone: self.time_zone.as_str(),
+        };
+        let mut designs = Designs::read(self.of.snapshot(), &db.record.shards, &of);
+        if let Some(expiry) = &db.record.expiry {
+            designs.add_expiry(expiry.member());
+        }
+        designs
     }
 
     /// Checks the access of the documents of a shard, in a database with access.

@@ -368,10 +368,12 @@ impl Documents {
     pub(super) fn start(&self) -> Option<&[u8]> {
         let ranges = self.ids.ranges();
         match (&self.after, ranges.first(), ranges.last()) {
-            (Some(id), ..) => Some(id),
-            (None, Some((low, _)), Some((_, high))) => {
-                Some(if self.descending { high } else { low })
-            }
+            (Some(id), ..) => Some(id.as_slice()),
+            (None, Some((low, _)), Some((_, high))) => Some(if self.descending {
+                high.as_slice()
+            } else {
+                low
+            }),
             _ => None,
         }
     }

@@ -207,9 +207,9 @@ impl Design {
         };
         let mut names: Vec<String> = names.into_iter().map(joined).collect();
         // Rows by principal have the names of their views.
-        let mapped = self.spec.mapped();
-        for n in mapped..names.len() {
-            names[n] = names[n - mapped].clone();
+        if self.spec.by_access {
+            names.truncate(self.spec.mapped());
+            names.extend_from_within(..);
         }
         names
     }
