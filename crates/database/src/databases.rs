@@ -566,6 +566,9 @@ impl Databases {
         self.maintenance.ask_to_stop();
         self.keeper.stop();
         self.views.indexer.stop();
+        for db in self.open_databases.all_open() {
+            db.flush_text_indexes();
+        }
         self.store.close();
         self.maintenance.stop();
     }

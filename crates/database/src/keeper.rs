@@ -237,6 +237,7 @@ fn close(open_databases: &OpenDatabases, what: What) -> bool {
             }
             open_databases.shared.maintenance.look_at(&db);
             db.save_summaries();
+            db.flush_text_indexes();
             drop(db);
             open_databases.close_idle(&name)
         }

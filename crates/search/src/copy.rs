@@ -10,8 +10,8 @@ use tantivy::directory::{Directory, META_LOCK, MmapDirectory};
 use tantivy::index::IndexMeta;
 
 use crate::Error;
-use crate::index::META;
 use crate::verify::{files_of, mark_of};
+use crate::write_behind::META;
 
 /// The file in which tantivy lists the files that it may remove.
 const MANAGED: &str = ".managed.json";

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::OpenReadError;
 use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
@@ -19,6 +18,7 @@ use crate::schema::{Layout, Types};
 use crate::tokens::{Decoder, TOKENIZER};
 use crate::update::WriterState;
 use crate::verify;
+use crate::write_behind::{META, WriteBehind};
 
 /// The state of an index, which is written with the documents, so that a crash leaves both or
 /// neither.
@@ -44,8 +44,6 @@ fn is_unknown() -> bool {
     true
 }
 
-/// The file in which tantivy lists the files of an index.
-pub(crate) const META: &str = "meta.json";
 /// Indexes up to this size are checked against their checksums when they are opened. For larger
 /// ones that would be noticeable: they are checked when they are merged, when something fails, and
 /// by `settee check`.
@@ -107,7 +105,7 @@ const STORED_BLOCKS_KEPT: usize = 1;
 /// An index in a folder of its own. The caller ensures that it is opened only once.
 pub struct Index {
     pub(crate) folder: PathBuf,
-    directory: MmapDirectory,
+    pub(crate) directory: WriteBehind,
     pub(crate) engine: tantivy::Index,
     pub(crate) layout: Layout,
     files: IndexReader,
@@ -179,7 +177,7 @@ impl Index {
         std::fs::create_dir_all(folder)?;
         list_files(folder)?;
         let (schema, layout) = Layout::new();
-        let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
+        let directory = WriteBehind::open(folder)?;
         let engine = tantivy::Index::builder()
             .schema(schema)
             .settings(IndexSettings {
@@ -234,14 +232,32 @@ impl Index {
         *current = Arc::new(reader);
         drop(current);
         self.mapped_bytes.store(self.file_bytes(), Relaxed);
-        // tantivy drops cached files that are no longer open only when this is called.
-        self.directory.get_cache_info();
+        self.directory.drop_unused();
         Ok(())
+    }
+
+    /// Writes the commits that are in memory only to the folder. `sync` runs before: the folder must
+    /// not represent a state that its source may lose.
+    ///
+    /// # Errors
+    /// Those of `sync`; the files cannot be written.
+    pub fn flush<E: From<Error>>(&self, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        self.directory.write(sync)
+    }
+
+    /// Returns whether a commit is in memory only.
+    pub fn has_unwritten(&self) -> bool {
+        self.directory.has_unwritten()
+    }
+
+    /// Returns the size of the files that are in memory only, in bytes.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.directory.held_bytes()
     }
 
     /// Returns the size of its files, in bytes.
     pub fn file_bytes(&self) -> u64 {
-        folder_bytes(&self.folder)
+        folder_bytes(&self.folder) + self.directory.held_bytes() as u64
     }
 
     /// Returns roughly how much memory it takes while it is open, in bytes. Small files count in

@@ -12,6 +12,7 @@
 //! | [`query`] | What is a query? |
 //! | `request` | In which order are its hits, and what is counted? |
 //! | `index` | What is an open index, and which state does its last commit represent? |
+//! | `write_behind` | Which files are in memory only, and when are they written? |
 //! | `omissions` | Which documents could not be indexed? |
 //! | `verify` | Do the files match their checksums? |
 //! | `update` | How are documents added and removed, and when are segments merged? |
@@ -57,6 +58,7 @@ mod tokens;
 mod update;
 mod verify;
 mod weigh;
+mod write_behind;
 
 pub use answer::{Answer, Hit, search, types_of};
 pub use copy::copy_index;

@@ -1,7 +1,6 @@
 //! Adds and removes documents, and merges segments.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,6 +9,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tantivy::directory::Directory as _;
+use tantivy::directory::error::DeleteError;
 use tantivy::index::SegmentId;
 use tantivy::indexer::{
     IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy, UserOperation,
@@ -24,6 +25,7 @@ use crate::omissions::Omissions;
 use crate::schema::Types;
 use crate::tokens::id_term;
 use crate::verify::damage_of_segments;
+use crate::write_behind::Hold;
 
 /// tantivy's minimum memory for a writer, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 15_000_000;
@@ -155,6 +157,8 @@ pub struct Update<'a> {
     /// The writer's threads, and their memory in bytes.
     threads: usize,
     memory_bytes: usize,
+    /// Keeps its files in memory.
+    hold: Option<Hold>,
 }
 
 impl Index {
@@ -187,7 +191,20 @@ impl Index {
             is_dirty: AtomicBool::new(false),
             threads,
             memory_bytes,
+            hold: None,
         })
+    }
+
+    /// Starts a small update, of one thread with the least memory. Readers see its commits, which
+    /// are durable after [`Index::flush`]: a crash before returns the index to an earlier commit.
+    ///
+    /// # Errors
+    /// Those of [`Index::update`].
+    pub fn update_in_memory(&self) -> Result<Update<'_>, Error> {
+        let hold = self.directory.hold();
+        let mut update = self.update(1, MEMORY_BYTES_MIN)?;
+        update.hold = Some(hold);
+        Ok(update)
     }
 
     fn new_writer(
@@ -227,13 +244,16 @@ impl Index {
             let id = id.and_then(|id| SegmentId::from_uuid_string(id).ok());
             id.is_some_and(|id| !has_lost || meta.segments.iter().any(|s| s.id() == id))
         };
+        let mut names = self.directory.held_files();
         for entry in std::fs::read_dir(&self.folder)? {
-            let name = PathBuf::from(entry?.file_name());
-            if name.to_str().is_some_and(is_of_segment) && !kept.contains(&name) {
-                match std::fs::remove_file(self.folder.join(name)) {
-                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
-                    _ => {}
-                }
+            names.push(PathBuf::from(entry?.file_name()));
+        }
+        let is_left =
+            |name: &Path| name.to_str().is_some_and(is_of_segment) && !kept.contains(name);
+        for name in names.iter().filter(|name| is_left(name)) {
+            match self.directory.delete(name) {
+                Ok(()) | Err(DeleteError::FileDoesNotExist(_)) => {}
+                Err(e) => return Err(Error::Engine(e.to_string())),
             }
         }
         self.writing.is_clean.store(true, Relaxed);
@@ -483,8 +503,13 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Makes the update durable, and shows it to readers. `seq` and `purge_seq` describe the state
-    /// of the source that it includes.
+    /// Returns whether its commits stay in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// Makes the update durable, unless it stays in memory, and shows it to readers. `seq` and
+    /// `purge_seq` describe the state of the source that it includes.
     ///
     /// # Errors
     /// The files cannot be written.

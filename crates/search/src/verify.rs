@@ -11,7 +11,8 @@ use tantivy::index::{IndexMeta, SegmentComponent, SegmentId};
 use tantivy::{SegmentReader, TantivyError};
 
 use crate::Error;
-use crate::index::{META, OpenFailure, read_commit};
+use crate::index::{OpenFailure, read_commit};
+use crate::write_behind::META;
 
 /// A file next to the index with the description of a damage. An index with it is deleted when it
 /// is opened next.

@@ -141,9 +141,15 @@ impl TextIndex {
         shards.map(|shard| shard.index.reader().segments()).sum()
     }
 
-    /// Whether none of its parts are in use. The caller has the only reference to it.
+    /// Whether none of its parts are in use, and everything is written. The caller has the only
+    /// reference to it.
     fn is_idle(&self) -> bool {
-        self.updates.receiver_count() == 0
+        self.updates.receiver_count() == 0 && !self.shards.iter().any(TextShard::has_unwritten)
+    }
+
+    /// Writes what is in memory only. Blocks.
+    fn flush(&self) {
+        self.shards.iter().for_each(TextShard::flush_or_log);
     }
 
     fn close(&self) {
@@ -595,6 +601,16 @@ impl Database {
 
     /// Closes an index if none of its parts are in use; returns whether it is closed now.
     pub(crate) fn close_idle_text(&self, signature: &Signature) -> bool {
+        let open = self
+            .views
+            .text_indexes
+            .indexes
+            .lock()
+            .get(signature)
+            .cloned();
+        if let Some(open) = open {
+            open.flush();
+        }
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;
         };
@@ -610,6 +626,13 @@ impl Database {
         };
         drop(indexes);
         closed.is_some()
+    }
+
+    /// Writes what text indexes have in memory only. Blocks.
+    pub(crate) fn flush_text_indexes(&self) {
+        for index in self.open_text_indexes() {
+            index.flush();
+        }
     }
 
     /// Ends all updates of text indexes; returns when nothing more is written. The caller prevents

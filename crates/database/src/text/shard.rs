@@ -1,8 +1,10 @@
 //! A text index over one shard, and its updates.
 //!
-//! The index is in a folder next to the store. **It claims only what the store has on disk**: the
-//! store's log is synced before the index commits, with the seq that it stands for. So after a
-//! crash only changes since the last commit are read again.
+//! The index is in a folder next to the store. **The folder claims only what the store has on disk**:
+//! the store's log is synced before a commit is written to it, with the seq that it stands for. So
+//! after a crash only changes since that commit are read again. Small updates commit in memory: a
+//! search that waits for them waits for no disk. A later update has these commits written, at most
+//! once a second, and so has closing the index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use super::calls::{classic_fields_of, fields_of};
 use super::spec::TextSpec;
 use crate::{Error, counters};
 
-/// Changes up to this many are mapped by one thread.
+/// Changes up to this many are mapped by one thread, and their commit stays in memory.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
 /// A long update commits after 100,000 changes, so that a crash loses at most these.
 const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
@@ -38,6 +40,10 @@ const LARGE_BYTES: usize = 16 << 20;
 const SEGMENTS_MAX: usize = 32;
 /// Documents that are compared with the shard's between two checks for a stop.
 const COMPARED_MAX: usize = 1024;
+/// Least time between two writes of commits that are in memory.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// More bytes of them are written immediately.
+const UNWRITTEN_BYTES_MAX: usize = 4 << 20;
 /// Free space below which nothing is added.
 const RESERVE_BYTES: u64 = 64 << 20;
 
@@ -55,6 +61,8 @@ pub(crate) struct TextShard {
     /// Held by those that merge.
     tidying: RwLock<()>,
     stop: AtomicBool,
+    /// When commits in memory were last written.
+    flushed: Mutex<Option<Instant>>,
     /// When its files were last compared with their checksums since something failed.
     looked: Mutex<Option<Instant>>,
     is_damaged: AtomicBool,
@@ -117,6 +125,7 @@ impl TextShard {
             writer: Mutex::default(),
             tidying: RwLock::default(),
             stop: AtomicBool::new(false),
+            flushed: Mutex::default(),
             looked: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             progress: Progress::default(),
@@ -176,6 +185,48 @@ impl TextShard {
     pub fn close(&self) {
         self.ask_to_stop();
         drop((self.writer.lock(), self.tidying.write()));
+        self.flush_or_log();
+    }
+
+    /// Writes what is in memory only, unless its files are damaged. If that fails, it is built again
+    /// from the documents when it is opened.
+    pub fn flush_or_log(&self) {
+        if self.is_damaged() {
+            return;
+        }
+        if let Err(error) = self.flush() {
+            tracing::debug!(%error, index = %self.label, "the last changes of a text index are not written");
+        }
+    }
+
+    /// Whether commits are in memory only.
+    pub fn has_unwritten(&self) -> bool {
+        !self.is_damaged() && self.index.has_unwritten()
+    }
+
+    /// Writes the commits that are in memory only. Blocks.
+    fn flush(&self) -> Result<(), Error> {
+        if !self.index.has_unwritten() {
+            return Ok(());
+        }
+        *self.flushed.lock() = Some(Instant::now());
+        self.index.flush(|| self.sync_store())
+    }
+
+    fn flush_if_due(&self) -> Result<(), Error> {
+        let flushed = *self.flushed.lock();
+        let is_recent = flushed.is_some_and(|at| at.elapsed() < FLUSH_EVERY);
+        match is_recent && self.index.unwritten_bytes() <= UNWRITTEN_BYTES_MAX {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    /// Waits until everything that was written to the store so far is on disk.
+    fn sync_store(&self) -> Result<(), Error> {
+        // A runtime's thread may wait here as well, so no `blocking_recv`.
+        let synced = futures_executor::block_on(self.store.committer.sync());
+        Ok(synced.map_err(|_| Error::ShuttingDown)??)
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -249,7 +300,7 @@ impl TextShard {
         let memory = taken.as_ref().map_or(MEMORY_BYTES_MIN, |taken| taken.bytes);
         let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
         guard.admit(self.store.engine(), memory as u64)?;
-        let mut update = self.index.update(1, memory)?;
+        let mut update = self.begin(is_small, memory)?;
         if is_ahead {
             tracing::warn!(index = %self.label, "a text index does not fit its shard any more: it starts over");
             update.clear()?;
@@ -284,6 +335,19 @@ impl TextShard {
             tracing::warn!(%error, index = %self.label, "files of an update that failed stay");
         }
         result
+    }
+
+    /// Starts to write an update with this memory, in bytes.
+    fn begin(&self, is_small: bool, memory: usize) -> Result<Update<'_>, Error> {
+        if !is_small || self.index.unwritten_bytes() > UNWRITTEN_BYTES_MAX {
+            // A long update would stay in memory otherwise, and commits that cannot be written too.
+            self.flush()?;
+        }
+        let update = match is_small {
+            true => self.index.update_in_memory(),
+            false => self.index.update(1, memory),
+        };
+        Ok(update?)
     }
 
     /// How many documents are not in it, though they should be.
@@ -329,11 +393,14 @@ impl TextShard {
     /// Whether a merge is overdue, so that readers would notice.
     pub fn must_tidy(&self) -> bool {
         self.index.reader().segments() > SEGMENTS_MAX
+            || self.index.unwritten_bytes() > UNWRITTEN_BYTES_MAX
     }
 
-    /// Merges the segments of many small updates, while readers and updates continue.
+    /// Merges the segments of many small updates, and writes what is in memory only, while readers
+    /// and updates continue.
     pub fn tidy(&self) -> Result<(), Error> {
         let _tidying = self.tidying.read();
+        self.flush_if_due()?;
         if !self.index.is_untidy() {
             return Ok(());
         }
@@ -370,8 +437,9 @@ impl TextShard {
     }
 
     fn commit(&self, update: &mut Update<'_>, seq: u64, purge_seq: u64) -> Result<(), Error> {
-        let synced = self.store.committer.sync();
-        synced.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+        if !update.is_in_memory() {
+            self.sync_store()?;
+        }
         update.commit(seq, purge_seq)?;
         counters::TEXT_COMMITS.count();
         Ok(())

@@ -7,3 +7,4 @@ mod index;
 mod merges;
 mod naive;
 mod support;
+mod write_behind;
