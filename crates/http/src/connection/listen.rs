@@ -1,5 +1,6 @@
 //! Listening: connections are accepted until the server stops, and running requests finish.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -11,7 +12,7 @@ use metrics::Socket;
 use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, within};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
 use crate::app::App;
 use crate::connection::AFTER_FAILED_ACCEPT;
@@ -109,14 +110,54 @@ impl Listeners {
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let mut listeners = listeners.into();
     let companions = start_companions(listeners.metrics.take(), &app);
-    let graceful = GracefulShutdown::new();
+    let graceful = Arc::new(GracefulShutdown::new());
     app.node.set_listening(listeners.addresses());
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
-    tokio::pin!(stop);
     if let Some(max) = listeners.connections_max {
         app.places.set_max(max);
     }
+    // A task, as this future may run on a thread that serves nothing: each connection would be
+    // handed from thread to thread, and wake two of them.
+    let mut accepting = tokio::spawn(accept_all(listeners, app.clone(), graceful.clone()));
+    tokio::select! {
+        () = stop => accepting.abort(),
+        ended = &mut accepting => end_with(ended),
+    }
+    app.stats.listen_at(vec![]);
+    // The listening sockets are closed then.
+    accepting.await.ok();
+    companions.iter().for_each(AbortHandle::abort);
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.node.replicator.stop().await;
+    app.stop_feeds();
+    // The task had the only other reference.
+    let Some(graceful) = Arc::into_inner(graceful) else {
+        return;
+    };
+    if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests did not finish in time");
+    }
+}
+
+/// Ends this task as one that never returns has ended.
+fn end_with(ended: Result<Infallible, JoinError>) -> ! {
+    let Err(failed) = ended;
+    match failed.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(cancelled) => std::panic::resume_unwind(Box::new(cancelled)),
+    }
+}
+
+/// Accepts connections, and serves each in a separate task.
+async fn accept_all(
+    listeners: Listeners,
+    app: Arc<App>,
+    graceful: Arc<GracefulShutdown>,
+) -> Infallible {
     loop {
         let accepting = async {
             let accepted = within!(State::Accept, listeners.accept()).0?;
@@ -125,11 +166,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
             let place = app.places.take(accepted.1.ip()).await;
             Ok::<_, std::io::Error>((accepted, place))
         };
-        let accepted = tokio::select! {
-            a = accepting => a,
-            () = &mut stop => break,
-        };
-        match accepted {
+        match accepting.await {
             Ok(((stream, peer, tls), place)) => {
                 let watcher = graceful.watcher();
                 accept(stream, peer, tls.cloned(), &app, (watcher, place));
@@ -141,18 +178,6 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
-    }
-    app.stats.listen_at(vec![]);
-    drop(listeners);
-    companions.iter().for_each(AbortHandle::abort);
-    // Before the feeds: jobs of this server may read them, and should see their own end.
-    app.node.replicator.stop().await;
-    app.stop_feeds();
-    if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
-        .await
-        .is_err()
-    {
-        tracing::warn!("some requests did not finish in time");
     }
 }
 
