@@ -12,7 +12,7 @@ use metrics::Socket;
 use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, within};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::app::App;
 use crate::connection::AFTER_FAILED_ACCEPT;
@@ -24,6 +24,8 @@ use crate::connection::protocol::serve_connection;
 use crate::connection::tls::Tls;
 use crate::reply::ahead::Ahead;
 
+/// Most tasks that accept connections.
+const ACCEPTORS_MAX: usize = 4;
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 /// TCP probes a connection that was silent for 120 s,
@@ -117,21 +119,26 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     if let Some(max) = listeners.connections_max {
         app.places.set_max(max);
     }
-    // A task, as this future may run on a thread that serves nothing: each connection would be
+    // Tasks, as this future may run on a thread that serves nothing: each connection would be
     // handed from thread to thread, and wake two of them.
-    let mut accepting = tokio::spawn(accept_all(listeners, app.clone(), graceful.clone()));
+    let listeners = Arc::new(listeners);
+    let mut accepting = JoinSet::new();
+    for _ in 0..acceptors() {
+        accepting.spawn(accept_all(listeners.clone(), app.clone(), graceful.clone()));
+    }
+    drop(listeners);
     tokio::select! {
-        () = stop => accepting.abort(),
-        ended = &mut accepting => end_with(ended),
+        () = stop => {}
+        Some(ended) = accepting.join_next() => end_with(ended),
     }
     app.stats.listen_at(vec![]);
     // The listening sockets are closed then.
-    accepting.await.ok();
+    accepting.shutdown().await;
     companions.iter().for_each(AbortHandle::abort);
     // Before the feeds: jobs of this server may read them, and should see their own end.
     app.node.replicator.stop().await;
     app.stop_feeds();
-    // The task had the only other reference.
+    // The tasks had the only other references.
     let Some(graceful) = Arc::into_inner(graceful) else {
         return;
     };
@@ -141,6 +148,13 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     {
         tracing::warn!("some requests did not finish in time");
     }
+}
+
+/// Returns how many tasks accept connections: while one of them serves what it accepted, others
+/// accept on other threads. Each connection wakes all that wait, so there are few.
+fn acceptors() -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    threads.clamp(1, ACCEPTORS_MAX)
 }
 
 /// Ends this task as one that never returns has ended.
@@ -154,7 +168,7 @@ fn end_with(ended: Result<Infallible, JoinError>) -> ! {
 
 /// Accepts connections, and serves each in a separate task.
 async fn accept_all(
-    listeners: Listeners,
+    listeners: Arc<Listeners>,
     app: Arc<App>,
     graceful: Arc<GracefulShutdown>,
 ) -> Infallible {

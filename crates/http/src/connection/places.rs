@@ -159,7 +159,7 @@ impl Places {
         self.began.elapsed_us()
     }
 
-    /// Takes a place for a connection that was accepted, and waits until there is one. Only one task may wait.
+    /// Takes a place for a connection that was accepted, and waits until there is one.
     pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
         let group = self.group_of(peer);
         loop {
@@ -167,7 +167,7 @@ impl Places {
             if let Some(place) = self.try_take(group) {
                 return place;
             }
-            // Either way it looks again.
+            // A free place wakes one of the tasks that wait. Either way it looks again.
             let _ = tokio::time::timeout(LOOK_AGAIN_AFTER, freed).await;
         }
     }
