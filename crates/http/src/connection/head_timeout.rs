@@ -8,16 +8,18 @@
 //! closed.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fair_queue::{Place, Queue, Share};
+use fair_queue::{Place, Queue};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection::lenient::Lenient;
+use crate::shares::address_share;
 
 /// The preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -28,12 +30,12 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A longer head takes a place, and its connection is closed after the answer, in bytes.
 pub const LONG_HEAD_BYTES: usize = 16 << 10;
 
-/// The places of long heads, and the share of them that a connection's client has.
+/// The places of long heads, of which each client has a share.
 pub struct LongHeads {
     /// The places of all connections.
     pub places: Arc<Queue>,
-    /// The client's address.
-    pub share: Share,
+    /// The client's address. Its share takes two allocations: few connections need it.
+    pub peer: IpAddr,
 }
 
 pub struct HeadTimeout<S> {
@@ -86,8 +88,8 @@ impl<S> HeadTimeout<S> {
     /// Never.
     fn take_place(&mut self) -> io::Result<()> {
         if self.head_bytes > LONG_HEAD_BYTES && self.place.is_none() {
-            let LongHeads { places, share } = &self.long_heads;
-            let place = places.try_place(share);
+            let LongHeads { places, peer } = &self.long_heads;
+            let place = places.try_place(&address_share(*peer));
             self.place = Some(place.ok_or(io::ErrorKind::QuotaExceeded)?);
         }
         Ok(())

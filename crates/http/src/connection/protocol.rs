@@ -21,7 +21,6 @@ use crate::connection::places::Held;
 use crate::connection::repoll::Repoll;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::exchange::answer::answer;
-use crate::shares::address_share;
 
 /// Clients of HTTP/2 that answer no ping are gone.
 const PING_EVERY: Duration = Duration::from_secs(60);
@@ -37,7 +36,7 @@ where
     let spoken = client.spoken;
     let long_heads = LongHeads {
         places: app.bodies.long_heads(),
-        share: address_share(client.peer.ip()),
+        peer: client.peer.ip(),
     };
     let bodiless = Arc::new(Bodiless::default());
     let service = {
