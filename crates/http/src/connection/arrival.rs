@@ -179,6 +179,10 @@ impl AsyncWrite for Arriving {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Input that is read from now on is discarded.
         self.awaits_request = false;
+        if self.seat.has_last_request() {
+            // It is closed next, which ends the stream as well: that saves a system call.
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::CONNECTION;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -33,7 +34,7 @@ pub(super) async fn serve_connection<S>(stream: S, client: Client, app: &Arc<App
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let spoken = client.spoken;
+    let (spoken, seat) = (client.spoken, client.place.seat.clone());
     let long_heads = LongHeads {
         places: app.bodies.long_heads(),
         peer: client.peer.ip(),
@@ -45,8 +46,12 @@ where
             let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
             let is_http1 = req.version() < hyper::Version::HTTP_2;
             let is_to_head = req.method() == hyper::Method::HEAD;
+            let is_last = is_http1 && is_last_request(&req);
             async move {
                 let busy = client.place.seat.begin();
+                if is_last {
+                    client.place.seat.note_last_request();
+                }
                 let (answer, _) = within!(State::Answer, answer(&app, req, client));
                 if is_http1 {
                     bodiless.note(is_to_head);
@@ -75,7 +80,7 @@ where
         .max_buf_size(HEAD_BYTES_MAX)
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(app.silence_max());
-    let stream = Lenient::new(Lingering::new(stream));
+    let stream = Lenient::new(Lingering::new(stream, seat));
     let stream = HeadTimeout::new(
         stream,
         (app.settings().chttpd.header_timeout, app.silence_max()),
@@ -87,4 +92,12 @@ where
     if let Err(e) = Repoll::new(watcher.watch(connection)).await {
         tracing::debug!(error = %e, "connection ended");
     }
+}
+
+/// Returns whether the client of an HTTP/1 request sends nothing after its head: it has no body, and
+/// the client requests that the connection is closed.
+fn is_last_request(req: &hyper::Request<Incoming>) -> bool {
+    let closes =
+        |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"close");
+    req.body().is_end_stream() && req.headers().get(CONNECTION).is_some_and(closes)
 }

@@ -37,6 +37,8 @@ pub(crate) struct Seat {
     /// A login is under way that keeps the reserved place until it is answered.
     is_login: AtomicBool,
     leaving: AtomicU8,
+    /// Its client sends nothing after the request under way.
+    is_last_request: AtomicBool,
     /// How long its last sampled request lay in the socket, in milliseconds.
     socket_wait_ms: AtomicU32,
     /// Its task.
@@ -60,6 +62,7 @@ impl Seat {
             is_exempt: AtomicBool::new(false),
             is_login: AtomicBool::new(false),
             leaving: AtomicU8::new(STAYS),
+            is_last_request: AtomicBool::new(false),
             socket_wait_ms: AtomicU32::new(0),
             task: AtomicWaker::new(),
             changed: Notify::new(),
@@ -85,6 +88,16 @@ impl Seat {
     /// Notes the address of a client behind a proxy.
     pub fn note_address(&self, group: u64) {
         self.group.store(group, Relaxed);
+    }
+
+    /// Notes that its client sends nothing after the request under way.
+    pub(super) fn note_last_request(&self) {
+        self.is_last_request.store(true, Relaxed);
+    }
+
+    /// Returns whether its client has sent everything: it can be closed in one step.
+    pub(super) fn has_last_request(&self) -> bool {
+        self.is_last_request.load(Relaxed)
     }
 
     /// Notes how long a request lay in the socket before it was read.
