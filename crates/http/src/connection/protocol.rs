@@ -28,38 +28,36 @@ const PING_EVERY: Duration = Duration::from_secs(60);
 /// Bytes of one body that a client may send before they are read, in HTTP/2.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 
-/// Serves a connection until it is closed, or its last request has ended after the server was
-/// stopped.
-pub(super) async fn serve_connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (spoken, seat) = (client.spoken, client.place.seat.clone());
-    let long_heads = LongHeads {
-        places: app.bodies.long_heads(),
-        peer: client.peer.ip(),
-    };
-    let bodiless = Arc::new(Bodiless::default());
-    let service = {
-        let (app, bodiless) = (app.clone(), bodiless.clone());
-        service_fn(move |req: hyper::Request<Incoming>| {
-            let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
-            let is_http1 = req.version() < hyper::Version::HTTP_2;
-            let is_to_head = req.method() == hyper::Method::HEAD;
-            let is_last = is_http1 && is_last_request(&req);
-            async move {
-                let busy = client.place.seat.begin();
-                if is_last {
-                    client.place.seat.note_last_request();
-                }
-                let (answer, _) = within!(State::Answer, answer(&app, req, client));
-                if is_http1 {
-                    bodiless.note(is_to_head);
-                }
-                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
-            }
-        })
-    };
+/// A connection, as its requests see it: each takes one reference, which no other connection counts.
+struct Connection {
+    app: Arc<App>,
+    client: Client,
+    bodiless: Arc<Bodiless>,
+}
+
+impl Connection {
+    /// Answers a request.
+    async fn answer(
+        self: Arc<Self>,
+        req: hyper::Request<Incoming>,
+    ) -> Result<hyper::Response<Held>, Infallible> {
+        let is_http1 = req.version() < hyper::Version::HTTP_2;
+        let is_to_head = req.method() == hyper::Method::HEAD;
+        let seat = &self.client.place.seat;
+        let busy = seat.begin();
+        if is_http1 && is_last_request(&req) {
+            seat.note_last_request();
+        }
+        let (answer, _) = within!(State::Answer, answer(&self.app, req, &self.client));
+        if is_http1 {
+            self.bodiless.note(is_to_head);
+        }
+        Ok(answer.map(|body| Held { body, _busy: busy }))
+    }
+}
+
+/// Returns what serves a connection of this protocol, whose client may be silent for `silence_max`.
+fn builder(spoken: Spoken, silence_max: Duration) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder = match spoken {
         Spoken::Unknown => builder,
@@ -79,14 +77,33 @@ where
         .timer(TokioTimer::new())
         .max_buf_size(HEAD_BYTES_MAX)
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
-        .header_read_timeout(app.silence_max());
+        .header_read_timeout(silence_max);
+    builder
+}
+
+/// Serves a connection until it is closed, or its last request has ended after the server was
+/// stopped.
+pub(super) async fn serve_connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (spoken, seat) = (client.spoken, client.place.seat.clone());
+    let long_heads = LongHeads {
+        places: app.bodies.long_heads(),
+        peer: client.peer.ip(),
+    };
+    let bodiless = Arc::new(Bodiless::default());
+    let silence_max = app.silence_max();
+    let header_timeout = app.settings().chttpd.header_timeout;
+    let connection = Arc::new(Connection {
+        app: app.clone(),
+        client,
+        bodiless: bodiless.clone(),
+    });
+    let service = service_fn(move |req| connection.clone().answer(req));
     let stream = Lenient::new(Lingering::new(stream, seat));
-    let stream = HeadTimeout::new(
-        stream,
-        (app.settings().chttpd.header_timeout, app.silence_max()),
-        long_heads,
-    );
-    let connection = builder
+    let stream = HeadTimeout::new(stream, (header_timeout, silence_max), long_heads);
+    let connection = builder(spoken, silence_max)
         .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
         .into_owned();
     if let Err(e) = Repoll::new(watcher.watch(connection)).await {

@@ -25,7 +25,7 @@ use crate::settings::Settings;
 pub(crate) async fn answer(
     app: &App,
     req: hyper::Request<Incoming>,
-    client: Client,
+    client: &Client,
 ) -> hyper::Response<Body> {
     let received = telemetry::entered_at();
     let n = app.stats.begin();
@@ -37,8 +37,8 @@ pub(crate) async fn answer(
     let (method, method_error) = effective_method(&parts);
     let settings = app.settings();
     let is_secured = client.spoken != Spoken::Unknown;
-    let host_error = host_error(&parts, &settings, &client);
-    let peer = Some(address_of(app, &client, &settings, &mut parts.headers));
+    let host_error = host_error(&parts, &settings, client);
+    let peer = Some(address_of(app, client, &settings, &mut parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
     let is_http2 = version == hyper::Version::HTTP_2;
     let is_http2_head = is_http2 && parts.method == hyper::Method::HEAD;
@@ -47,7 +47,7 @@ pub(crate) async fn answer(
     let mut req = Request::new(method, parts, body, peer, settings, memory);
     req.traced = traced;
     req.https = is_secured;
-    req.place = Some(client.place);
+    req.place = Some(client.place.clone());
     req.silence_max = app.silence_max();
     let mut under_way = UnderWay {
         app,
