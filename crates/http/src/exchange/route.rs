@@ -26,11 +26,11 @@ pub(super) async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiErro
     if !req.is_for_us() && !is_only(req, "/_up") {
         return Err(host::misdirected());
     }
-    let settings = req.settings.clone();
-    if let Some(reply) = settings.cors.as_ref().and_then(|cors| cors.preflight(req)) {
+    let cors = req.settings.cors.as_ref();
+    if let Some(reply) = cors.and_then(|cors| cors.preflight(req)) {
         return Ok(reply);
     }
-    if req.target_len as u64 > settings.chttpd.max_uri_length {
+    if req.target_len as u64 > req.settings.chttpd.max_uri_length {
         return Err(ApiError::new(
             414,
             "too_long",
@@ -58,7 +58,7 @@ pub(super) async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiErro
     }
     take_place(app, req).await?;
     let may_be_unknown =
-        !requires_login(req) || is_only(req, "/_up") && !settings.chttpd.require_valid_user;
+        !requires_login(req) || is_only(req, "/_up") && !req.settings.chttpd.require_valid_user;
     if !may_be_unknown && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required."));
     }
