@@ -1,8 +1,10 @@
 //! A connection whose requests' heads come in time. From the first byte of a head to its end there
 //! is a limit, however the bytes trickle in; so is there for a connection that was opened and sends
-//! nothing. hyper checks the clock only from the end of one request to the end of the next one's
-//! head; that limit must be long, since connections of pools are idle for minutes in between.
-//! HTTP/2 only pings periodically.
+//! nothing, and from the end of one request to the next. That limit must be long, since connections
+//! of pools are idle for minutes in between. HTTP/2 only pings periodically.
+//!
+//! hyper could limit the time between requests too. But it makes a timer for each request, and here
+//! there is one for the connection, which is checked against its last request when it fires.
 //!
 //! A long head takes a place among all of them: a connection keeps its read buffer until it is
 //! closed.
@@ -16,9 +18,10 @@ use std::time::Duration;
 
 use fair_queue::{Place, Queue};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::connection::lenient::Lenient;
+use crate::connection::seat::Seat;
 use crate::shares::address_share;
 
 /// The preface of HTTP/2.
@@ -38,10 +41,14 @@ pub struct LongHeads {
     pub peer: IpAddr,
 }
 
-pub struct HeadTimeout<S> {
+pub(crate) struct HeadTimeout<S> {
     stream: Lenient<S>,
     spoken: Spoken,
     head_time_max: Duration,
+    silence_max: Duration,
+    seat: Arc<Seat>,
+    /// Fires when the client may have been silent for too long between two requests.
+    idle: Option<Pin<Box<Sleep>>>,
     /// The number of the current head: the clock restarts with each.
     begun: Option<u64>,
     deadline: Option<Instant>,
@@ -66,6 +73,7 @@ impl<S> HeadTimeout<S> {
     /// A connection may be silent for `silence_max`.
     pub fn new(
         stream: Lenient<S>,
+        seat: Arc<Seat>,
         (head_time_max, silence_max): (Duration, Duration),
         long_heads: LongHeads,
     ) -> Self {
@@ -73,6 +81,9 @@ impl<S> HeadTimeout<S> {
             stream,
             spoken: Spoken::Unknown(0),
             head_time_max: head_time_max.min(silence_max),
+            silence_max,
+            seat,
+            idle: None,
             begun: None,
             deadline: Instant::now().checked_add(silence_max),
             sleep: None,
@@ -136,12 +147,36 @@ impl<S> HeadTimeout<S> {
     /// Ready when the time is over.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else {
-            return Poll::Pending;
+            return self.poll_idle(cx);
         };
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         sleep.as_mut().poll(cx)
+    }
+}
+
+impl<S> HeadTimeout<S> {
+    /// Ready when the client has sent nothing for too long since its last request ended.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_between = matches!(self.spoken, Spoken::Http1) && !self.seat.is_busy();
+        // A connection for one request needs no timer.
+        if !is_between && self.idle.is_none() {
+            return Poll::Pending;
+        }
+        let silence_max = self.silence_max;
+        let idle = self
+            .idle
+            .get_or_insert_with(|| Box::pin(sleep(silence_max)));
+        loop {
+            ready!(idle.as_mut().poll(cx));
+            // There may have been requests since it was set.
+            let left = silence_max.saturating_sub(self.seat.idle_time());
+            if left.is_zero() {
+                return Poll::Ready(());
+            }
+            idle.as_mut().reset(Instant::now() + left);
+        }
     }
 }
 

@@ -56,8 +56,8 @@ impl Connection {
     }
 }
 
-/// Returns what serves a connection of this protocol, whose client may be silent for `silence_max`.
-fn builder(spoken: Spoken, silence_max: Duration) -> Builder<TokioExecutor> {
+/// Returns what serves a connection of this protocol.
+fn builder(spoken: Spoken) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder = match spoken {
         Spoken::Unknown => builder,
@@ -77,7 +77,8 @@ fn builder(spoken: Spoken, silence_max: Duration) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_buf_size(HEAD_BYTES_MAX)
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
-        .header_read_timeout(silence_max);
+        // `HeadTimeout` has its own.
+        .header_read_timeout(None::<Duration>);
     builder
 }
 
@@ -101,9 +102,9 @@ where
         bodiless: bodiless.clone(),
     });
     let service = service_fn(move |req| connection.clone().answer(req));
-    let stream = Lenient::new(Lingering::new(stream, seat));
-    let stream = HeadTimeout::new(stream, (header_timeout, silence_max), long_heads);
-    let connection = builder(spoken, silence_max)
+    let stream = Lenient::new(Lingering::new(stream, seat.clone()));
+    let stream = HeadTimeout::new(stream, seat, (header_timeout, silence_max), long_heads);
+    let connection = builder(spoken)
         .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
         .into_owned();
     if let Err(e) = Repoll::new(watcher.watch(connection)).await {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use telemetry::Tick;
@@ -113,6 +114,20 @@ impl Seat {
             0 => 0,
             _ => self.socket_wait_ms.swap(0, Relaxed),
         }
+    }
+
+    /// Returns whether requests are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way.load(Acquire) > 0
+    }
+
+    /// Returns the time since its last request ended; none while one is under way.
+    pub(super) fn idle_time(&self) -> Duration {
+        if self.is_busy() {
+            return Duration::ZERO;
+        }
+        let now_us = self.began.elapsed_us();
+        Duration::from_micros(now_us.saturating_sub(self.since_us.load(Relaxed)))
     }
 
     /// Its user, or its address.
@@ -228,7 +243,11 @@ mod tests {
         assert_eq!(seat.leaves(), Some(false), "a request has come");
         drop(second);
         assert_eq!((activity(), seat.leaves()), (Activity::Resting, Some(true)));
+        assert!(
+            !seat.is_busy() && seat.idle_time() <= Duration::from_micros(seat.began.elapsed_us())
+        );
         let _busy = seat.begin();
+        assert!(seat.is_busy() && seat.idle_time().is_zero());
         seat.ask_to_leave(true);
         assert_eq!(seat.leaves(), Some(true));
         assert!(seat.stay() && !seat.is_leaving());

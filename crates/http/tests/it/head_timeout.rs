@@ -95,6 +95,29 @@ fn a_connection_that_does_not_begin_is_hung_up_on() {
 }
 
 #[test]
+fn a_connection_without_a_further_request_is_hung_up_on_after_the_silence() {
+    let mut connection = connect();
+    let mut began = Instant::now();
+    for _ in 0..3 {
+        // The time of the silence begins with the end of the last request.
+        std::thread::sleep(SILENCE_MAX / 2);
+        let head = b"GET /_up HTTP/1.1\r\nHost: x\r\n\r\n";
+        connection.write_all(head).unwrap();
+        began = Instant::now();
+        let mut answer = vec![];
+        while !answer.ends_with(b"}\n") {
+            let mut piece = [0; 1024];
+            let length = connection.read(&mut piece).unwrap();
+            assert!(length > 0, "it was hung up on");
+            answer.extend_from_slice(&piece[..length]);
+        }
+    }
+    let mut rest = vec![];
+    connection.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty() && began.elapsed() >= SILENCE_MAX);
+}
+
+#[test]
 fn a_head_that_trickles_in_is_not_waited_for() {
     for (before, head) in [
         (
