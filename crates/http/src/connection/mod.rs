@@ -4,6 +4,7 @@ use std::time::Duration;
 
 pub mod arrival;
 pub mod client;
+mod first_read;
 pub mod head_timeout;
 pub mod lenient;
 pub mod linger;

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::app::App;
 use crate::connection::client::{Client, Spoken};
+use crate::connection::first_read::FirstRead;
 use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LongHeads};
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
@@ -104,8 +105,9 @@ where
     let service = service_fn(move |req| connection.clone().answer(req));
     let stream = Lenient::new(Lingering::new(stream, seat.clone()));
     let stream = HeadTimeout::new(stream, seat, (header_timeout, silence_max), long_heads);
+    let stream = Spelling::new(FirstRead::new(stream), bodiless);
     let connection = builder(spoken)
-        .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
+        .serve_connection(TokioIo::new(stream), service)
         .into_owned();
     if let Err(e) = Repoll::new(watcher.watch(connection)).await {
         tracing::debug!(error = %e, "connection ended");
