@@ -38,6 +38,14 @@ const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 const RULES_KEPT_MAX: usize = 256;
 const RULES_BYTES_KEPT_MAX: usize = 4 << 20;
 
+/// Copies of the settings. Threads that shared one would wait for each other's processor to write
+/// the count of its references.
+const SETTINGS_PARTS: usize = 8;
+
+/// The settings of some threads, on cache lines of its own.
+#[repr(align(128))]
+struct SettingsPart(RwLock<Arc<Settings>>);
+
 /// A server, as requests see it.
 pub struct App {
     /// Itself, for work on other threads.
@@ -56,7 +64,8 @@ pub struct App {
     pub answers: Answers,
     /// Rules of design documents, by database and id.
     pub rewrite_rules: Mutex<RevisionCache<Rules, (DatabaseUuid, String)>>,
-    settings: RwLock<Arc<Settings>>,
+    /// Copies for some threads each: a request reads them, and counts its reference.
+    settings: [SettingsPart; SETTINGS_PARTS],
     feeds: Feeds,
     /// Returns the bytes that the program's allocator has allocated.
     allocated: fn() -> u64,
@@ -116,7 +125,9 @@ impl App {
             stats: Arc::default(),
             places: Arc::default(),
             rewrite_rules: Mutex::new(RevisionCache::new(RULES_KEPT_MAX, RULES_BYTES_KEPT_MAX)),
-            settings: RwLock::new(Arc::new(settings)),
+            settings: std::array::from_fn(|_| {
+                SettingsPart(RwLock::new(Arc::new(settings.clone())))
+            }),
             feeds: Feeds::default(),
             allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
@@ -142,16 +153,22 @@ impl App {
     }
 
     fn reread(&self) {
-        // Read while the lock is held, so that of two concurrent changes the older does not win.
-        let mut kept = self.settings.write();
+        // Read while the first lock is held, so that of two concurrent changes the older does not
+        // win.
+        let [first, others @ ..] = &self.settings;
+        let mut kept = first.0.write();
         let settings = Settings::read_again(&self.node.config, &kept);
         warn_of_cors(&settings, Some(&kept));
+        for other in others {
+            *other.0.write() = Arc::new(settings.clone());
+        }
         *kept = Arc::new(settings);
     }
 
     /// Returns the current settings.
     pub fn settings(&self) -> Arc<Settings> {
-        self.settings.read().clone()
+        let part = telemetry::part_of(SETTINGS_PARTS);
+        self.settings[part].0.read().clone()
     }
 
     /// Determines the user of a request. Returns another node's response if this node of a cluster

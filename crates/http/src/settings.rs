@@ -18,6 +18,7 @@ use crate::request::proxy_headers::ProxyHeaders;
 ///
 /// Has the configuration's [`Settings`](config::Settings), and values derived from them once, not
 /// at every request.
+#[derive(Clone)]
 pub struct Settings {
     sections: Arc<config::Settings>,
     /// Rights of pages of other origins, if they have any.
