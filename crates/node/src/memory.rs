@@ -75,7 +75,7 @@ struct Share {
 
 const BLOCK_CACHE: Share = share(8, 8, 256);
 const DOCUMENTS: Share = share(24, 2, 128);
-const WRITE_BUFFERS: Share = share(8, 16, 192);
+const WRITE_BUFFERS: Share = share(8, 16, 512);
 const BODIES: Share = share(10, 12, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
 const INDEX_BUILDS: Share = share(12, 8, 256);

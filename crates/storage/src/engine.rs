@@ -227,8 +227,14 @@ impl Engine {
         let (env, health) = (log_env(), Arc::<Health>::default());
         o.set_env(&env);
         native::report_errors(&mut o, &env, health.clone());
-        let families = Keyspace::ALL
-            .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace::options(k, &cache)));
+        let families = Keyspace::ALL.map(|k| {
+            let mut of_family = keyspace::options(k, &cache);
+            let buffer = keyspace::document_buffer_bytes(k, options.write_buffers_bytes);
+            if let Some(bytes) = buffer {
+                of_family.set_write_buffer_size(bytes);
+            }
+            ColumnFamilyDescriptor::new(k.name(), of_family)
+        });
         let db = match DB::open_cf_descriptors(&o, path, families) {
             Ok(db) => db,
             Err(e) => {

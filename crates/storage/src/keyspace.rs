@@ -107,9 +107,21 @@ fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOp
     t
 }
 
-/// Returns the engine's options for a keyspace.
-pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
-    let (block_bytes, bloom, buffer_bytes) = match k {
+/// The total size of memtables for which [`options`] sets the size of each, in bytes.
+const BUFFERS_BYTES: usize = 96 << 20;
+
+/// Returns the memtable size of a keyspace of documents, in bytes, when memtables are flushed at this
+/// total; `None` for others. Documents in no order are merged with the whole level below for each
+/// few memtables: with larger ones a long load rewrites less.
+pub(crate) fn document_buffer_bytes(k: Keyspace, total_bytes: usize) -> Option<usize> {
+    let is_of_documents = matches!(k, Keyspace::ById | Keyspace::BySeq | Keyspace::Bodies);
+    let factor = total_bytes as f64 / BUFFERS_BYTES as f64;
+    (is_of_documents && factor > 1.0).then(|| (of_kind(k).2 as f64 * factor) as usize)
+}
+
+/// Returns the block size of a keyspace, whether it has filters, and its memtable size, in bytes.
+fn of_kind(k: Keyspace) -> (usize, bool, usize) {
+    match k {
         Keyspace::ById => (8 << 10, true, 32 << 20),
         Keyspace::BySeq => (16 << 10, false, 64 << 20),
         Keyspace::Bodies => (32 << 10, false, 32 << 20),
@@ -121,7 +133,12 @@ pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
         Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
             (16 << 10, false, 8 << 20)
         }
-    };
+    }
+}
+
+/// Returns the engine's options for a keyspace.
+pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
+    let (block_bytes, bloom, buffer_bytes) = of_kind(k);
     let mut o = Options::default();
     o.set_block_based_table_factory(&table_options(cache, block_bytes, bloom));
     o.set_write_buffer_size(buffer_bytes);
@@ -145,4 +162,18 @@ pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
         o.set_memtable_whole_key_filtering(true);
     }
     o
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memtables_of_documents_grow_with_the_total() {
+        let of = |k, mib: usize| document_buffer_bytes(k, mib << 20);
+        assert_eq!([of(Keyspace::ById, 8), of(Keyspace::ById, 96)], [None; 2]);
+        assert_eq!(of(Keyspace::IndexRows, 256), None);
+        let grown = [Keyspace::ById, Keyspace::BySeq].map(|k| of(k, 192).unwrap());
+        assert_eq!(grown, [64 << 20, 128 << 20]);
+    }
 }

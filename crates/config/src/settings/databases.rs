@@ -236,7 +236,7 @@ section! {
         /// Cache of blocks, in bytes. 0: an eighth of [memory] limit, at most 256 MiB.
         block_cache_size: Count = "0" [start],
         /// Size of unwritten data of all keyspaces in memory at which it is written to files; at
-        /// twice this size writers wait. 0: a sixteenth of [memory] limit, at most 96 MiB.
+        /// twice this size writers wait. 0: a sixteenth of [memory] limit, at most 256 MiB.
         write_buffer_size: Count = "0" [start],
         /// Number of threads that flush and compact.
         max_background_jobs: Int = "2" [start],
