@@ -188,6 +188,9 @@ fn engine_options(options: &StoreOptions) -> Options {
     o.create_if_missing(true);
     o.create_missing_column_families(true);
     o.set_max_background_jobs(options.background_jobs);
+    // One compaction at a time, mostly, which is split: otherwise the first level, and a shard that is
+    // compacted, keep one processor busy and leave the others idle.
+    o.set_max_subcompactions(u32::try_from(options.background_jobs).unwrap_or(1).max(1));
     if options.background_bytes_per_s > 0 {
         let bytes = i64::try_from(options.background_bytes_per_s).unwrap_or(i64::MAX);
         o.set_ratelimiter(bytes, RATE_PERIOD_US, RATE_FAIRNESS);
