@@ -111,7 +111,7 @@ pub struct Index {
     files: IndexReader,
     current: Mutex<Arc<Reader>>,
     damage: Option<String>,
-    /// The size of its files as of the last commit, in bytes.
+    /// The size of the folder's files as of the last commit that was written to it, in bytes.
     mapped_bytes: AtomicU64,
     pub(crate) writing: WriterState,
 }
@@ -231,7 +231,10 @@ impl Index {
         let reader = Reader::new(self.files.searcher(), self.layout, commit, Some(&current));
         *current = Arc::new(reader);
         drop(current);
-        self.mapped_bytes.store(self.file_bytes(), Relaxed);
+        // Reading it takes a system call for each file, which a small update need not wait for.
+        if !self.directory.has_unwritten() {
+            self.mapped_bytes.store(folder_bytes(&self.folder), Relaxed);
+        }
         self.directory.drop_unused();
         Ok(())
     }
@@ -242,7 +245,9 @@ impl Index {
     /// # Errors
     /// Those of `sync`; the files cannot be written.
     pub fn flush<E: From<Error>>(&self, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        self.directory.write(sync)
+        self.directory.write(sync)?;
+        self.mapped_bytes.store(folder_bytes(&self.folder), Relaxed);
+        Ok(())
     }
 
     /// Returns whether a commit is in memory only.
@@ -266,6 +271,7 @@ impl Index {
     pub fn memory_bytes(&self) -> usize {
         let reader = self.reader();
         let mapped = self.mapped_bytes.load(Relaxed).min(MAPPED_BYTES_MAX) as usize;
+        let mapped = mapped + self.directory.held_bytes();
         let names: usize = reader.commit.types.keys().map(|name| name.len() + 64).sum();
         size_of::<Index>() + MEMORY_BESIDE_BYTES + mapped + names + reader.memory_bytes()
     }
