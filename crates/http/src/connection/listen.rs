@@ -227,18 +227,29 @@ fn accept(
         };
         match tls {
             None => serve_connection(stream, client, &app, watcher).await,
-            Some(tls) => {
-                if let Some(stream) = within!(State::Accept, tls.accept(stream)).0 {
-                    let spoken = match stream.get_ref().1.alpn_protocol() {
-                        Some(b"h2") => Spoken::Http2,
-                        _ => Spoken::Http1,
-                    };
-                    let client = Client { spoken, ..client };
-                    serve_connection(stream, client, &app, watcher).await;
-                }
-            }
+            // Boxed: the state of a connection without TLS is smaller.
+            Some(tls) => Box::pin(serve_secured(stream, &tls, client, &app, watcher)).await,
         }
     }));
+}
+
+/// Serves a connection with TLS.
+async fn serve_secured(
+    stream: Arriving,
+    tls: &Tls,
+    client: Client,
+    app: &Arc<App>,
+    watcher: Watcher,
+) {
+    let Some(stream) = within!(State::Accept, tls.accept(stream)).0 else {
+        return;
+    };
+    let spoken = match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => Spoken::Http2,
+        _ => Spoken::Http1,
+    };
+    let client = Client { spoken, ..client };
+    serve_connection(stream, client, app, watcher).await;
 }
 
 #[cfg(test)]
