@@ -176,7 +176,7 @@ impl App {
     pub async fn authenticate(&self, req: &mut Request) -> Result<Option<Reply>, ApiError> {
         let done = self.authenticate_current(req).await;
         let first = req.segments.first().map_or(&b""[..], Vec::as_slice);
-        req.answers = req.answers.of(&req.user, req.peer, first);
+        req.answers.set_user(&req.user, req.peer, first);
         done
     }
 

@@ -222,17 +222,19 @@ impl Answers {
 
     /// Returns the memory as a user has it: by name, and without a login by address. `database`: the path's first segment.
     pub fn of(&self, user: &UserCtx, peer: Option<IpAddr>, database: &[u8]) -> Answers {
-        let sharer = match (&user.name, peer) {
+        let mut answers = self.clone();
+        answers.set_user(user, peer, database);
+        answers
+    }
+
+    /// Makes it the memory as a user has it, as [`Answers::of`] returns it.
+    pub fn set_user(&mut self, user: &UserCtx, peer: Option<IpAddr>, database: &[u8]) {
+        self.sharer = match (&user.name, peer) {
             _ if user.is_admin() => None,
             (Some(name), _) => Some(self.pool.hasher.hash_one(name)),
             (None, peer) => Some(self.pool.hasher.hash_one(peer.map(Origin::from))),
         };
-        Answers {
-            pool: self.pool.clone(),
-            sharer,
-            database: self.pool.hasher.hash_one(database),
-            ahead: self.ahead.clone(),
-        }
+        self.database = self.pool.hasher.hash_one(database);
     }
 
     /// The user, for shares of other memory; `None` for server admins, whose shares are not limited.
