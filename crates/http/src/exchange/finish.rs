@@ -41,7 +41,7 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     let headers = response.headers_mut();
     put_headers(app, req, reply.headers, headers);
     headers.insert(REQUEST_ID, under_way.id.clone());
-    headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
+    headers.insert(BODY_TIME, body_time(req.body_us));
     let us = under_way.received.elapsed_us();
     headers.insert(SERVER_TIMING, server_timing(&timing, us));
     if let Some(answered) = req.traced.and_then(Traced::header) {
@@ -83,6 +83,14 @@ pub(super) fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Respo
     };
     under_way.is_answered = true;
     response
+}
+
+/// Returns the time of reading a body, in milliseconds: mostly 0.
+fn body_time(us: u64) -> HeaderValue {
+    match us / 1000 {
+        0 => HeaderValue::from_static("0"),
+        ms => HeaderValue::from(ms),
+    }
 }
 
 /// Returns the reason phrase that CouchDB sends, where it differs from today's standard.
@@ -162,23 +170,115 @@ fn socket_wait_ms(req: &Request) -> u32 {
 /// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
 /// response. `socket` was before all of them, and is not in the total.
 fn server_timing(t: &Timing, total_us: u64) -> HeaderValue {
-    use std::io::Write;
-    let mut text = [0u8; 320];
-    let mut rest = &mut text[..];
+    let mut text = ShortText::default();
     if t.socket_ms > 0 {
-        let _ = write!(rest, "socket;dur={}, ", t.socket_ms);
+        text.push(b"socket;dur=");
+        text.push_number(t.socket_ms.into(), 1);
+        text.push(b", ");
     }
     let phases = t.phases();
     let before: u64 = phases.iter().map(|(_, us)| us).sum();
     let write = ("write", total_us.saturating_sub(before));
     for (name, us) in phases.into_iter().chain([write]) {
         if us > 0 {
-            // The buffer holds all phases with the longest numbers.
-            let _ = write!(rest, "{name};dur={}.{:03}, ", us / 1000, us % 1000);
+            text.push(name.as_bytes());
+            text.push_time(us);
+            text.push(b", ");
         }
     }
-    let _ = write!(rest, "total;dur={}.{:03}", total_us / 1000, total_us % 1000);
-    let left = rest.len();
-    let used = text.len() - left;
-    HeaderValue::from_bytes(&text[..used]).unwrap_or(HeaderValue::from_static(""))
+    text.push(b"total");
+    text.push_time(total_us);
+    HeaderValue::from_bytes(text.bytes()).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Digits of the longest number.
+const DIGITS_MAX: usize = 20;
+
+/// A text that is built without the formatter, which takes longer than anything else of it. It has
+/// room for all phases with the longest numbers; nothing is added beyond it.
+struct ShortText {
+    bytes: [u8; 320],
+    length: usize,
+}
+
+impl Default for ShortText {
+    fn default() -> ShortText {
+        ShortText {
+            bytes: [0; 320],
+            length: 0,
+        }
+    }
+}
+
+impl ShortText {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        let end = self.length + text.len();
+        if let Some(place) = self.bytes.get_mut(self.length..end) {
+            place.copy_from_slice(text);
+            self.length = end;
+        }
+    }
+
+    /// Appends a number with at least this many digits.
+    fn push_number(&mut self, mut number: u64, digits_min: usize) {
+        let mut digits = [b'0'; DIGITS_MAX];
+        let mut first = DIGITS_MAX;
+        while number > 0 {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        self.push(&digits[first.min(DIGITS_MAX - digits_min)..]);
+    }
+
+    /// Appends a time in milliseconds.
+    fn push_time(&mut self, us: u64) {
+        self.push(b";dur=");
+        self.push_number(us / 1000, 1);
+        self.push(b".");
+        self.push_number(us % 1000, 3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_phases_are_written_as_the_formatter_writes_them() {
+        for us in [0, 1, 9, 10, 999, 1000, 1001, 123_456, 10_000_000, u64::MAX] {
+            let mut text = ShortText::default();
+            text.push_time(us);
+            let expected = format!(";dur={}.{:03}", us / 1000, us % 1000);
+            assert_eq!(text.bytes(), expected.as_bytes());
+        }
+        let timing = Timing {
+            auth_us: 12,
+            read_us: 3456,
+            socket_ms: 7,
+            ..Timing::default()
+        };
+        let expected =
+            "socket;dur=7, auth;dur=0.012, read;dur=3.456, write;dur=0.532, total;dur=4.000";
+        assert_eq!(server_timing(&timing, 4000), expected);
+        let longest = Timing {
+            auth_us: u64::MAX / 8,
+            receive_us: u64::MAX / 8,
+            parse_us: u64::MAX / 8,
+            wait_us: u64::MAX / 8,
+            commit_us: u64::MAX / 8,
+            read_us: u64::MAX / 8,
+            socket_ms: u32::MAX,
+        };
+        let text = server_timing(&longest, u64::MAX);
+        let end = format!("total;dur={}.{:03}", u64::MAX / 1000, u64::MAX % 1000);
+        assert!(
+            text.to_str().unwrap().ends_with(&end),
+            "there is room for it"
+        );
+    }
 }
