@@ -3,7 +3,8 @@
 //! Addresses that gave right passwords come first, those with recent wrong ones last. Among equals,
 //! successive turns are given by different orders ([`Order`]): to the name, the address or the network
 //! that has waited longest for one, or to the newest. A flood with one name, from one network, or one that
-//! has ended, delays others by about one round of the orders. The number of waiting checks is bounded; the newest of the largest crowd are refused.
+//! has ended, delays others by about one round of the orders. The number of waiting checks is
+//! bounded: beyond that, the newest checks of the name or network with the most of them are refused.
 //!
 //! No order depends on whether an account exists: the clock would reveal it.
 

@@ -54,8 +54,8 @@ impl AccessKey {
     }
 
     /// Returns the revision that removes a leaf from its reader's device. It looks like a child
-    /// of the leaf. The second half of its hash proves that this key made the first half, so no
-    /// other revision has such a hash.
+    /// of the leaf. The second half of its hash is a code that only this key can compute for the
+    /// first half, so no other revision has such a hash.
     pub fn removal(&self, id: &str, leaf: &Rev) -> Rev {
         let generation = leaf.generation + 1;
         let of_leaf = [id.as_bytes(), leaf.hash.as_bytes()];

@@ -142,8 +142,8 @@ pub struct PurgeOutcome {
     pub has_few_copies: bool,
 }
 
-/// Maximum number of leaves of a document in a database with access: each edit examines the readers
-/// of all of them.
+/// Maximum number of leaves of a document in a database with access. Each edit examines the readers
+/// of every leaf.
 pub(crate) const ACCESS_LEAVES_MAX: u64 = 100;
 
 /// Memory of an open database without its shards, designs and indexes, in bytes.

@@ -17,7 +17,7 @@ use crate::without_credentials;
 /// `error` of documents that are refused before they are sent.
 const NOT_SENT: &str = "load";
 
-/// Of a longer body about the database only the beginning is read: it is not CouchDB's.
+/// Bytes that are read of the response about the database. A longer response is not from CouchDB.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Creates the database unless it exists. Returns whether it was created.

@@ -457,8 +457,8 @@ impl Members {
         serde_json::from_slice(&answer.await.ok()?).ok()
     }
 
-    /// Has another node start new generations in slots that this node does not have: in all of
-    /// them, or in one.
+    /// Asks another node to start new generations in the slots that this node does not have, or in
+    /// one of them.
     pub(crate) async fn reseed(&self, node: NodeId, only: Option<SlotNumber>) {
         let deadline = Instant::now() + RESEED_TIME_MAX;
         let path = match only {

@@ -34,7 +34,7 @@ struct Url {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Share {
-    /// Of the requests of the clients that all weighted paths have in common.
+    /// Share of the requests of the clients that all weighted paths have in common.
     Weight(f64),
     /// Number of clients that request this path alone.
     Clients(usize),

@@ -135,8 +135,8 @@ impl PlacementState {
         }
     }
 
-    /// Sets the number of copies. Refused if these members are too few. Without a number no slot
-    /// has explicit nodes.
+    /// Sets the number of copies. Refused if these members are too few. `None` puts every slot on
+    /// all nodes.
     fn set_copies(&mut self, copies: Option<u32>, members: &[NodeId]) -> Changed {
         if copies == self.copies {
             return Err(EntryOutcome::Exists);

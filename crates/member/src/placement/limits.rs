@@ -22,8 +22,8 @@ pub struct SlotRange {
 }
 
 /// Returns the ranges of all nodes that keep slots. With `N` of them in zones of equal size, a node
-/// has at most `⌈copies · slots / N⌉ + 1` slots. Nodes in a zone that is small have more if the
-/// zones could not be kept apart otherwise.
+/// has at most `⌈copies · slots / N⌉ + 1` slots. Nodes in a small zone have more if
+/// that is the only way to keep the copies of a slot in different zones.
 pub fn slot_ranges(
     nodes: &PlacementNodes,
     slots: usize,
